@@ -1,0 +1,18 @@
+"""What every test shares: where the image files are, and one torch thread."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """The folder with the image data; the test is skipped where there is none."""
+    folder = Path(os.environ.get("COVEY_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no image data at {folder}")
+    return folder
