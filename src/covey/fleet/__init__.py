@@ -1,0 +1,1 @@
+"""Where clients live: engines, devices, the ledger."""
