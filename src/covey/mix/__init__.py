@@ -1,0 +1,1 @@
+"""How models combine: weights, averages, graphs, robust rules."""
