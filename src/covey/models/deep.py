@@ -1,0 +1,104 @@
+"""VGG-11 and VGG-19 with batch norm, and ResNet-18, as the papers use them on 32 and 64 pixel pictures."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import nn
+
+from covey.errors import UserError
+from covey.models.shapes import flat_size, picture
+
+# Channels of the 3x3 convolutions; 0 is a 2x2 max pooling.
+VGG11 = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)
+VGG19 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 256, 0, 512, 512, 512, 512, 0, 512, 512, 512, 512, 0)
+
+
+def _vgg(
+    name: str, plan: tuple[int, ...], input_shape: tuple[int, ...], outputs: int, dropout: float
+) -> nn.Sequential:
+    channels, _ = picture(name, input_shape, smallest=32)
+    features: list[nn.Module] = []
+    for width in plan:
+        if width:
+            features += [nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+            channels = width
+        else:
+            features.append(nn.MaxPool2d(2))
+    flat = flat_size(nn.Sequential(*features), input_shape)
+    return nn.Sequential(
+        *features,
+        nn.Flatten(),
+        nn.Dropout(dropout),
+        nn.Linear(flat, 512),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+        nn.Linear(512, outputs),
+    )
+
+
+def vgg11(input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5) -> nn.Sequential:
+    """VGG-11 with batch norm, classifier 512-512-512-C; 9,756,426 parameters on 3x32x32, 10 classes."""
+    return _vgg("vgg11", VGG11, input_shape, outputs, dropout)
+
+
+def vgg19(input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5) -> nn.Sequential:
+    """VGG-19 with batch norm, classifier 512-512-512-C; 20,565,834 parameters on 3x32x32, 10 classes."""
+    return _vgg("vgg19", VGG19, input_shape, outputs, dropout)
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions with batch norm, added to the input: relu(body(x) + shortcut(x))."""
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inside, outside, 3, stride=stride, padding=1, bias=False),
+            nn.BatchNorm2d(outside),
+            nn.ReLU(),
+            nn.Conv2d(outside, outside, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outside),
+        )
+        self.shortcut = (
+            nn.Identity()
+            if stride == 1 and inside == outside
+            else nn.Sequential(
+                nn.Conv2d(inside, outside, 1, stride=stride, bias=False), nn.BatchNorm2d(outside)
+            )
+        )
+        self.relu = nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.relu(self.body(x) + self.shortcut(x))
+        return out
+
+
+def resnet18(
+    input_shape: tuple[int, ...], outputs: int, *, stem: Literal["imagenet", "cifar"] = "imagenet"
+) -> nn.Sequential:
+    """ResNet-18; 11,181,642 parameters with the embedding paper's 7x7 stem, 11,173,962 with CIFAR's 3x3."""
+    channels, _ = picture("resnet18", input_shape, smallest=8)
+    if stem == "imagenet":
+        first: list[nn.Module] = [
+            nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(),
+            nn.MaxPool2d(3, stride=2, padding=1),
+        ]
+    elif stem == "cifar":
+        first = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    else:
+        raise UserError(f"stem {stem!r} of model 'resnet18' must be 'imagenet' or 'cifar'")
+    blocks: list[nn.Module] = []
+    inside = 64
+    for outside, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        blocks += [Residual(inside, outside, stride), Residual(outside, outside, 1)]
+        inside = outside
+    model = nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, outputs))
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return model

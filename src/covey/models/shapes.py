@@ -1,0 +1,31 @@
+"""What a network may ask of its input: a picture that is large enough, and its size after some layers."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from covey.errors import UserError
+
+
+def picture(name: str, input_shape: tuple[int, ...], smallest: int, multiple: int = 1) -> tuple[int, int]:
+    """(channels, height) of a picture that the model can take; else a `UserError` that says what it needs."""
+    by = " x ".join(map(str, input_shape))
+    divisible = f" with sides divisible by {multiple}" if multiple > 1 else ""
+    size = f"at least {smallest} x {smallest}{divisible}"
+    need = f"model {name!r} needs pictures (channels x height x width) of {size}"
+    if len(input_shape) != 3:
+        raise UserError(f"{need}; input shape {by} has {len(input_shape)} dimensions, not 3")
+    channels, height, width = input_shape
+    if min(height, width) < smallest or height % multiple or width % multiple:
+        raise UserError(f"{need}; input shape is {by}")
+    return channels, height
+
+
+def flat_size(features: nn.Module, input_shape: tuple[int, ...]) -> int:
+    """Values a sample has after `features`, found with one empty forward pass (no memory, no statistics)."""
+    shadow = features.train(False)
+    with torch.no_grad():
+        size = shadow(torch.zeros(1, *input_shape)).numel()
+    features.train(True)
+    return int(size)
