@@ -1,0 +1,162 @@
+"""What a client sees of the data: one tensor held once, and index views into it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Indices: TypeAlias = NDArray[np.int64]
+
+# Consecutive multiples of the golden ratio fill [0, 1) evenly, so any run of samples holds the asked share.
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+class Scale(NamedTuple):
+    """Mean and standard deviation of each channel, for pixels already divided by 255."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset:
+    """All samples of one data set, training and test together, held once.
+
+    `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets
+    with `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id
+    under a name ("writer", "domain"). Images become (x / 255 - mean) / std when they are gathered.
+    """
+
+    name: str
+    x: Tensor
+    y: Tensor
+    train: Indices
+    test: Indices
+    classes: tuple[str, ...]
+    scale: Scale | None = None
+    natural: Mapping[str, Indices] = field(default_factory=dict)
+
+    def labels(self) -> NDArray[np.generic]:
+        """The labels (or targets) of all samples, without a copy."""
+        array: NDArray[np.generic] = self.y.numpy()
+        return array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """How a client's data differ from the stored ones.
+
+    `turns`: quarter turns of the images, counter-clockwise. `label_offset` s: y' = (y - s) mod C.
+    `tilt`: for each label (before the offset) the share of its images turned by another 45 degrees
+    counter-clockwise; empty for none. Which images are tilted depends only on their place in the data set,
+    so a sample looks the same in every selection.
+    """
+
+    turns: int = 0
+    label_offset: int = 0
+    tilt: tuple[float, ...] = ()
+
+
+UNSHIFTED = Shift()
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A view of some samples of a data set under a shift; nothing is copied before `tensors()`."""
+
+    dataset: Dataset
+    index: Indices
+    shift: Shift = UNSHIFTED
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def labels(self) -> NDArray[np.generic]:
+        """Shifted labels (or targets), without touching the images."""
+        labels = self.dataset.labels()[self.index]
+        if self.shift.label_offset:
+            labels = (labels.astype(np.int64) - self.shift.label_offset) % len(self.dataset.classes)
+        return labels
+
+    def select(self, positions: NDArray[np.integer] | slice) -> Samples:
+        """The samples at these positions of this view."""
+        return replace(self, index=self.index[positions])
+
+    def shifted(self, shift: Shift) -> Samples:
+        """The same samples under another shift (it replaces the present one)."""
+        return replace(self, shift=shift)
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels, one gather each: contiguous float32 inputs (tokens stay int64)."""
+        x = self.dataset.x.index_select(0, torch.from_numpy(self.index))
+        y = torch.from_numpy(np.ascontiguousarray(self.labels()))
+        if x.dtype == torch.uint8:
+            x = _scaled(x, self.dataset.scale)
+        if self.shift.tilt:
+            x = _tilted(x, self._is_tilted())
+        if self.shift.turns % 4:
+            x = torch.rot90(x, self.shift.turns, dims=(-2, -1))
+        return x.contiguous(), y
+
+    def _is_tilted(self) -> NDArray[np.bool_]:
+        share = np.asarray(self.shift.tilt)[self.dataset.labels()[self.index].astype(np.int64)]
+        tilted: NDArray[np.bool_] = (self.index * GOLDEN) % 1.0 < share
+        return tilted
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One client's part: training data, local test data, and its true kind (-1: not known)."""
+
+    train: Samples
+    test: Samples
+    kind: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """A data set shared out among clients, with the global test set."""
+
+    dataset: Dataset
+    shares: tuple[Share, ...]
+    test: Samples
+
+    def label_counts(self) -> Indices:
+        """Training samples of each client (row) and label (column), after the clients' shifts."""
+        counts = np.zeros((len(self.shares), len(self.dataset.classes)), dtype=np.int64)
+        if self.dataset.classes:
+            for row, share in zip(counts, self.shares, strict=True):
+                row += np.bincount(share.train.labels().astype(np.int64), minlength=len(row))
+        return counts
+
+
+def _scaled(x: Tensor, scale: Scale | None) -> Tensor:
+    x = x.to(torch.float32).div_(255)
+    if scale is not None:
+        shape = (-1,) + (1,) * (x.dim() - 2)
+        x.sub_(torch.tensor(scale.mean).view(shape)).div_(torch.tensor(scale.std).view(shape))
+    return x
+
+
+def _tilted(x: Tensor, which: NDArray[np.bool_]) -> Tensor:
+    """Turn the chosen images by 45 degrees counter-clockwise: bilinear, zero outside, same size."""
+    chosen = torch.from_numpy(which)
+    if not which.any():
+        return x
+    images = x[chosen]
+    height, width = images.shape[-2:]
+    half = math.sqrt(0.5)
+    # Each row maps an output place to an input place in units of half the image, hence the side ratio.
+    theta = torch.tensor([[half, -half * height / width, 0.0], [half * width / height, half, 0.0]])
+    grid = torch.nn.functional.affine_grid(
+        theta.expand(len(images), 2, 3), list(images.shape), align_corners=False
+    )
+    x[chosen] = torch.nn.functional.grid_sample(images, grid, align_corners=False, padding_mode="zeros")
+    return x
