@@ -1,0 +1,133 @@
+"""The bench that runs any `nn.Module` with PyTorch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from covey.bench.base import Fit, Recipe
+from covey.model import BufferPolicy, Layout, flatten
+from covey.objective import Objective
+
+FORWARD_BATCH = 1000  # samples a forward pass; fixed, so that results do not depend on who else is evaluated
+
+
+class TorchBench:
+    """Holds one copy of the model, flat, so that loading and updating are single operations."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        *,
+        buffers: BufferPolicy = "average",
+        device: str = "cpu",
+        why: str = "",
+    ) -> None:
+        self.model = copy.deepcopy(model).to(device)
+        self.layout = Layout.of(self.model, buffers)
+        self.objective = objective
+        self.device = torch.device(device)
+        self.why = why
+        self.flat, self.gradient = flatten(self.model)
+        self.parameters = self.flat[: self.layout.trainable]
+        self.counters = {  # integer buffers restart with every load: no row carries them
+            name: buffer.clone() for name, buffer in self.model.named_buffers() if not buffer.is_floating_point()
+        }
+
+    def load(self, row: Tensor) -> None:
+        """Puts a row into the model."""
+        self.flat.copy_(row)
+        for name, buffer in self.model.named_buffers():
+            if name in self.counters:
+                buffer.copy_(self.counters[name])
+
+    def fit(
+        self,
+        row: Tensor,
+        x: Tensor,
+        y: Tensor,
+        batches: Sequence[np.ndarray],
+        recipe: Recipe,
+        *,
+        seed: int,
+        linear: Tensor | None = None,
+        velocity: Tensor | None = None,
+    ) -> Fit:
+        """Trains from `row` on the batches in their order."""
+        self.load(row)
+        self.model.train()
+        x = x.to(self.device)
+        target = self.objective.target(x, y.to(self.device))
+        start = self.parameters.clone() if recipe.prox else None
+        linear = linear.to(self.device) if linear is not None else None
+        step = Adam(self.parameters, recipe) if recipe.optimiser == "adam" else Sgd(self.parameters, recipe, velocity)
+        losses = []
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for batch in batches:
+                index = torch.from_numpy(batch).to(self.device)
+                self.gradient.zero_()
+                loss = self.objective.loss(self.model(x[index]), target[index])
+                loss.backward()  # type: ignore[no-untyped-call]
+                losses.append(loss.detach())
+                if linear is not None:
+                    self.gradient.add_(linear)
+                if start is not None:
+                    self.gradient.add_(self.parameters - start, alpha=recipe.prox)
+                if recipe.clip is not None:
+                    self.gradient.mul_(min(1.0, recipe.clip / (float(self.gradient.norm()) + 1e-6)))
+                step(self.gradient)
+        return Fit(
+            row=self.flat.to("cpu", copy=True),
+            losses=torch.stack(losses).double().cpu().numpy() if losses else np.zeros(0),
+            velocity=step.velocity.cpu() if isinstance(step, Sgd) and step.velocity is not None else None,
+        )
+
+    def forward(self, row: Tensor, x: Tensor) -> Tensor:
+        """The outputs for all of `x`, in evaluation mode."""
+        self.load(row)
+        self.model.eval()
+        with torch.no_grad():
+            return torch.cat([self.model(part.to(self.device)).cpu() for part in x.split(FORWARD_BATCH)])
+
+    def info(self) -> dict[str, str | int]:
+        return {"trainer": "torch", "device": str(self.device), "why": self.why}
+
+
+class Sgd:
+    """`torch.optim.SGD` on the flat parameters: v <- momentum v + g + weight_decay w; w <- w - lr v."""
+
+    def __init__(self, parameters: Tensor, recipe: Recipe, velocity: Tensor | None) -> None:
+        self.parameters = parameters
+        self.recipe = recipe
+        self.velocity = velocity.clone() if velocity is not None else None
+
+    def __call__(self, gradient: Tensor) -> None:
+        with torch.no_grad():
+            if self.recipe.weight_decay:
+                gradient.add_(self.parameters, alpha=self.recipe.weight_decay)
+            if self.recipe.momentum:
+                if self.velocity is None:
+                    self.velocity = gradient.clone()
+                else:
+                    self.velocity.mul_(self.recipe.momentum).add_(gradient)
+                gradient = self.velocity
+            self.parameters.add_(gradient, alpha=-self.recipe.lr)
+
+
+class Adam:
+    """`torch.optim.Adam` with its default settings on the flat parameters."""
+
+    def __init__(self, parameters: Tensor, recipe: Recipe) -> None:
+        weights = nn.Parameter(parameters)  # shares memory with the model
+        self.weights = weights
+        self.optimiser = torch.optim.Adam([weights], lr=recipe.lr, weight_decay=recipe.weight_decay)
+
+    def __call__(self, gradient: Tensor) -> None:
+        self.weights.grad = gradient
+        self.optimiser.step()

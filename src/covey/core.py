@@ -1,0 +1,421 @@
+"""One idea: a round is a few questions and one matrix.
+
+    group -> bank -> select -> send -> local -> mix -> update
+
+The server holds a *bank* of models, one flat row each. A method answers the questions; combining is always a matrix
+that maps `[old rows; replies]` to the new rows. Nothing in this file knows any method by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.errors import RunError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from covey.bench import Bench
+    from covey.data.types import Samples
+    from covey.fleet.ledger import Ledger
+    from covey.model import Layout
+    from covey.objective import Objective
+
+
+def stream(seed: int, *names: str | int) -> np.random.Generator:
+    """The random stream of that name: the same wherever and in whatever order it is asked for."""
+    digest = hashlib.sha256("\0".join([str(seed), *map(str, names)]).encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+
+
+def desk(row: int) -> int:
+    """The id under which the server itself works on a row: it holds the global test set (and, simulated, all data)."""
+    return -1 - row
+
+
+# ---------------------------------------------------------------------------------------------- what travels
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """Server -> client: some rows of the bank and plain settings.
+
+    `held` are positions of rows that the client already has and `keep` says that its answer stays where it is: neither
+    is charged. `shared` leading columns are the same in all rows and charged once. `source` is who sends the rows.
+    """
+
+    models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    slots: tuple[int, ...] = ()
+    args: Mapping[str, Any] = field(default_factory=dict)
+    shared: int = 0
+    held: tuple[int, ...] = ()
+    keep: bool = False
+    source: Literal["server", "peers"] = "server"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that have to travel to the client."""
+        rows = len(self.models) - len(self.held)
+        columns = self.models.shape[1] if self.models.dim() == 2 else 0
+        floats = rows * (columns - self.shared) + (self.shared if rows else 0)
+        return 4 * floats + plain_bytes(self.args)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reply:
+    """Client -> server: a row (or none), which row it came from, how many samples stand behind it, and statistics."""
+
+    id: int
+    vector: Tensor | None = None
+    slot: int = 0
+    size: int = 0
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that have to travel to the server."""
+        return (4 * self.vector.numel() if self.vector is not None else 0) + plain_bytes(self.stats)
+
+
+def plain_bytes(value: Any) -> int:
+    """Size of plain values on the wire: arrays as they are, 8 bytes a number, text in UTF-8."""
+    if isinstance(value, Mapping):
+        return sum(plain_bytes(v) for v in value.values())
+    if isinstance(value, list | tuple):
+        return sum(plain_bytes(v) for v in value)
+    if isinstance(value, np.ndarray | Tensor):
+        return int(value.nbytes)
+    if isinstance(value, str):
+        return len(value.encode())
+    return 0 if value is None else 8
+
+
+# ---------------------------------------------------------------------------------------------- who answers
+
+
+@dataclass(kw_only=True)
+class Client:
+    """What a step may touch on a device; `state` outlives the round, `rng` is this step's own stream."""
+
+    id: int
+    train: Samples
+    test: Samples
+    state: dict[str, Any]
+    rng: np.random.Generator
+    bench: Bench
+    seed: int
+    round: int
+
+    def stream(self, *names: str | int) -> np.random.Generator:
+        """A stream of this client that does not change from round to round."""
+        return stream(self.seed, *names, "client", self.id)
+
+
+class Step(Protocol):
+    """What a client can be asked: a frozen dataclass of settings that is called on the device."""
+
+    kind: ClassVar[str]  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
+
+    def __call__(self, client: Client, task: Task) -> Reply: ...
+
+    def work(self, train: int, test: int) -> float:
+        """How much computing it is, in samples trained once, for a client of that many samples."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mixing:
+    """A product of matrices for some columns of the bank; the first one maps `[old rows; replies]` to the new rows.
+
+    With `peers`, row i lives at a client: every entry that takes from another client's row is one message.
+    """
+
+    factors: Sequence[Any]  # dense or scipy.sparse matrices, applied in this order
+    columns: slice = slice(None)
+    peers: bool = False
+
+
+class Fleet(Protocol):
+    """The only door to the clients, whatever engine is behind it."""
+
+    seed: int
+    ledger: Ledger
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def objective(self) -> Objective: ...
+
+    def begin(self, round: int) -> list[int]:
+        """Opens a round and says who can be reached in it, in ascending order."""
+        ...
+
+    def members(self) -> list[int]:
+        """Who belongs to the fleet in this round, reachable or not."""
+        ...
+
+    def ask(
+        self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
+    ) -> list[Reply]:
+        """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent.
+
+        `measure` marks what only serves to observe the run: it is booked apart and the clock does not move.
+        """
+        ...
+
+    def combine(
+        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], seats: Sequence[int]
+    ) -> Tensor:
+        """Applies the matrices and books what travels between peers; row i of the bank sits at client `seats[i]`."""
+        ...
+
+    def start(self, number: int = 0) -> Tensor:
+        """A row to start from: 0 is the model that was given, others are drawn anew."""
+        ...
+
+    def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
+        """How long each client is expected to take for the step with one model each way, from profiling."""
+        ...
+
+    def child(self, name: str, model: nn.Module, objective: Objective) -> Fleet:
+        """The same clients and the same ledger under another model and streams of its own."""
+        ...
+
+    def save(self) -> dict[str, Any]:
+        """What must be remembered besides `State` (client states, ledger) for an exact resume."""
+        ...
+
+    def load(self, saved: Mapping[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+# ---------------------------------------------------------------------------------------------- what is remembered
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class State:
+    """All that the server remembers between rounds; saving it saves the run."""
+
+    models: Tensor  # the bank, one row a model
+    groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
+    memory: Mapping[str, Any] = field(default_factory=dict)  # what parts keep: tensors, arrays, plain values
+    seen: tuple[int, ...] = ()  # clients in the order in which they first appeared
+    notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
+    round: int = 0  # rounds done
+
+
+@dataclass(kw_only=True, eq=False)
+class Round:
+    """What is known so far in this round; every part reads it, and what a part changes here becomes the next State."""
+
+    number: int
+    fleet: Fleet
+    here: list[int]
+    models: Tensor
+    groups: dict[int, int]
+    memory: dict[str, Any]
+    seen: tuple[int, ...]
+    notes: dict[str, Any]
+    chosen: list[int] = field(default_factory=list)  # who works; a client drawn twice stands there twice
+    tasks: dict[int, Task] = field(default_factory=dict)
+    replies: list[Reply] = field(default_factory=list)
+
+    def stream(self, *names: str | int) -> np.random.Generator:
+        """The random stream of that name for this round."""
+        return stream(self.fleet.seed, *names, "round", self.number)
+
+    def seat(self, client: int) -> int:
+        """The row of a client in a bank with one row a client."""
+        return self.seen.index(client)
+
+    def ask(self, step: Step, ids: Iterable[int], **args: Any) -> list[Reply]:
+        """Asks some clients something that needs no model."""
+        task = Task(args=args)
+        return self.fleet.ask(step, dict.fromkeys(ids, task))
+
+
+Group = Callable[[Round], dict[int, int]]
+Bank = Callable[[Round], Tensor]
+Select = Callable[[Round], list[int]]
+Send = Callable[[Round, Sequence[int]], dict[int, Task]]
+Mix = Callable[[Round], "Mixing | Sequence[Mixing]"]
+Combine = Callable[[Round], Tensor]
+Update = Callable[[Round, Tensor], Tensor]
+
+
+def one_model(now: Round) -> Tensor:
+    """A bank of one row: the usual global model."""
+    return now.models if len(now.models) else now.fleet.start()[None]
+
+
+def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
+    """Everybody gets row 0."""
+    return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A federated method: one answer to each question. Parts are frozen dataclasses or functions; none has state."""
+
+    name: str
+    select: Select
+    local: Step
+    mix: Mix | None = None
+    group: Group | None = None
+    bank: Bank = one_model
+    send: Send = to_everybody
+    serve: Send | None = None  # which rows a client is given to use, if not those it is sent to train
+    combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
+    update: Update | None = None
+
+
+def one_round(method: Method, state: State, fleet: Fleet) -> State:
+    """One round of any method."""
+    now = open_round(state, fleet)
+    if method.group:
+        now.groups = method.group(now)
+    now.models = method.bank(now)
+    now.chosen = method.select(now)
+    now.tasks = method.send(now, sorted(set(now.chosen)))
+    now.replies = fleet.ask(method.local, now.tasks)
+    if not now.replies:
+        raise RunError(f"round {now.number}: none of {len(now.tasks)} clients answered. {fleet.ledger.last_problem()}")
+    rows = mixed(method, now)
+    if method.update:
+        rows = method.update(now, rows)
+    now.models = rows
+    return close_round(now)
+
+
+def open_round(state: State, fleet: Fleet) -> Round:
+    """Fixes who is here, once a round."""
+    number = state.round + 1
+    here = fleet.begin(number)
+    if not here:
+        raise RunError(f"round {number}: no client can be reached")
+    known = set(state.seen)
+    return Round(
+        number=number,
+        fleet=fleet,
+        here=here,
+        models=state.models,
+        groups=dict(state.groups),
+        memory=dict(state.memory),
+        seen=state.seen + tuple(i for i in here if i not in known),
+        notes=dict(state.notes),
+    )
+
+
+def mixed(method: Method, now: Round) -> Tensor:
+    """The new rows: a matrix over `[old rows; replies]`, or what the method's `combine` makes of them."""
+    if method.combine:
+        return method.combine(now)
+    if method.mix is None:
+        raise RunError(f"method {method.name!r} has neither mix nor combine")
+    mixing = method.mix(now)
+    return now.fleet.combine([mixing] if isinstance(mixing, Mixing) else mixing, now.models, now.replies, now.seen)
+
+
+def close_round(now: Round) -> State:
+    return State(
+        models=now.models,
+        groups=now.groups,
+        memory=now.memory,
+        seen=now.seen,
+        notes=now.notes,
+        round=now.number,
+    )
+
+
+def empty_state(fleet: Fleet) -> State:
+    """The state before the first round: no rows yet, because the method says which models exist."""
+    return State(models=torch.zeros(0, fleet.layout.size))
+
+
+# ---------------------------------------------------------------------------------------------- the loop
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """One number: on what (`split`), of whom (`client`, `group`; -1 = all), which metric."""
+
+    split: str
+    metric: str
+    value: float
+    client: int = -1
+    group: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundEnd:
+    """What watchers are told after every round (and once before the first, with the untrained model)."""
+
+    state: State
+    method: Method
+    fleet: Fleet
+    measurements: Sequence[Measurement]
+    rounds: int
+
+    def value(self, split: str, metric: str) -> float | None:
+        """A number over all clients and groups, if it was measured."""
+        for m in self.measurements:
+            if m.split == split and m.metric == metric and m.client == -1 and m.group == -1:
+                return m.value
+        return None
+
+
+Watcher = Callable[[RoundEnd], None]
+Measure = Callable[[Method, State, Fleet], Sequence[Measurement]]
+
+
+def run(
+    method: Method,
+    fleet: Fleet,
+    *,
+    rounds: int,
+    state: State | None = None,
+    measure: Measure | None = None,
+    watchers: Sequence[Watcher] = (),
+    stop: Callable[[RoundEnd], bool] = lambda _: False,
+) -> State:
+    """Runs the method for so many rounds in all (from `state` on, when given) and returns the last state."""
+    state = state or empty_state(fleet)
+    while state.round < rounds:
+        state = one_round(method, state, fleet)
+        end = RoundEnd(
+            state=state,
+            method=method,
+            fleet=fleet,
+            measurements=measure(method, state, fleet) if measure else (),
+            rounds=rounds,
+        )
+        for watcher in watchers:
+            watcher(end)
+        if stop(end):
+            break
+    return state
+
+
+def served(method: Method, state: State, fleet: Fleet, ids: Sequence[int]) -> dict[int, Task]:
+    """The rows each of these clients is given to use under the method's present state."""
+    now = Round(
+        number=state.round,
+        fleet=fleet,
+        here=list(ids),
+        models=state.models,
+        groups=dict(state.groups),
+        memory=dict(state.memory),
+        seen=state.seen,
+        notes={},
+    )
+    return (method.serve or method.send)(now, ids)
+
+

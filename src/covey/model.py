@@ -1,0 +1,125 @@
+"""A model is one flat row: `[trainable parameters | frozen parameters and float buffers]`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from covey.core import stream
+
+BufferPolicy = Literal["average", "local"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each tensor of a model lies in its row; integer buffers are in no row, because nobody may average them.
+
+    `buffers` says what becomes of the float buffers (BatchNorm statistics): "average" mixes them with the
+    parameters, "local" lets every client keep its own.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    trainable: int
+    size: int
+    buffers: BufferPolicy = "average"
+
+    @staticmethod
+    def of(model: nn.Module, buffers: BufferPolicy = "average") -> Layout:
+        """The layout of `model`: parameters in `named_parameters` order, then frozen ones, then float buffers."""
+        tensors = dict(_tensors(model))
+        trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        return Layout(
+            names=tuple(tensors),
+            shapes=tuple(tuple(t.shape) for t in tensors.values()),
+            trainable=trainable,
+            size=sum(t.numel() for t in tensors.values()),
+            buffers=buffers,
+        )
+
+    @property
+    def has_buffers(self) -> bool:
+        return self.size > self.trainable
+
+    def columns(self, names: tuple[str, ...]) -> int:
+        """Number of leading columns up to and including every tensor whose name starts with one of `names`."""
+        end = at = 0
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            at += torch.Size(shape).numel()
+            if name.startswith(names):
+                end = at
+        return end
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a row with their names, in row order."""
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            yield name, parameter
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            yield name, parameter
+    for name, buffer in model.named_buffers():
+        if buffer.is_floating_point():
+            yield name, buffer
+
+
+def read_row(model: nn.Module) -> Tensor:
+    """A copy of the model's tensors as one float32 row."""
+    parts = [t.detach().reshape(-1).to("cpu", torch.float32) for _, t in _tensors(model)]
+    return torch.cat(parts) if parts else torch.zeros(0)
+
+
+def write_row(model: nn.Module, row: Tensor) -> None:
+    """Copies a row into the model's tensors."""
+    at = 0
+    with torch.no_grad():
+        for _, tensor in _tensors(model):
+            tensor.copy_(row[at : at + tensor.numel()].view_as(tensor))
+            at += tensor.numel()
+
+
+def flatten(model: nn.Module) -> tuple[Tensor, Tensor]:
+    """Moves all row tensors of `model` into one flat tensor and all gradients into another, and returns both.
+
+    Loading a model is then one copy, and an SGD update one operation, whatever the number of layers.
+    """
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    flat = read_row(model).to(device)
+    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    gradient = torch.zeros(trainable, device=device)
+    buffers = {name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()}
+    at = 0
+    for name, tensor in list(_tensors(model)):
+        view = flat[at : at + tensor.numel()].view_as(tensor)
+        if name in buffers:
+            owner = model.get_submodule(name.rpartition(".")[0])
+            owner._buffers[name.rpartition(".")[2]] = view
+        else:
+            tensor.data = view
+            if tensor.requires_grad:
+                tensor.grad = gradient[at : at + tensor.numel()].view_as(tensor)
+        at += tensor.numel()
+    return flat, gradient
+
+
+def fresh_row(model: nn.Module, seed: int, number: int) -> Tensor:
+    """Start number `number` for the model: 0 is the model as it was given, others are drawn anew.
+
+    Layers are redrawn by their own `reset_parameters` from the stream ("start", number).
+    """
+    if number == 0:
+        return read_row(model)
+    again = copy.deepcopy(model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(stream(seed, "start", number).integers(2**62)))
+        for module in again.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
+    return read_row(again)

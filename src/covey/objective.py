@@ -1,0 +1,78 @@
+"""What a model is trained for: the loss, and the scores that are reported of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Objective(Protocol):
+    """Any object with these four can be trained for; `scores` gives one value a sample under each metric's name."""
+
+    kernel: ClassVar[str]  # the name under which an accelerator knows the loss; "" when none does
+    main: ClassVar[str]  # the metric that tables and progress lines show
+    higher_is_better: ClassVar[bool]
+
+    def target(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor: ...
+    def scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Cross-entropy on logits; accuracy."""
+
+    kernel: ClassVar[str] = "cross-entropy"
+    main: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+
+    def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        return y
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, target)
+
+    def scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        losses = F.cross_entropy(outputs, target, reduction="none")
+        hits = (outputs.argmax(1) == target).float()
+        if losses.dim() > 1:  # one label a position (text): a sample's score is the mean over its positions
+            losses, hits = losses.flatten(1).mean(1), hits.flatten(1).mean(1)
+        return {"accuracy": hits, "loss": losses}
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Mean squared error on real targets; mse and mae."""
+
+    kernel: ClassVar[str] = "mse"
+    main: ClassVar[str] = "mse"
+    higher_is_better: ClassVar[bool] = False
+
+    def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        return y
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return F.mse_loss(outputs, target.view_as(outputs))
+
+    def scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        error = (outputs - target.view_as(outputs)).flatten(1) if outputs.dim() > 1 else (outputs - target)[:, None]
+        squared = error.square().mean(1)
+        return {"mse": squared, "mae": error.abs().mean(1), "loss": squared}
+
+
+@dataclass(frozen=True)
+class Reconstruction(Regression):
+    """Mean squared error between what goes in and what comes out (autoencoders)."""
+
+    def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        return x
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "classification": Classification(),
+    "regression": Regression(),
+    "reconstruction": Reconstruction(),
+}
