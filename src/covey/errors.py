@@ -7,3 +7,7 @@ class UserError(Exception):
 
 class RunError(Exception):
     """A run that cannot go on: one sentence on what happened and where."""
+
+
+class Refused(Exception):
+    """A client's own decision not to answer (a spent privacy budget, an unknown step): becomes a refused reply."""

@@ -1,0 +1,135 @@
+"""What everything costs: messages, bytes and seconds of every step kind, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+MAX_EXAMPLES = 50  # problems kept word for word; the rest is only counted
+
+
+@dataclass(kw_only=True)
+class Cost:
+    """Messages, bytes by direction, and seconds on the clock."""
+
+    messages: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    bytes_peer: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: Cost) -> None:
+        self.messages += other.messages
+        self.bytes_up += other.bytes_up
+        self.bytes_down += other.bytes_down
+        self.bytes_peer += other.bytes_peer
+        self.seconds += other.seconds
+
+    @property
+    def bytes(self) -> int:
+        return self.bytes_up + self.bytes_down + self.bytes_peer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A reply that was lost (never came) or refused (came, but could not be used)."""
+
+    client: int
+    kind: str
+    round: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Busy:
+    """When on the clock a client began to train, and for how long."""
+
+    client: int
+    start: float
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class Ledger:
+    """Filled by the fleet only. Measuring (evaluation that no method asked for) is kept apart."""
+
+    clock: float = 0.0  # seconds since the start of the run
+    total: dict[str, Cost] = field(default_factory=dict)  # step kind -> cost
+    measuring: dict[str, Cost] = field(default_factory=dict)
+    this_round: dict[str, Cost] = field(default_factory=dict)
+    busy: list[Busy] = field(default_factory=list)  # of this round
+    asked: int = 0  # clients asked to train in this round
+    replied: int = 0
+    lost: int = 0
+    refused: int = 0
+    lost_in_round: int = 0
+    refused_in_round: int = 0
+    problems: list[tuple[str, Problem]] = field(default_factory=list)
+    epsilon: dict[int, float] = field(default_factory=dict)  # client -> privacy budget spent
+
+    def open(self) -> None:
+        """A new round begins."""
+        self.this_round = {}
+        self.busy = []
+        self.asked = self.replied = self.lost_in_round = self.refused_in_round = 0
+
+    def book(self, kind: str, cost: Cost, *, measure: bool = False) -> None:
+        """Adds a cost; measuring does not move the clock."""
+        if measure:
+            self.measuring.setdefault(kind, Cost()).add(cost)
+            return
+        self.total.setdefault(kind, Cost()).add(cost)
+        self.this_round.setdefault(kind, Cost()).add(cost)
+        self.clock += cost.seconds
+
+    def note_problem(self, what: str, problem: Problem) -> None:
+        """`what` is "lost" or "refused"."""
+        if what == "lost":
+            self.lost += 1
+            self.lost_in_round += 1
+        else:
+            self.refused += 1
+            self.refused_in_round += 1
+        if len(self.problems) < MAX_EXAMPLES:
+            self.problems.append((what, problem))
+
+    def last_problem(self) -> str:
+        """The latest problem in words."""
+        if not self.problems:
+            return ""
+        what, p = self.problems[-1]
+        return f"Client {p.client} was {what} in {p.kind}, round {p.round}: {p.reason}"
+
+    def examples(self, what: str) -> list[dict[str, Any]]:
+        return [asdict(problem) for kind, problem in self.problems if kind == what]
+
+    @property
+    def cost(self) -> Cost:
+        """Everything but measuring, added up."""
+        whole = Cost()
+        for cost in self.total.values():
+            whole.add(cost)
+        return whole
+
+    def save(self) -> dict[str, Any]:
+        """Plain values for the checkpoint."""
+        return {
+            "clock": self.clock,
+            "total": {kind: asdict(cost) for kind, cost in self.total.items()},
+            "measuring": {kind: asdict(cost) for kind, cost in self.measuring.items()},
+            "lost": self.lost,
+            "refused": self.refused,
+            "problems": [[what, asdict(problem)] for what, problem in self.problems],
+            "epsilon": {str(client): spent for client, spent in self.epsilon.items()},
+        }
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Takes the values of a checkpoint; keeps this object, because others hold it."""
+        self.clock = saved["clock"]
+        self.total = {kind: Cost(**cost) for kind, cost in saved["total"].items()}
+        self.measuring = {kind: Cost(**cost) for kind, cost in saved["measuring"].items()}
+        self.lost, self.refused = saved["lost"], saved["refused"]
+        self.problems = [(what, Problem(**problem)) for what, problem in saved["problems"]]
+        self.epsilon = {int(client): spent for client, spent in saved["epsilon"].items()}
+        self.open()

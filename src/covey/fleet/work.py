@@ -1,0 +1,110 @@
+"""What happens at a worker: one job is one client's task (or, for evaluation, several clients that share a row)."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from covey.bench import Bench
+from covey.core import Client, Reply, Step, Task, stream
+from covey.errors import Refused, UserError
+from covey.fleet.roster import Roster
+
+BUNDLE_SAMPLES = 4000  # samples evaluated together; fixed, so that no result depends on the number of workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What one `ask` has in common for all its clients."""
+
+    step: Step
+    seed: int
+    round: int
+    names: tuple[str | int, ...]  # of the random stream; the client's id comes last
+    debug: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """Some clients' tasks and states; one client unless the step can do many at once."""
+
+    ids: tuple[int, ...]
+    tasks: tuple[Task, ...]
+    states: tuple[dict[str, Any], ...]
+    weight: float = 0.0  # samples, to start the longest first
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """What became of one client's task: a reply or a reason, and the client's state afterwards."""
+
+    id: int
+    reply: Reply | None = None
+    lost: str = ""
+    refused: str = ""
+    mistake: str = ""  # a user's mistake, found only on the device: ends the run
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+Shop = Callable[[Call, Sequence[Job]], list[Outcome]]
+
+
+def do(call: Call, job: Job, roster: Roster, bench: Bench) -> list[Outcome]:
+    """Runs a job; an exception becomes a lost reply, unless debugging."""
+    states = [dict(state) for state in job.states]
+    clients = [client_of(call, i, state, roster, bench) for i, state in zip(job.ids, states, strict=True)]
+    try:
+        if len(clients) > 1:
+            many: Callable[[Sequence[Client], Tensor, int], list[Reply]] = call.step.many  # type: ignore[attr-defined]
+            replies = many(clients, job.tasks[0].models[0], job.tasks[0].slots[0])
+        else:
+            replies = [call.step(clients[0], job.tasks[0])]
+    except Refused as no:
+        return [Outcome(id=i, refused=str(no), state=s) for i, s in zip(job.ids, states, strict=True)]
+    except UserError as mistake:
+        return [Outcome(id=i, mistake=str(mistake)) for i in job.ids]
+    except Exception as error:
+        if call.debug:
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
+        return [Outcome(id=i, lost=reason, state=dict(s)) for i, s in zip(job.ids, job.states, strict=True)]
+    return [Outcome(id=c.id, reply=r, state=c.state) for c, r in zip(clients, replies, strict=True)]
+
+
+def client_of(call: Call, number: int, state: dict[str, Any], roster: Roster, bench: Bench) -> Client:
+    """The client as its step sees it."""
+    return Client(
+        id=number,
+        train=roster.train(number, call.round),
+        test=roster.test(number, call.round),
+        state=state,
+        rng=stream(call.seed, *call.names, "client", number),
+        bench=bench,
+        seed=call.seed,
+        round=call.round,
+    )
+
+
+def bundle(call: Call, tasks: Mapping[int, Task], sizes: Mapping[int, int], bench: Bench) -> list[list[int]]:
+    """Which clients can be evaluated in one pass: same single row, no state or buffers of their own."""
+    alone = [[i] for i in tasks]
+    if not hasattr(call.step, "many") or (bench.layout.buffers == "local" and bench.layout.has_buffers):
+        return alone
+    by_row: dict[tuple[int, int], list[list[int]]] = {}
+    loads: dict[tuple[int, int], int] = {}
+    for i, task in tasks.items():
+        # Several rows mean a choice that each client makes alone: such a client shares its bundle with nobody.
+        key = (task.models.data_ptr(), task.slots[0]) if len(task.models) == 1 else (i, -1)
+        bundles = by_row.setdefault(key, [[]])
+        if bundles[-1] and loads[key] + sizes[i] > BUNDLE_SAMPLES:
+            bundles.append([])
+        if not bundles[-1]:
+            loads[key] = 0
+        bundles[-1].append(i)
+        loads[key] += sizes[i]
+    return [ids for bundles in by_row.values() for ids in bundles]

@@ -1,0 +1,239 @@
+"""Three ways to get jobs done with the same bits: here and now, in threads, in persistent processes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing as mp
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.bench import Bench
+from covey.core import Task
+from covey.fleet.roster import Roster
+from covey.fleet.work import Call, Job, Outcome, do
+
+MakeBench = Callable[[], Bench]
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread: sums come out in the same order whatever the machine, and small models run no slower."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Serial:
+    """One job after another in this process; with `debug` an error is raised where it happens."""
+
+    def __init__(self, roster: Roster, make_bench: MakeBench) -> None:
+        self.roster = roster
+        self.bench = make_bench()
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        with one_thread():
+            return [outcome for job in jobs for outcome in do(call, job, self.roster, self.bench)]
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class Threads:
+    """A bench a thread; for benches that release the interpreter lock."""
+
+    def __init__(self, roster: Roster, make_bench: MakeBench, workers: int) -> None:
+        self.roster = roster
+        self.benches: SimpleQueue[Bench] = SimpleQueue()
+        for _ in range(workers):
+            self.benches.put(make_bench())
+        self.pool = ThreadPoolExecutor(workers, thread_name_prefix="covey")
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        longest_first = sorted(jobs, key=lambda job: -job.weight)
+        with one_thread():
+            done = self.pool.map(lambda job: self._do(call, job), longest_first)
+            return [outcome for outcomes in done for outcome in outcomes]
+
+    def _do(self, call: Call, job: Job) -> list[Outcome]:
+        bench = self.benches.get()
+        try:
+            return do(call, job, self.roster, bench)
+        finally:
+            self.benches.put(bench)
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+
+class Processes:
+    """Persistent worker processes, one torch thread and one model each; a worker that dies is replaced.
+
+    They are forked where the system can, so that the data are shared and not copied.
+    """
+
+    def __init__(self, roster: Roster, make_bench: MakeBench, workers: int) -> None:
+        self.roster = roster
+        self.make_bench = make_bench
+        self.context = mp.get_context("fork" if "fork" in mp.get_all_start_methods() else "spawn")
+        self.lines: list[Connection] = []
+        self.processes: list[BaseProcess] = []
+        for _ in range(workers):
+            self._hire()
+
+    def _hire(self, place: int | None = None) -> None:
+        ours, theirs = self.context.Pipe()
+        # A forked child must not keep the other ends open, or nobody would notice that this process has died.
+        others = [*self.lines, ours]
+        process = self.context.Process(  # type: ignore[attr-defined]
+            target=_worker, args=(theirs, others, self.roster, self.make_bench), daemon=True
+        )
+        process.start()
+        theirs.close()
+        if place is None:
+            self.lines.append(ours)
+            self.processes.append(process)
+        else:
+            self.lines[place], self.processes[place] = ours, process
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        waiting = sorted(jobs, key=lambda job: job.weight)  # the longest is last, and taken first
+        common = _common_rows(jobs)
+        working: dict[Connection, Job] = {}
+        told: set[Connection] = set()
+
+        def give(line: Connection) -> None:
+            if waiting:
+                job = working[line] = waiting.pop()
+                news = None if line in told else (call, common)
+                told.add(line)
+                with contextlib.suppress(OSError):  # a dead worker shows when its answer is awaited
+                    line.send_bytes(pack((news, _light(job, common))))
+
+        for line in list(self.lines):
+            give(line)
+        while working:
+            for ready in wait(list(working)):
+                assert isinstance(ready, Connection)
+                job = working.pop(ready)
+                line = ready
+                try:
+                    answer = pickle.loads(line.recv_bytes())
+                except (EOFError, OSError):
+                    answer = [Outcome(id=i, lost="its worker process died", state=s) for i, s in _states(job)]
+                    place = self.lines.index(line)
+                    self._hire(place)
+                    line = self.lines[place]
+                if isinstance(answer, BaseException):
+                    self.close()
+                    raise answer
+                outcomes += answer
+                give(line)
+        return outcomes
+
+    def close(self) -> None:
+        for line, process in zip(self.lines, self.processes, strict=True):
+            line.close()
+            process.join(timeout=1)
+            if process.is_alive():
+                process.kill()
+        self.lines, self.processes = [], []
+
+
+def _states(job: Job) -> list[tuple[int, dict[str, Any]]]:
+    return list(zip(job.ids, job.states, strict=True))
+
+
+def _worker(line: Connection, others: Sequence[Connection], roster: Roster, make_bench: MakeBench) -> None:
+    """The life of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    for other in others:
+        other.close()
+    torch.set_num_threads(1)
+    bench = make_bench()
+    call: Call | None = None
+    rows: dict[int, Tensor] = {}
+    while True:
+        try:
+            news, job = pickle.loads(line.recv_bytes())
+        except (EOFError, OSError):
+            return
+        if news is not None:
+            call, rows = news
+        assert call is not None
+        try:
+            line.send_bytes(pack(do(call, _full(job, rows), roster, bench)))
+        except Exception as error:  # debugging: show it where the run was started
+            line.send_bytes(pack(error))
+
+
+# Rows that several clients get are sent to each worker once; in a job's tasks their number stands for them.
+
+
+def _common_rows(jobs: Sequence[Job]) -> dict[int, Tensor]:
+    count: dict[int, int] = {}
+    rows: dict[int, Tensor] = {}
+    for job in jobs:
+        for task in job.tasks[:1] if len(job.ids) > 1 else job.tasks:
+            key = _key(task.models)
+            count[key] = count.get(key, 0) + 1
+            rows[key] = task.models
+    return {key: rows[key] for key, uses in count.items() if uses > 1}
+
+
+def _key(rows: Tensor) -> int:
+    return hash((rows.data_ptr(), tuple(rows.shape)))
+
+
+def _light(job: Job, common: dict[int, Tensor]) -> tuple[Job, list[int | None]]:
+    """The job without the rows that the worker has; of a bundle only the first task, the others are alike."""
+    tasks = job.tasks[:1] if len(job.ids) > 1 else job.tasks
+    keys = [key if (key := _key(task.models)) in common else None for task in tasks]
+    light = tuple(
+        task if key is None else _with_rows(task, torch.zeros(0, 0)) for task, key in zip(tasks, keys, strict=True)
+    )
+    return Job(ids=job.ids, tasks=light, states=job.states, weight=job.weight), keys
+
+
+def _full(message: tuple[Job, list[int | None]], rows: dict[int, Tensor]) -> Job:
+    job, keys = message
+    tasks = tuple(
+        task if key is None else _with_rows(task, rows[key]) for task, key in zip(job.tasks, keys, strict=True)
+    )
+    return Job(ids=job.ids, tasks=tasks, states=job.states, weight=job.weight)
+
+
+def _with_rows(task: Task, rows: Tensor) -> Task:
+    return Task(
+        models=rows, slots=task.slots, args=task.args, shared=task.shared, held=task.held, keep=task.keep, source=task.source
+    )
+
+
+class _Pickler(pickle.Pickler):
+    """Between our own processes only; tensors go as plain arrays, without torch's file descriptors."""
+
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, Tensor):
+            return torch.from_numpy, (np.ascontiguousarray(value.detach().cpu().numpy()),)
+        return NotImplemented
+
+
+def pack(value: object) -> bytes:
+    """Bytes for a worker's pipe."""
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=5).dump(value)
+    return buffer.getvalue()

@@ -1,0 +1,68 @@
+"""Evaluation: how good is a row on a client's data?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from covey.core import Client, Reply, Task
+from covey.steps.train import best_row, split
+
+if TYPE_CHECKING:
+    from covey.data.types import Samples
+
+FORWARD_SHARE = 1 / 3  # a forward pass costs about a third of a training step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Mean of every metric of the objective on one split of the client's data (of several rows, the best one's).
+
+    `validation` is the part that `train.holdout` keeps out of training.
+    """
+
+    split: Literal["test", "train", "validation"] = "test"
+    holdout: float = 0.0
+
+    kind: ClassVar[str] = "evaluate.local"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = best_row(client, task)
+        x, y = self.samples(client).tensors()
+        return self.reply(client, slot, *outputs_of(client, row, x, y))
+
+    def work(self, train: int, test: int) -> float:
+        return FORWARD_SHARE * {"test": test, "train": train, "validation": self.holdout * train}[self.split]
+
+    def samples(self, client: Client) -> Samples:
+        """The data to evaluate on."""
+        if self.split == "validation":
+            return split(client, self.holdout)[1]
+        return client.test if self.split == "test" else client.train
+
+    def reply(self, client: Client, slot: int, outputs: Tensor, target: Tensor) -> Reply:
+        scores = client.bench.objective.scores(outputs, target) if len(target) else {}
+        means = {name: float(values.double().mean()) for name, values in scores.items()}
+        return Reply(id=client.id, slot=slot, size=len(target), stats=means)
+
+    def many(self, clients: Sequence[Client], row: Tensor, slot: int) -> list[Reply]:
+        """The same for clients that use one row: a single forward pass over all their data."""
+        parts = [self.samples(client).tensors() for client in clients]
+        x, y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        outputs, target = outputs_of(clients[0], row, x, y)
+        sizes = [len(part[1]) for part in parts]
+        return [
+            self.reply(client, slot, out, wanted)
+            for client, out, wanted in zip(clients, outputs.split(sizes), target.split(sizes), strict=True)
+        ]
+
+
+def outputs_of(client: Client, row: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """What the row makes of `x`, and what it should have made."""
+    if not len(y):
+        return torch.zeros(0), y
+    return client.bench.forward(row, x), client.bench.objective.target(x, y)
