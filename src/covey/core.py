@@ -138,7 +138,7 @@ class Mixing:
     """
 
     factors: Sequence[Any]  # dense or scipy.sparse matrices, applied in this order
-    columns: slice = slice(None)
+    columns: slice = field(default_factory=lambda: slice(None))
     peers: bool = False
 
 
@@ -287,7 +287,9 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
     now.tasks = method.send(now, sorted(set(now.chosen)))
     now.replies = fleet.ask(method.local, now.tasks)
     if not now.replies:
-        raise RunError(f"round {now.number}: none of {len(now.tasks)} clients answered. {fleet.ledger.last_problem()}")
+        raise RunError(
+            f"round {now.number}: none of {len(now.tasks)} clients answered. {fleet.ledger.last_problem()}"
+        )
     rows = mixed(method, now)
     if method.update:
         rows = method.update(now, rows)
@@ -321,7 +323,9 @@ def mixed(method: Method, now: Round) -> Tensor:
     if method.mix is None:
         raise RunError(f"method {method.name!r} has neither mix nor combine")
     mixing = method.mix(now)
-    return now.fleet.combine([mixing] if isinstance(mixing, Mixing) else mixing, now.models, now.replies, now.seen)
+    return now.fleet.combine(
+        [mixing] if isinstance(mixing, Mixing) else mixing, now.models, now.replies, now.seen
+    )
 
 
 def close_round(now: Round) -> State:
@@ -417,5 +421,3 @@ def served(method: Method, state: State, fleet: Fleet, ids: Sequence[int]) -> di
         notes={},
     )
     return (method.serve or method.send)(now, ids)
-
-

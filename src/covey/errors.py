@@ -9,5 +9,5 @@ class RunError(Exception):
     """A run that cannot go on: one sentence on what happened and where."""
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """A client's own decision not to answer (a spent privacy budget, an unknown step): becomes a refused reply."""

@@ -58,7 +58,11 @@ class Regression:
         return F.mse_loss(outputs, target.view_as(outputs))
 
     def scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        error = (outputs - target.view_as(outputs)).flatten(1) if outputs.dim() > 1 else (outputs - target)[:, None]
+        error = (
+            (outputs - target.view_as(outputs)).flatten(1)
+            if outputs.dim() > 1
+            else (outputs - target)[:, None]
+        )
         squared = error.square().mean(1)
         return {"mse": squared, "mae": error.abs().mean(1), "loss": squared}
 

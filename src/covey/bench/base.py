@@ -52,7 +52,7 @@ class Bench(Protocol):
         linear: Tensor | None = None,
         velocity: Tensor | None = None,
     ) -> Fit:
-        """Trains from `row` on the batches in their order; `linear` is added to every gradient; `seed` is for dropout."""
+        """Trains from `row` on the batches in order; `linear` is added to every gradient; `seed` is for dropout."""
         ...
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:

@@ -36,7 +36,9 @@ class TorchBench:
         self.flat, self.gradient = flatten(self.model)
         self.parameters = self.flat[: self.layout.trainable]
         self.counters = {  # integer buffers restart with every load: no row carries them
-            name: buffer.clone() for name, buffer in self.model.named_buffers() if not buffer.is_floating_point()
+            name: buffer.clone()
+            for name, buffer in self.model.named_buffers()
+            if not buffer.is_floating_point()
         }
 
     def load(self, row: Tensor) -> None:
@@ -65,7 +67,11 @@ class TorchBench:
         target = self.objective.target(x, y.to(self.device))
         start = self.parameters.clone() if recipe.prox else None
         linear = linear.to(self.device) if linear is not None else None
-        step = Adam(self.parameters, recipe) if recipe.optimiser == "adam" else Sgd(self.parameters, recipe, velocity)
+        step = (
+            Adam(self.parameters, recipe)
+            if recipe.optimiser == "adam"
+            else Sgd(self.parameters, recipe, velocity)
+        )
         losses = []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -93,7 +99,9 @@ class TorchBench:
         self.load(row)
         self.model.eval()
         with torch.no_grad():
-            return torch.cat([self.model(part.to(self.device)).cpu() for part in x.split(FORWARD_BATCH)])
+            return torch.cat(
+                [self.model(part.to(self.device)).cpu() for part in torch.split(x, FORWARD_BATCH)]
+            )
 
     def info(self) -> dict[str, str | int]:
         return {"trainer": "torch", "device": str(self.device), "why": self.why}

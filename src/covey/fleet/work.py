@@ -13,6 +13,7 @@ from covey.bench import Bench
 from covey.core import Client, Reply, Step, Task, stream
 from covey.errors import Refused, UserError
 from covey.fleet.roster import Roster
+from covey.model import Layout
 
 BUNDLE_SAMPLES = 4000  # samples evaluated together; fixed, so that no result depends on the number of workers
 
@@ -90,10 +91,12 @@ def client_of(call: Call, number: int, state: dict[str, Any], roster: Roster, be
     )
 
 
-def bundle(call: Call, tasks: Mapping[int, Task], sizes: Mapping[int, int], bench: Bench) -> list[list[int]]:
+def bundle(
+    call: Call, tasks: Mapping[int, Task], sizes: Mapping[int, int], layout: Layout
+) -> list[list[int]]:
     """Which clients can be evaluated in one pass: same single row, no state or buffers of their own."""
     alone = [[i] for i in tasks]
-    if not hasattr(call.step, "many") or (bench.layout.buffers == "local" and bench.layout.has_buffers):
+    if not hasattr(call.step, "many") or (layout.buffers == "local" and layout.has_buffers):
         return alone
     by_row: dict[tuple[int, int], list[list[int]]] = {}
     loads: dict[tuple[int, int], int] = {}

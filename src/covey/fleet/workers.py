@@ -9,6 +9,7 @@ import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
@@ -19,7 +20,6 @@ import torch
 from torch import Tensor
 
 from covey.bench import Bench
-from covey.core import Task
 from covey.fleet.roster import Roster
 from covey.fleet.work import Call, Job, Outcome, do
 
@@ -204,23 +204,19 @@ def _light(job: Job, common: dict[int, Tensor]) -> tuple[Job, list[int | None]]:
     tasks = job.tasks[:1] if len(job.ids) > 1 else job.tasks
     keys = [key if (key := _key(task.models)) in common else None for task in tasks]
     light = tuple(
-        task if key is None else _with_rows(task, torch.zeros(0, 0)) for task, key in zip(tasks, keys, strict=True)
+        task if key is None else replace(task, models=torch.zeros(0, 0))
+        for task, key in zip(tasks, keys, strict=True)
     )
-    return Job(ids=job.ids, tasks=light, states=job.states, weight=job.weight), keys
+    return replace(job, tasks=light), keys
 
 
 def _full(message: tuple[Job, list[int | None]], rows: dict[int, Tensor]) -> Job:
     job, keys = message
     tasks = tuple(
-        task if key is None else _with_rows(task, rows[key]) for task, key in zip(job.tasks, keys, strict=True)
+        task if key is None else replace(task, models=rows[key])
+        for task, key in zip(job.tasks, keys, strict=True)
     )
-    return Job(ids=job.ids, tasks=tasks, states=job.states, weight=job.weight)
-
-
-def _with_rows(task: Task, rows: Tensor) -> Task:
-    return Task(
-        models=rows, slots=task.slots, args=task.args, shared=task.shared, held=task.held, keep=task.keep, source=task.source
-    )
+    return replace(job, tasks=tasks)
 
 
 class _Pickler(pickle.Pickler):

@@ -24,7 +24,7 @@ def weights(replies: Sequence[Reply], weighting: Weighting) -> np.ndarray:
 
 
 def weighted_rows(now: Round, rows: Sequence[int], values: np.ndarray) -> csr_array:
-    """The matrix over `[old rows; replies]` that averages replies into rows: reply r goes to `rows[r]` with `values[r]`.
+    """The matrix over `[old rows; replies]` that averages reply r into `rows[r]` with weight `values[r]`.
 
     A row that nobody feeds stays as it is.
     """

@@ -57,7 +57,9 @@ class Evaluate:
         sizes = [len(part[1]) for part in parts]
         return [
             self.reply(client, slot, out, wanted)
-            for client, out, wanted in zip(clients, outputs.split(sizes), target.split(sizes), strict=True)
+            for client, out, wanted in zip(
+                clients, torch.split(outputs, sizes), torch.split(target, sizes), strict=True
+            )
         ]
 
 

@@ -1,0 +1,325 @@
+"""The local engine: a whole fleet simulated on this machine, with a virtual clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covey.bench import Bench
+from covey.bench.choose import choose_bench
+from covey.core import Mixing, Reply, Step, Task, stream
+from covey.data.types import Federation
+from covey.errors import UserError
+from covey.fleet.devices import Device, Devices
+from covey.fleet.ledger import Busy, Cost, Ledger, Problem
+from covey.fleet.peers import apply_mixings, links
+from covey.fleet.roster import Roster
+from covey.fleet.work import Call, Job, Outcome, bundle
+from covey.fleet.workers import Processes, Serial, Threads
+from covey.model import BufferPolicy, Layout, fresh_row
+from covey.objective import Classification, Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """How the simulation uses this machine; changes speed and memory, never a result.
+
+    mode: `auto` picks threads for the accelerated trainer and processes for PyTorch. workers: 0 means one a core.
+    debug: one after another, errors raised in place. lanes: use the fast CPU trainer where it supports the model.
+    device: `auto` is the GPU when there is one.
+    """
+
+    mode: Literal["auto", "serial", "threads", "processes", "cohort"] = "auto"
+    workers: int = 0
+    debug: bool = False
+    lanes: bool = True
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("auto", "serial", "threads", "processes", "cohort"):
+            raise UserError(
+                f"engine.mode is {self.mode!r}; allowed: auto, serial, threads, processes, cohort"
+            )
+        if self.workers < 0:
+            raise UserError(f"engine.workers is {self.workers}; it must be 0 (one a core) or more")
+
+
+class LocalFleet:
+    """Simulated clients: index views into one data set, one model a worker."""
+
+    def __init__(
+        self,
+        data: Federation,
+        model: nn.Module,
+        *,
+        objective: Objective | None = None,
+        devices: Devices | None = None,
+        seed: int = 0,
+        engine: Engine | None = None,
+        buffers: BufferPolicy = "average",
+        optimiser: Literal["sgd", "adam"] = "sgd",
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.data = data
+        self.model = model
+        self.seed = seed
+        self.engine = engine or Engine()
+        self.devices = devices or Devices()
+        self.objective: Objective = objective or Classification()
+        self.layout = Layout.of(model, buffers)
+        self.optimiser = optimiser
+        self.ledger = Ledger()
+        self.roster = Roster(data, self.devices)
+        self.machines: list[Device] = self.devices.build(len(data.shares), stream(seed, "devices"))
+        self.states: dict[int, dict[str, Any]] = {}
+        self.round = 0
+        self.calls: dict[str, int] = {}
+        self.name = "run"
+        self._say = say
+        self._shop: Serial | Threads | Processes | None = None
+        self._bench: Bench | None = None
+
+    # ------------------------------------------------------------------------------------------ who is there
+
+    def begin(self, round: int) -> list[int]:
+        """Opens a round and says who can be reached in it."""
+        self.round = round
+        self.calls = {}
+        self.ledger.open()
+        members = self.members()
+        away = self.devices.away(members, round, partial(stream, self.seed), self.machines)
+        return [i for i in members if i not in away]
+
+    def members(self) -> list[int]:
+        """Who belongs to the fleet in this round."""
+        return self.devices.members(len(self.roster), self.round)
+
+    def start(self, number: int = 0) -> Tensor:
+        """A row to start from."""
+        return fresh_row(self.model, self.seed, number)
+
+    def child(self, name: str, model: nn.Module, objective: Objective) -> LocalFleet:
+        """The same clients and ledger under another model, with streams of its own."""
+        fleet = LocalFleet(
+            self.data,
+            model,
+            objective=objective,
+            devices=self.devices,
+            seed=self.seed,
+            engine=self.engine,
+            buffers=self.layout.buffers,
+            optimiser=self.optimiser,
+            say=self._say,
+        )
+        fleet.ledger = self.ledger
+        fleet.name = f"{self.name}/{name}"
+        return fleet
+
+    # ------------------------------------------------------------------------------------------ the door
+
+    def ask(
+        self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
+    ) -> list[Reply]:
+        """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent."""
+        where = "measure" if measure else self.name
+        number = self.calls[where + step.kind] = self.calls.get(where + step.kind, 0) + 1
+        names = (where, step.kind, number, "round", self.round)
+        call = Call(step=step, seed=self.seed, round=self.round, names=names, debug=self.engine.debug)
+        gone = set() if measure else self.devices.lost(tasks, names, partial(stream, self.seed))
+        working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
+        outcomes = sorted(self.shop(call, self._jobs(call, working, measure)), key=lambda outcome: outcome.id)
+        for outcome in outcomes:
+            if outcome.mistake:
+                raise UserError(outcome.mistake)
+            if outcome.state:
+                self.states[outcome.id] = outcome.state
+        outcomes += [Outcome(id=i, lost="the reply never arrived") for i in sorted(gone)]
+        return self._account(step, tasks, outcomes, deadline or self.devices.deadline, measure)
+
+    def combine(
+        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], seats: Sequence[int]
+    ) -> Tensor:
+        """Applies the matrices; what travels between peers is booked and takes as long as the busiest peer."""
+        for mixing in mixings:
+            if mixing.peers:
+                row_bytes = 4 * len(range(*mixing.columns.indices(bank.shape[1])))
+                self._book_links(links(mixing, seats, replies), row_bytes)
+        return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
+
+    def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
+        """How long each client takes for the step with one model each way."""
+        row = 4 * self.layout.size
+        return {i: self._duration(step, i, row, row) for i in ids}
+
+    # ------------------------------------------------------------------------------------------ work
+
+    @property
+    def shop(self) -> Serial | Threads | Processes:
+        """The workers, started at the first task."""
+        if self._shop is None:
+            make, mode, workers = self._plan()
+            if mode == "serial":
+                self._shop = Serial(self.roster, make)
+            elif mode == "threads":
+                self._shop = Threads(self.roster, make, workers)
+            else:
+                self._shop = Processes(self.roster, make, workers)
+        return self._shop
+
+    def _plan(self) -> tuple[Callable[[], Bench], str, int]:
+        """How to make a bench, in which mode, with how many workers."""
+        workers = self.engine.workers or os.cpu_count() or 1
+        shape = tuple(self.data.dataset.x.shape[1:])
+        make, info = choose_bench(
+            self.model,
+            self.objective,
+            shape,
+            buffers=self.layout.buffers,
+            lanes=self.engine.lanes,
+            optimiser=self.optimiser,
+            device=self.engine.device,
+            say=self._say,
+        )
+        mode = self.engine.mode
+        if self.engine.debug or workers == 1 or info["device"] != "cpu":
+            mode = "serial"
+        elif mode == "auto":
+            mode = "threads" if info["trainer"] == "lanes" else "processes"
+        self.info = {**info, "name": "local", "mode": mode, "workers": 1 if mode == "serial" else workers}
+        return make, mode, workers
+
+    def _jobs(self, call: Call, tasks: Mapping[int, Task], measure: bool) -> list[Job]:
+        sizes = {i: sum(self.roster.sizes(i)) for i in tasks}
+        together = bundle(call, tasks, sizes, self.layout) if measure else [[i] for i in tasks]
+        return [
+            Job(
+                ids=tuple(ids),
+                tasks=tuple(tasks[i] for i in ids),
+                states=tuple(self.states.get(i, {}) for i in ids),
+                weight=float(sum(sizes[i] for i in ids)),
+            )
+            for ids in together
+        ]
+
+    # ------------------------------------------------------------------------------------------ accounts
+
+    def _duration(self, step: Step, client: int, down: int, up: int) -> float:
+        work = step.work(*self.roster.sizes(client))
+        machine = self.machines[client] if client >= 0 else Device()
+        return machine.seconds(bytes_down=down, bytes_up=up, work=work, pace=self.devices.pace)
+
+    def _account(
+        self,
+        step: Step,
+        tasks: Mapping[int, Task],
+        outcomes: Sequence[Outcome],
+        deadline: float | None,
+        measure: bool,
+    ) -> list[Reply]:
+        """Checks the replies, books the cost, moves the clock; returns the replies that count."""
+        cost = Cost()
+        accepted: list[Reply] = []
+        slowest = 0.0
+        training = step.kind.startswith("train.") and not measure
+        for outcome in outcomes:
+            task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
+            down = task.nbytes if client >= 0 else 0
+            up = 0 if reply is None or client < 0 else reply.nbytes - (task.keep and _vector_bytes(reply))
+            if client >= 0:
+                rows_sent = len(task.models) - len(task.held)
+                cost.messages += (
+                    rows_sent if task.source == "peers" else int(rows_sent > 0 or not len(task.models))
+                )
+                cost.messages += int(reply is not None and (up > 0 or not task.keep))
+            if task.source == "peers":
+                cost.bytes_peer += down
+            else:
+                cost.bytes_down += down
+            cost.bytes_up += up
+            seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
+            lost, refused = outcome.lost, outcome.refused
+            if reply is not None and deadline is not None and seconds > deadline:
+                lost = f"it took {seconds:.1f} s, the deadline is {deadline:.1f} s"
+            elif reply is not None:
+                refused = check_reply(reply, client, step, self.layout)
+            if lost or refused:
+                problem = Problem(client=client, kind=step.kind, round=self.round, reason=lost or refused)
+                self.ledger.note_problem("lost" if lost else "refused", problem)
+                slowest = max(slowest, deadline or 0.0)
+                continue
+            assert reply is not None
+            accepted.append(reply)
+            slowest = max(slowest, seconds)
+            if training and client >= 0:
+                self.ledger.busy.append(Busy(client=client, start=self.ledger.clock, seconds=seconds))
+            if "epsilon" in reply.stats:
+                self.ledger.epsilon[client] = float(reply.stats["epsilon"])
+        if training:
+            self.ledger.asked += len(tasks)
+            self.ledger.replied += len(accepted)
+        cost.seconds = 0.0 if measure else slowest
+        self.ledger.book(step.kind, cost, measure=measure)
+        return accepted
+
+    def _book_links(self, counts: Mapping[tuple[int, int], int], row_bytes: int) -> None:
+        """Books peer messages: `counts` is how many rows go from one client to another."""
+        sent: dict[int, float] = {}
+        for (source, target), rows in counts.items():
+            size = rows * row_bytes
+            sent[source] = sent.get(source, 0.0) + self.machines[source].seconds(
+                bytes_down=0, bytes_up=size, work=0, pace=0
+            )
+            sent[target] = sent.get(target, 0.0) + self.machines[target].seconds(
+                bytes_down=size, bytes_up=0, work=0, pace=0
+            )
+        rows = sum(counts.values())
+        seconds = max(sent.values(), default=0.0)
+        self.ledger.book("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes, seconds=seconds))
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def memory_bound(self, rows: int = 1) -> int:
+        """Bytes that a run can need at most beside Python and PyTorch: data, bank, replies, one model a worker."""
+        data = self.data.dataset.x.nbytes + self.data.dataset.y.nbytes
+        workers = self.engine.workers or os.cpu_count() or 1
+        largest = max((len(share.train) for share in self.data.shares), default=0)
+        sample = self.data.dataset.x[0].numel() * 4 if len(self.data.dataset.x) else 0
+        row = 4 * self.layout.size
+        return data + row * (2 * rows + 2 * len(self.roster)) + workers * (5 * row + 3 * largest * sample)
+
+    def save(self) -> dict[str, Any]:
+        """Client states and the ledger, for an exact resume."""
+        return {"states": {str(i): state for i, state in self.states.items()}, "ledger": self.ledger.save()}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        self.states = {int(i): dict(state) for i, state in saved["states"].items()}
+        self.ledger.load(saved["ledger"])
+
+    def close(self) -> None:
+        """Ends the workers."""
+        if self._shop is not None:
+            self._shop.close()
+            self._shop = None
+
+
+def _vector_bytes(reply: Reply) -> int:
+    return 4 * reply.vector.numel() if reply.vector is not None else 0
+
+
+def check_reply(reply: Reply, client: int, step: Step, layout: Layout) -> str:
+    """Why a reply cannot be used, or an empty string."""
+    if reply.id != client:
+        return f"it says it is from client {reply.id}"
+    if reply.vector is None:
+        return "a trained row is missing" if step.kind.startswith("train.") else ""
+    if step.kind.startswith("train.") and tuple(reply.vector.shape) != (layout.size,):
+        return f"its row has shape {tuple(reply.vector.shape)}, not ({layout.size},)"
+    if not bool(torch.isfinite(reply.vector).all()):
+        return "its row holds NaN or infinity"
+    return ""

@@ -1,0 +1,64 @@
+"""The references that every comparison needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from covey.core import Method
+from covey.mix.average import Average, Weighting, keep_own
+from covey.rows import one_a_client, to_owner
+from covey.select import Everybody, Uniform, the_server
+from covey.steps import Train
+
+
+def fedavg(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
+    """Federated averaging: some clients train the global model, and the server averages what they send.
+
+    w <- sum of n_k w_k / sum of n_k over the clients of the round (McMahan et al., 2017). `weighting` says what n_k
+    is: the number of samples, 1 (equal), or the number of batches.
+    """
+    return Method(
+        name="fedavg",
+        select=Uniform(count=per_round),
+        local=train,
+        mix=Average(weighting=weighting),
+    )
+
+
+def fedprox(
+    train: Train, *, per_round: int = 10, weighting: Weighting = "samples", mu: float = 0.01
+) -> Method:
+    """FedAvg whose clients are held back to the model they were sent.
+
+    Every local step is v <- v - lr (gradient + mu (v - w)), with w the model of the round (Li et al., 2020). With
+    mu = 0 it is FedAvg, bit for bit.
+    """
+    return replace(
+        fedavg(replace(train, prox=mu), per_round=per_round, weighting=weighting),
+        name="fedprox",
+    )
+
+
+def local_only(train: Train) -> Method:
+    """Each client trains alone: what a client can do without the others, the lower reference."""
+    return Method(
+        name="local",
+        select=Everybody(),
+        local=train,
+        bank=one_a_client,
+        send=to_owner,
+        mix=keep_own,
+    )
+
+
+def centralized(train: Train) -> Method:
+    """All data in one place: the upper reference. Possible in a simulation only.
+
+    Each round is what `train` says on everybody's data together.
+    """
+    return Method(
+        name="centralized",
+        select=the_server,
+        local=train,
+        mix=Average(weighting="equal"),
+    )
