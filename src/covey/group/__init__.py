@@ -1,0 +1,1 @@
+"""Who is alike: distances, clusterings, newcomers."""
