@@ -1,0 +1,176 @@
+"""Oort: clients of high statistical utility that are fast enough, with exploration, staleness and a pacer.
+
+Pure functions on arrays over the clients that can be chosen; times in seconds, rounds counted from 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.errors import UserError
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oort:
+    """Oort's constants, by default those of its official training selector.
+
+    explore: share of the places for clients never tried, at first; times explore_decay each round, at least
+    explore_least. clip: quantile at which utilities are cut. cut_off: share of the score at the last exploited
+    rank that still qualifies. penalty: exponent of (T / t) for slow clients. percentile: of the durations, T at
+    first. pace_every, pace_step: the pacer's window in rounds and its step in percentiles. window: how many
+    candidates for each explored place.
+    """
+
+    explore: float = 0.9
+    explore_decay: float = 0.95
+    explore_least: float = 0.2
+    clip: float = 0.98
+    cut_off: float = 0.7
+    penalty: float = 2.0
+    percentile: float = 10.0
+    pace_every: int = 20
+    pace_step: float = 5.0
+    window: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("explore", "explore_decay", "explore_least", "clip", "cut_off"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise UserError(f"{name} is {value!r}; it must lie in 0 to 1.")
+        if not 0 < self.percentile <= 100:
+            raise UserError(f"percentile is {self.percentile!r}; it must be more than 0 and at most 100.")
+        if self.pace_every < 1:
+            raise UserError(f"pace_every is {self.pace_every!r}; it must be at least 1 round.")
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Positions chosen by what is known, out of curiosity, and to fill up."""
+
+    exploited: list[int]
+    explored: list[int]
+    filled: list[int]
+
+    def all(self) -> list[int]:
+        return [*self.exploited, *self.explored, *self.filled]
+
+
+def preferred_duration(durations: Array, percentile: float) -> float:
+    """T: the duration at a percentile of all clients' durations; no limit from 100 on."""
+    if percentile >= 100 or len(durations) == 0:
+        return float("inf")
+    place = min(int(len(durations) * percentile / 100.0), len(durations) - 1)
+    return float(np.sort(durations)[place])
+
+
+def speed_factor(durations: Array, preferred: float, penalty: float) -> Array:
+    """(T / t) ** penalty for clients slower than T, else 1."""
+    slow = durations > preferred
+    ratio = np.divide(preferred, np.maximum(durations, 1e-4), out=np.ones_like(durations), where=slow)
+    return np.asarray(ratio**penalty)
+
+
+def utility(samples: float, mean_squared_loss: float) -> float:
+    """Statistical utility |B| sqrt(mean of squared per-sample losses)."""
+    return float(samples * np.sqrt(mean_squared_loss))
+
+
+def scores(
+    utilities: Array, durations: Array, last: Array, tried: Mask, *, number: int, preferred: float, oort: Oort
+) -> Array:
+    """Score of every tried client in round `number` (others: nan).
+
+    (min(U, clip) - 0.999 min U) / range + sqrt(0.1 ln(round) / round of last use), times the speed factor.
+    """
+    known = np.sort(utilities[utilities > 0])
+    result = np.full(len(utilities), np.nan)
+    if len(known) == 0:
+        result[tried] = 0.0
+        return result
+    clip = known[min(int(len(known) * oort.clip), len(known) - 1)]
+    low = known[0] * 0.999
+    spread = max(known[-1] - low, 1e-4)
+    value = (np.minimum(utilities, clip) - low) / spread
+    value += np.sqrt(0.1 * np.log(number) / np.maximum(last, 1))
+    result[tried] = (value * speed_factor(durations, preferred, oort.penalty))[tried]
+    return result
+
+
+def pick(
+    utilities: Array,
+    durations: Array,
+    last: Array,
+    tried: Mask,
+    *,
+    number: int,
+    count: int,
+    exploration: float,
+    preferred: float,
+    oort: Oort,
+    rng: np.random.Generator,
+) -> Picked:
+    """Choose `count` clients: floor(count (1 - exploration)) by score, the rest among those never tried."""
+    everybody = len(utilities)
+    count = min(count, everybody)
+    score = scores(utilities, durations, last, tried, number=number, preferred=preferred, oort=oort)
+    exploited: list[int] = []
+    known = np.flatnonzero(tried)
+    places = min(int(count * (1.0 - exploration)), len(known))
+    if places:
+        ranked = known[np.argsort(-score[known], kind="stable")]
+        cut = oort.cut_off * score[ranked[min(places, len(ranked) - 1)]]
+        # Never fewer than the places: negative scores would put the cut-off above the rank it comes from.
+        good = ranked[: max(places, int((score[ranked] >= cut).sum()))]
+        exploited = _weighted(good, score[good], places, rng)
+    fresh = np.flatnonzero(~tried)
+    places = min(count - len(exploited), len(fresh))
+    explored: list[int] = []
+    if places:
+        hope = utilities * speed_factor(durations, preferred, oort.penalty)
+        ranked = fresh[np.argsort(-hope[fresh], kind="stable")][: max(places, int(oort.window * places))]
+        explored = _weighted(ranked, hope[ranked], places, rng)
+    rest = np.setdiff1d(np.arange(everybody), [*exploited, *explored])
+    missing = count - len(exploited) - len(explored)
+    filled = [int(i) for i in rng.choice(rest, size=missing, replace=False)] if missing else []
+    return Picked(exploited, explored, filled)
+
+
+def next_exploration(exploration: float, oort: Oort, *, untried_left: bool) -> float:
+    """Exploration decays to its floor, and ends when everybody has been tried."""
+    return max(exploration * oort.explore_decay, oort.explore_least) if untried_left else 0.0
+
+
+def paced(percentile: float, gains: list[float], number: int, oort: Oort) -> float:
+    """The pacer: every `pace_every` rounds, relax T when exploited utility is flat, tighten when it jumps.
+
+    `gains` holds the mean utility of the exploited clients of each past round.
+    """
+    window = oort.pace_every
+    if number < 2 * window or number % window or len(gains) < 2 * window:
+        return percentile
+    before, now = sum(gains[-2 * window : -window]), sum(gains[-window:])
+    if abs(now - before) <= 0.1 * before:
+        return min(100.0, percentile + oort.pace_step)
+    if abs(now - before) >= 5.0 * before:
+        return max(oort.pace_step, percentile - oort.pace_step)
+    return percentile
+
+
+def top(losses: Array, durations: Array, *, count: int, preferred: float, penalty: float = 2.0) -> list[int]:
+    """HACCS' simplified Oort: the `count` highest loss * (T / t) ** penalty; ties to the lower position."""
+    value = losses * speed_factor(durations, preferred, penalty)
+    return [int(i) for i in np.argsort(-value, kind="stable")[:count]]
+
+
+def _weighted(
+    positions: NDArray[np.int64], weights: Array, count: int, rng: np.random.Generator
+) -> list[int]:
+    """`count` of the positions without replacement, by weight (equal ones if all are zero)."""
+    clipped = np.maximum(weights, 0.0)
+    if np.count_nonzero(clipped) < count:
+        clipped = clipped + (clipped.sum() or 1.0) * 1e-9
+    return [int(i) for i in rng.choice(positions, size=count, replace=False, p=clipped / clipped.sum())]
