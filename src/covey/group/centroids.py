@@ -1,0 +1,127 @@
+"""Groups that live on: newcomers go to the nearest centroid, clients that drift migrate, strangers found a group.
+
+All functions take a `Book` and give a new one. Vectors are the clients' latest; centroids are the means of their
+groups' members, so that they follow whatever the members do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+
+SIGMAS = 3.0  # a client fits a group when it is no farther from its centroid than mean + 3 deviations of the members
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Book:
+    """Who is in which group, by which vector; `parents[g]` is the group that g was most like when it was founded."""
+
+    ids: tuple[int, ...]
+    vectors: Floats  # [clients, d], in the order of `ids`
+    labels: NDArray[np.int64]
+    parents: tuple[int, ...]
+
+    @property
+    def groups(self) -> dict[int, int]:
+        return {client: int(label) for client, label in zip(self.ids, self.labels, strict=True)}
+
+
+def founded(ids: tuple[int, ...], vectors: Floats, labels: NDArray[np.int64]) -> Book:
+    """The book after the first clustering."""
+    count = int(labels.max(initial=-1)) + 1
+    return Book(ids=ids, vectors=vectors, labels=labels, parents=tuple(range(count)))
+
+
+def centroids(book: Book) -> NDArray[np.float64]:
+    """The mean vector of each group, [groups, d]; a group that everybody left is infinitely far away."""
+    count = len(book.parents)
+    sizes = np.bincount(book.labels, minlength=count)
+    means = np.full((count, book.vectors.shape[1]), np.inf)
+    for group in np.flatnonzero(sizes):
+        means[group] = book.vectors[book.labels == group].mean(axis=0)
+    return means
+
+
+def distances(vectors: Floats, means: Floats) -> NDArray[np.float64]:
+    """Euclidean distance of every vector to every centroid, [vectors, groups]."""
+    return np.stack(
+        [np.sqrt(np.square(vectors.astype(np.float64) - mean).sum(axis=1)) for mean in means], axis=1
+    )
+
+
+def radius(book: Book) -> float:
+    """How far from its own centroid a member can be: mean + 3 deviations over all members.
+
+    A member pulls its centroid towards itself: among s members it looks sqrt((s - 1) / s) too near, which is
+    put right before.
+    """
+    sizes = np.bincount(book.labels, minlength=len(book.parents))[book.labels]
+    several = sizes > 1
+    if not several.any():
+        return math.inf
+    own = distances(book.vectors, centroids(book))[np.arange(len(book.ids)), book.labels]
+    fair = own[several] * np.sqrt(sizes[several] / (sizes[several] - 1))
+    return float(fair.mean() + SIGMAS * fair.std())
+
+
+def joined(book: Book, arrived: Mapping[int, Floats]) -> Book:
+    """Newcomers go to the group with the nearest centroid."""
+    if not arrived:
+        return book
+    vectors = np.stack(list(arrived.values()))
+    labels = distances(vectors, centroids(book)).argmin(axis=1)
+    return replace(
+        book,
+        ids=(*book.ids, *arrived),
+        vectors=np.concatenate([book.vectors, vectors]),
+        labels=np.concatenate([book.labels, labels]),
+    )
+
+
+def drifted(book: Book, latest: Mapping[int, Floats], min_size: int = 2) -> Book:
+    """Takes in the latest vectors of known clients; who no longer fits migrates.
+
+    A client stays while it is within `radius` of its own centroid; otherwise it goes to the nearest one. But if
+    `min_size` or more clients fit nowhere and are as like each other as members are, they found a new group.
+    """
+    limit, means = radius(book), centroids(book)
+    place = {client: at for at, client in enumerate(book.ids)}
+    moved = np.array([place[client] for client in sorted(latest)], np.int64)
+    vectors, labels = book.vectors.copy(), book.labels.copy()
+    if not len(moved):
+        return book
+    vectors[moved] = np.stack([latest[client] for client in sorted(latest)])
+    far = distances(vectors[moved], means)
+    nearest = far.argmin(axis=1)
+    own = far[np.arange(len(moved)), labels[moved]]
+    misfit = own > limit
+    stranger = misfit & (far.min(axis=1) > limit)
+    labels[moved[misfit]] = nearest[misfit]
+    parents = list(book.parents)
+    for band in alike(vectors[moved[stranger]], math.sqrt(2) * limit):
+        members = moved[stranger][band]
+        if len(members) >= min_size:
+            parents.append(int(np.bincount(nearest[stranger][band]).argmax()))
+            labels[members] = len(parents) - 1
+    return replace(book, vectors=vectors, labels=labels, parents=tuple(parents))
+
+
+def alike(vectors: Floats, apart: float) -> list[NDArray[np.int64]]:
+    """Positions of the vectors in bands whose mean distance inside is at most `apart` (average linkage).
+
+    Two members of one group are sqrt(2) times as far from each other as from their centroid.
+    """
+    if len(vectors) < 2:
+        return [np.arange(len(vectors))]
+    from sklearn.cluster import AgglomerativeClustering
+
+    found = AgglomerativeClustering(n_clusters=None, distance_threshold=apart, linkage="average")
+    labels = found.fit_predict(np.asarray(vectors, np.float64))
+    return [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]

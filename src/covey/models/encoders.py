@@ -1,0 +1,103 @@
+"""Encoders for pictures as the clients see them: made, cut out of an autoencoder, saved, loaded, run."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from functools import lru_cache
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from covey.data.types import Scale
+from covey.errors import UserError
+from covey.model import Layout
+from covey.models import build
+
+ENCODE_BATCH = 1000  # samples encoded together; fixed, so that codes do not depend on who asks
+FORMAT = "covey-encoder-1"
+
+
+class Pixels(nn.Module):
+    """Undoes the standardisation of a data set, so that an autoencoder always sees values in [0, 1]."""
+
+    def __init__(self, scale: Scale) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in self.scale)
+        return x * std + mean
+
+
+def suited(shape: tuple[int, ...]) -> str:
+    """The paper's choice: the convolutional autoencoder for colour pictures, the fully connected one otherwise."""
+    colour = len(shape) == 3 and shape[0] > 1 and shape[1] % 8 == 0 and shape[2] % 8 == 0
+    return "ae-conv" if colour else "ae-fc"
+
+
+def autoencoder(
+    name: str, shape: tuple[int, ...], scale: Scale | None = None, seed: int = 0
+) -> nn.Sequential:
+    """`pixels` (when the data are standardised), `encoder`, `decoder`; `name` may be "auto"."""
+    model = build(suited(shape) if name == "auto" else name, input_shape=shape, outputs=1, seed=seed)
+    parts = OrderedDict(model.named_children())
+    if "encoder" not in parts:
+        raise UserError(f"autoencoder {name!r} has no encoder; allowed: auto, ae-fc, ae-conv")
+    if scale is not None:
+        parts = OrderedDict(pixels=Pixels(scale), **parts)
+    return nn.Sequential(parts)
+
+
+def encoder(model: nn.Sequential) -> nn.Sequential:
+    """The autoencoder without its decoder (weights shared, not copied)."""
+    return nn.Sequential(
+        OrderedDict((name, part) for name, part in model.named_children() if name != "decoder")
+    )
+
+
+@lru_cache(maxsize=8)
+def _skeleton(name: str, shape: tuple[int, ...], scale: Scale | None) -> tuple[nn.Module, Layout]:
+    """An encoder to be called with somebody else's weights; never changed, so that threads can share it."""
+    model = encoder(autoencoder(name, shape, scale)).eval()
+    return model, Layout.of(model)
+
+
+def encode(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tensor:
+    """The flat codes of `x` under the encoder whose weights are `row`, [samples, d]."""
+    model, layout = _skeleton(name, tuple(x.shape[1:]), scale)
+    if row.numel() != layout.size:
+        raise UserError(
+            f"the encoder has {row.numel()} values; {name!r} on inputs of shape {tuple(x.shape[1:])} has {layout.size}"
+        )
+    sizes = [torch.Size(shape).numel() for shape in layout.shapes]
+    pieces = zip(layout.names, torch.split(row, sizes), layout.shapes, strict=True)
+    weights = {tensor: piece.view(shape) for tensor, piece, shape in pieces}
+    with torch.no_grad():
+        parts = [functional_call(model, weights, (part,)).flatten(1) for part in torch.split(x, ENCODE_BATCH)]
+    return torch.cat(parts)
+
+
+def save_encoder(path: Path, row: Tensor, *, name: str, shape: tuple[int, ...]) -> None:
+    """One safetensors file that says what it is, to be shared or used again."""
+    header = {"format": FORMAT, "model": name, "shape": json.dumps(list(shape))}
+    temporary = path.with_name(path.name + ".tmp")
+    safetensors.torch.save_file({"row": row.contiguous()}, temporary, header)
+    temporary.replace(path)
+
+
+def load_encoder(path: Path) -> tuple[Tensor, str, tuple[int, ...]]:
+    """The weights, the autoencoder's name and the input shape of a saved encoder."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise UserError(f"encoder {str(path)!r} is not an encoder that covey saved")
+            shape = tuple(int(size) for size in json.loads(header["shape"]))
+            return file.get_tensor("row"), header["model"], shape
+    except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise UserError(f"encoder {str(path)!r} cannot be read: {error}") from None

@@ -1,0 +1,196 @@
+"""Algorithm 1 of the embedding paper: a client's data as a few hundred noisy bits.
+
+    z_c = mean of encoder(x) over the client's samples of class c     (a missing class: uniform noise)
+    b_c = round((z_c - min z_c) / (max z_c - min z_c))                 (0.5 rounds to 0)
+    every bit of b_1 ... b_C is flipped with probability P             (randomised response)
+
+One bit so treated is ln((1 - P) / P)-differentially private; `Spending` says what that adds up to.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core import Client, Reply, Task
+from covey.errors import UserError
+from covey.models.encoders import encode
+from covey.steps.evaluate import FORWARD_SHARE
+
+Floats = NDArray[np.floating[Any]]
+Bits = NDArray[np.uint8]
+Normalise = Literal["class", "global"]
+Noise = Literal["simulated", "opendp"]
+
+# An autoencoder of 81,000 parameters beside a network of convolutions: a quarter of a forward pass (paper, Fig. 6).
+ENCODER_SHARE = 0.25
+
+
+def class_means(
+    codes: Floats, labels: NDArray[np.integer[Any]], classes: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """The mean code of every class, [classes, d]; a class without samples gets d uniform numbers in [0, 1)."""
+    flat = np.asarray(codes, np.float64)
+    means = rng.random((classes, flat.shape[1]))
+    for label in np.unique(labels):
+        means[label] = flat[labels == label].mean(axis=0)
+    return means
+
+
+def quantise(means: Floats, normalise: Normalise = "class") -> Bits:
+    """Min-max to [0, 1], each class by itself or all together, and round to one bit; a constant vector is 0."""
+    axis = 1 if normalise == "class" else None
+    low, high = means.min(axis=axis, keepdims=True), means.max(axis=axis, keepdims=True)
+    span = np.where(high > low, high - low, 1.0)
+    return np.asarray(np.round((means - low) / span), np.uint8)
+
+
+def answers(shape: tuple[int, ...], probability: float, rng: np.random.Generator) -> Bits:
+    """What each bit says if it is 0 and if it is 1, [2, *shape]: the truth, or with `probability` the contrary."""
+    flips = rng.random((2, *shape)) < probability
+    return np.stack([flips[0], ~flips[1]]).astype(np.uint8)
+
+
+def respond(bits: Bits, table: Bits) -> Bits:
+    """The answers of a table: a bit that stays says the same again, so that asking twice averages nothing away."""
+    return np.asarray(np.where(bits, table[1], table[0]), np.uint8)
+
+
+def pack(bits: Bits) -> Bits:
+    """Eight bits a byte, zeros at the end."""
+    return np.packbits(bits.reshape(-1))
+
+
+def unpack(packed: Bits) -> Bits:
+    """The bits of one vector, or of each row of several; the zeros of the last byte stay, equal for all."""
+    return np.unpackbits(packed, axis=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """Epsilon of `bits` answers in `classes` classes, each flipped with probability `flip`, in the worst case.
+
+    bit: of one answer. sample: of all answers that one sample can change when it is added or removed, which are
+    those of its class ("class" normalisation) or all ("global"). client: of the whole vector. Answers are
+    memoised, so that a client that is asked again and again (`again`) gives at most two different answers a
+    bit, one for each value: twice as much, however often.
+    """
+
+    flip: float
+    bits: int
+    classes: int
+    normalise: Normalise = "class"
+    again: bool = False
+
+    @property
+    def bit(self) -> float:
+        """ln((1 - P) / P); infinite without noise."""
+        once = math.log((1 - self.flip) / self.flip) if self.flip else math.inf
+        return 2 * once if self.again else once
+
+    @property
+    def sample(self) -> float:
+        return self.bit * (self.bits // self.classes if self.normalise == "class" else self.bits)
+
+    @property
+    def client(self) -> float:
+        return self.bit * self.bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed:
+    """Asks for the noisy bits; the task's row is the encoder.
+
+    Client i flips with probability `flip[i mod len(flip)]`: each client may have its own. A client draws its table
+    of answers, and what stands for missing classes, once. `noise`: "simulated" draws them from the client's
+    seeded stream (repeatable, hence no secret to whoever has the seed), "opendp" from OpenDP's secure source.
+    """
+
+    autoencoder: str = "auto"
+    flip: tuple[float, ...] = (0.1,)
+    normalise: Normalise = "class"
+    noise: Noise = "simulated"
+    again: bool = False
+
+    kind: ClassVar[str] = "query.embedding"
+
+    def __post_init__(self) -> None:
+        if not self.flip or not all(0 <= p < 0.5 for p in self.flip):
+            raise UserError(f"flip is {list(self.flip)}; it must hold probabilities from 0 to below 0.5")
+        if self.normalise not in ("class", "global"):
+            raise UserError(f"normalise is {self.normalise!r}; allowed: class, global")
+        if self.noise not in ("simulated", "opendp"):
+            raise UserError(f"noise is {self.noise!r}; allowed: simulated, opendp")
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        x, y = client.train.tensors()
+        dataset = client.train.dataset
+        classes = max(1, len(dataset.classes))
+        labels = y.numpy() if dataset.classes else np.zeros(len(y), np.int64)
+        codes = encode(task.models[0], x, self.autoencoder, dataset.scale).numpy()
+        bits = quantise(class_means(codes, labels, classes, self.fillers(client)), self.normalise)
+        probability = self.flip[client.id % len(self.flip)]
+        said = respond(bits, self.table(client, bits.shape, probability))
+        spent = Spending(
+            flip=probability,
+            bits=bits.size,
+            classes=classes,
+            normalise=self.normalise,
+            again=self.again,
+        )
+        return Reply(id=client.id, size=len(y), stats={"bits": pack(said), "epsilon": spent.sample})
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return ENCODER_SHARE * FORWARD_SHARE * train
+
+    def fillers(self, client: Client) -> np.random.Generator:
+        """Where the random representation of missing classes comes from; the same each time."""
+        if self.noise == "simulated":
+            return client.stream("missing classes")
+        secret = client.state.setdefault("missing classes", str(secrets.randbits(128)))
+        return np.random.default_rng(int(secret))
+
+    def table(self, client: Client, shape: tuple[int, ...], probability: float) -> Bits:
+        """The client's answers, drawn once."""
+        if self.noise == "simulated":
+            return answers(shape, probability, client.stream("answers"))
+        if "answers" not in client.state:
+            client.state["answers"] = opendp_answers(shape, probability)
+        kept: Bits = client.state["answers"]
+        return kept
+
+
+def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
+    """The same as `answers` from OpenDP's randomised response, 0.2 ms a bit."""
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise UserError(
+            "noise = 'opendp' needs the package opendp: install covey[private], or set noise = 'simulated'"
+        ) from None
+    dp.enable_features("contrib")
+    respond_to: Any = dp.m.make_randomized_response_bool(prob=1 - probability)
+    said = [[respond_to(truth) for _ in range(math.prod(shape))] for truth in (False, True)]
+    return np.array(said, np.uint8).reshape(2, *shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Asks what one sample looks like, which the server must know to build an autoencoder."""
+
+    kind: ClassVar[str] = "query.shape"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        dataset = client.train.dataset
+        stats: dict[str, Any] = {"shape": [int(size) for size in dataset.x.shape[1:]]}
+        if dataset.scale is not None:
+            stats |= {"mean": list(dataset.scale.mean), "std": list(dataset.scale.std)}
+        return Reply(id=client.id, stats=stats)
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0

@@ -1,0 +1,68 @@
+"""LADD's style of a client: the low frequencies of its pictures' Fourier amplitude, averaged.
+
+    S(x) = |FFT2(x)|, zero frequency in the middle, window of half width b around it,  b = floor(share min(h, w))
+
+The amplitude knows nothing of position: it is the same for a picture and its 180 degree turn, and only
+transposed by 90 degrees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from covey.core import Client, Reply, Task
+from covey.errors import UserError
+from covey.models.encoders import Pixels
+from covey.steps.embedding import class_means
+from covey.steps.evaluate import FORWARD_SHARE
+
+Floats = NDArray[np.floating[Any]]
+
+FOURIER_SHARE = 0.1  # a transform and a mean beside a forward pass
+
+
+def styles(x: Tensor, share: float) -> NDArray[np.float64]:
+    """The style of every picture, [samples, channels (2b + 1)^2]."""
+    height, width = x.shape[-2:]
+    b = int(share * min(height, width))
+    amplitude = torch.fft.fftshift(torch.fft.fft2(x.double()), dim=(-2, -1)).abs()
+    window = amplitude[..., height // 2 - b : height // 2 + b + 1, width // 2 - b : width // 2 + b + 1]
+    return np.asarray(window.flatten(1).numpy())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """Asks for the mean style: of each class (the embedding paper) or of all pictures (LADD itself)."""
+
+    share: float = 0.1
+    per_class: bool = True
+
+    kind: ClassVar[str] = "query.style"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 0.4:
+            raise UserError(f"share is {self.share}; allowed: from 0 to 0.4 of a picture's side")
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        x, y = client.train.tensors()
+        if x.dim() != 4:
+            raise UserError(
+                f"the style is one of pictures; a sample here has {x.dim() - 1} dimensions, not 3"
+            )
+        dataset = client.train.dataset
+        if dataset.scale is not None:
+            x = Pixels(dataset.scale)(x)
+        by_class = self.per_class and len(dataset.classes) > 0
+        labels = y.numpy() if by_class else np.zeros(len(y), np.int64)
+        classes = len(dataset.classes) if by_class else 1
+        means = class_means(styles(x, self.share), labels, classes, client.stream("missing classes"))
+        return Reply(id=client.id, size=len(y), stats={"style": means.astype(np.float32).reshape(-1)})
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return FOURIER_SHARE * FORWARD_SHARE * train
