@@ -1,0 +1,92 @@
+"""Open a run folder: a finished one, or the journal of one that still goes on or was interrupted."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from covey.errors import UserError
+from covey.report.rows import Rows, read_journal, read_parquet
+from covey.report.summary import Summary, Target, parse_summary, progress_of, reach
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunView:
+    """Everything that a run folder tells."""
+
+    path: Path
+    config: str
+    summary: Summary
+    rows: Rows
+
+    @property
+    def label(self) -> str:
+        """What to call the run: its name, else its method, else its folder."""
+        return self.summary.name or self.summary.method or self.path.name
+
+    def to_target(self, metric: str, target: float) -> Target:
+        """What it took to reach `target`: as the run booked it, else worked out from its rows."""
+        booked = (t for t in self.summary.targets if t.metric == metric and t.target == target)
+        return next(booked, None) or reach(self.rows, metric, target)
+
+
+def read_run(path: Path) -> RunView:
+    """The run in the folder `path`; one clear sentence when it is not one, is damaged or too new."""
+    if not path.is_dir():
+        raise UserError(f"{path} is not a run folder: there is no such folder.")
+    finished, journal = path / "metrics.parquet", path / "metrics.jsonl"
+    if not finished.is_file() and not journal.is_file():
+        raise UserError(f"{path} is not a run folder: it has neither metrics.parquet nor metrics.jsonl.")
+    config, settings = read_config(path / "config.toml")
+    summary = read_summary(path / "summary.json")
+    if finished.is_file() and ((summary and summary.finished) or not journal.is_file()):
+        if summary is None:
+            raise UserError(f"{path} is damaged: metrics.parquet is there, but summary.json is missing.")
+        return RunView(path=path, config=config, summary=summary, rows=read_parquet(finished))
+    rows = read_journal(journal)
+    known = summary or summary_from_config(settings)
+    return RunView(path=path, config=config, summary=progress_of(rows, known), rows=rows)
+
+
+def read_config(path: Path) -> tuple[str, Mapping[str, Any]]:
+    """The text and the settings of `config.toml`; a run always has one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, tomllib.loads(text)
+    except FileNotFoundError as problem:
+        raise UserError(f"{path.parent} is damaged: config.toml is missing.") from problem
+    except (ValueError, OSError) as problem:
+        raise UserError(f"{path} is damaged: it cannot be read as TOML.") from problem
+
+
+def read_summary(path: Path) -> Summary | None:
+    """`summary.json`, or None when the run has not written one yet."""
+    try:
+        return parse_summary(json.loads(path.read_bytes()), str(path))
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError) as problem:
+        raise UserError(f"{path} is damaged: it cannot be read as JSON.") from problem
+
+
+def summary_from_config(settings: Mapping[str, Any]) -> Summary:
+    """The few facts that an unfinished run's configuration gives: names are texts or tables with a name."""
+
+    def named(key: str) -> str:
+        value = settings.get(key, "")
+        return str(value.get("name", "")) if isinstance(value, dict) else str(value)
+
+    def whole(key: str) -> int:
+        value = settings.get(key, 0)
+        return value if isinstance(value, int) else 0
+
+    return Summary(
+        name=named("name"),
+        method=named("method"),
+        dataset=named("dataset"),
+        model=named("model"),
+        seed=whole("seed"),
+        rounds=whole("rounds"),
+    )

@@ -1,0 +1,158 @@
+"""The first thing on the page: tiles for one run, a table for several."""
+
+from collections.abc import Sequence
+
+from covey.report.folder import RunView
+from covey.report.markup import Html, markup, tag
+from covey.report.payload import measured_names
+from covey.report.summary import Target
+from covey.report.table import best_rows, headline_metric
+from covey.report.wording import (
+    NOTHING,
+    higher_is_better,
+    metric_title,
+    short_title,
+    show_bytes,
+    show_count,
+    show_seconds,
+    show_target,
+    show_value,
+    split_name,
+)
+
+Cells = tuple[Html, list[Html]]
+
+
+def headline(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
+    """The results in numbers: last and best of every named metric, what the targets took, what it cost."""
+    inner = tiles(runs[0]) if len(runs) == 1 else comparison(runs, labels)
+    return tag("section", tag("h2", "Results"), inner, id="results")
+
+
+def best_words(run: RunView, name: str) -> str:
+    """The best value of a metric and its round; a spread over clients has no best."""
+    if split_name(name)[2] == "std":
+        return ""
+    best = run.summary.best.get(name)
+    return NOTHING if best is None else f"best {show_value(name, best.value)} in round {best.round:,}"
+
+
+def targets_of(runs: Sequence[RunView]) -> list[tuple[str, float]]:
+    """Every target that any run has, in the order of the runs."""
+    return list(dict.fromkeys((t.metric, t.target) for run in runs for t in run.summary.targets))
+
+
+def tiles(run: RunView) -> Html:
+    """One tile a metric, the one the run is about first; then targets and costs."""
+    names = measured_names([run])
+    first = headline_metric([run])
+    names = [first, *(name for name in names if name != first)] if first in names else names
+    made = [
+        tile(
+            metric_title(name),
+            show_value(name, run.summary.last[name]),
+            best_words(run, name),
+            first=name == first,
+        )
+        for name in names
+    ]
+    made += [target_tile(run.to_target(metric, target)) for metric, target in targets_of([run])]
+    cost = run.summary.cost
+    made.append(tile("training traffic", show_bytes(cost.bytes), f"{show_count(cost.messages)} messages"))
+    wall = run.summary.wall_seconds
+    took = f"{show_seconds(wall)} on the wall" if wall is not None else f"{run.summary.rounds_done:,} rounds"
+    made.append(tile("time of the fleet", show_seconds(cost.seconds), took))
+    if run.summary.epsilon:
+        made.append(tile("largest ε spent", f"{max(run.summary.epsilon.values()):.4g}", "by one client"))
+    return tag("dl", *made, class_="tiles")
+
+
+def tile(words: str, number: str, small: str, *, first: bool = False) -> Html:
+    """A number with what it is and one line beneath."""
+    inner = (tag("dt", words), tag("dd", number, class_="big"), tag("dd", small, class_="small"))
+    return tag("div", *inner, class_="tile first" if first else "tile")
+
+
+def target_tile(reached: Target) -> Html:
+    """What a target took."""
+    words = f"to {show_target(reached.metric, reached.target)} {metric_title(reached.metric)}"
+    if reached.round is None:
+        return tile(words, "not reached", "")
+    return tile(
+        words, f"{reached.round:,} rounds", f"{show_seconds(reached.seconds)} · {show_bytes(reached.bytes)}"
+    )
+
+
+def comparison(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
+    """One row a run; the best of every column stands out."""
+    columns = [metric_column(runs, name) for name in measured_names(runs)]
+    columns += [target_column(runs, metric, target) for metric, target in targets_of(runs)]
+    columns += [traffic_column(runs), time_column(runs)]
+    heads = [tag("th", "method", scope="col"), *(head for head, _ in columns)]
+    rows = [
+        tag("tr", tag("th", swatch(place), label, scope="row"), *(cells[place] for _, cells in columns))
+        for place, label in enumerate(labels)
+    ]
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
+    return markup(
+        tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Results"),
+        tag(
+            "p", "Large: the last round. Small: the best round. Bold: the best of the column.", class_="hint"
+        ),
+    )
+
+
+def swatch(place: int) -> Html:
+    """The colour that a run has in the charts."""
+    return tag("span", class_="swatch", style=f"--hue:var(--c{place % 10})")
+
+
+def metric_column(runs: Sequence[RunView], name: str) -> Cells:
+    """The last value of a metric over its best."""
+    values = [run.summary.last.get(name) for run in runs]
+    leaders = best_rows(values, highest=higher_is_better(name))
+    found = [run.summary.best.get(name) for run in runs]
+    spread = split_name(name)[2] == "std"
+    small = [f"{show_value(name, b.value)} @ {b.round:,}" if b and not spread else "" for b in found]
+    cells = [cell(show_value(name, v), small[at], best=at in leaders) for at, v in enumerate(values)]
+    base = split_name(name)[1]
+    return tag("th", tag("span", base), tag("small", short_title(name)), scope="col", class_="num"), cells
+
+
+def target_column(runs: Sequence[RunView], metric: str, target: float) -> Cells:
+    """What a target took: rounds over seconds and bytes."""
+    reached = [run.to_target(metric, target) for run in runs]
+    leaders = best_rows([t.round for t in reached], highest=False)
+    cells = [
+        cell("not reached", "", best=False)
+        if t.round is None
+        else cell(
+            f"{t.round:,} rounds", f"{show_seconds(t.seconds)} · {show_bytes(t.bytes)}", best=at in leaders
+        )
+        for at, t in enumerate(reached)
+    ]
+    words = tag("span", f"to {show_target(metric, target)}"), tag("small", short_title(metric))
+    return tag("th", *words, scope="col", class_="num"), cells
+
+
+def traffic_column(runs: Sequence[RunView]) -> Cells:
+    """Training bytes over messages."""
+    sent = [run.summary.cost.bytes for run in runs]
+    small = [f"{show_count(run.summary.cost.messages)} messages" for run in runs]
+    leaders = best_rows(sent, highest=False)
+    cells = [cell(show_bytes(v), small[at], best=at in leaders) for at, v in enumerate(sent)]
+    return tag("th", tag("span", "traffic"), tag("small", "of training"), scope="col", class_="num"), cells
+
+
+def time_column(runs: Sequence[RunView]) -> Cells:
+    """Seconds on the runs' clock over rounds."""
+    spent = [run.summary.cost.seconds for run in runs]
+    leaders = best_rows(spent, highest=False)
+    rounds = [f"{run.summary.rounds_done:,} rounds" for run in runs]
+    cells = [cell(show_seconds(v), rounds[at], best=at in leaders) for at, v in enumerate(spent)]
+    return tag("th", tag("span", "time"), tag("small", "of the fleet"), scope="col", class_="num"), cells
+
+
+def cell(large: str, small: str, *, best: bool) -> Html:
+    """A number and a line beneath."""
+    return tag("td", tag("strong" if best else "span", large), tag("small", small), class_="num")

@@ -1,0 +1,27 @@
+"""HTML that is safe by construction: whatever is not `Html` is escaped."""
+
+from html import escape
+
+
+class Html(str):
+    """Markup that was made here and needs no escaping."""
+
+    __slots__ = ()
+
+
+VOID = frozenset({"meta", "input", "br"})
+
+
+def markup(*parts: str | None) -> Html:
+    """Parts side by side; text is escaped, None is nothing."""
+    return Html("".join(p if isinstance(p, Html) else escape(p) for p in parts if p is not None))
+
+
+def tag(name: str, /, *parts: str | None, **attributes: str | None) -> Html:
+    """One element; `class_` writes `class`, `data_x` writes `data-x`, None leaves an attribute out."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Html(f"<{name}{written}>" if name in VOID else f"<{name}{written}>{markup(*parts)}</{name}>")

@@ -1,0 +1,161 @@
+"""One self-contained page for one run or several: no network, no library, every name escaped."""
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from covey.errors import UserError
+from covey.report.folder import RunView
+from covey.report.headline import headline
+from covey.report.markup import Html, markup, tag
+from covey.report.payload import page_data
+from covey.report.run_page import run_details
+from covey.report.table import labels_of
+
+STYLE = "page.css"
+SCRIPTS = ("draw.js", "curves.js", "clients.js", "devices.js", "notes.js", "graph.js", "page.js")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+MARK = Html(
+    '<svg class="mark" viewBox="0 0 48 28" aria-hidden="true" fill="none" stroke="currentColor" '
+    'stroke-width="2.6" stroke-linecap="round" stroke-linejoin="round">'
+    '<path d="M3 9q6-6 9 1q3-7 9-1M25 6q5-5 8 1q3-6 8-1M17 23q6-6 9 1q3-7 9-1"/></svg>'
+)
+
+
+def write_report(runs: Sequence[RunView], path: Path) -> None:
+    """Write the page to `path`, at once or not at all."""
+    if not runs:
+        raise UserError("A report needs at least one run folder, but none was given.")
+    part = path.with_name(path.name + ".part")
+    part.write_text(page(runs), encoding="utf-8")
+    part.replace(path)
+
+
+def page(runs: Sequence[RunView]) -> str:
+    """The whole page as text."""
+    labels = labels_of(runs)
+    title = f"{labels[0]} – Covey run" if len(runs) == 1 else f"{len(runs)} methods compared – Covey"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Html(part_of_page(STYLE))),
+    )
+    body = tag(
+        "body",
+        tag("a", "Skip to the results", class_="skip", href="#results"),
+        masthead(runs, labels),
+        tag("main", headline(runs, labels), curves(), clients_apart(), details(runs, labels)),
+        footer(runs),
+        tag("div", id="tip", role="status", aria_live="polite"),
+        tag("script", embedded(page_data(runs)), type="application/json", id="data"),
+        tag("script", Html('(() => {\n"use strict";\n' + "\n".join(map(part_of_page, SCRIPTS)) + "\n})();")),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def part_of_page(name: str) -> str:
+    """A file of this package."""
+    return files("covey.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def embedded(data: object) -> Html:
+    """JSON inside a script element: nothing in it can end the element or open a comment."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Html(text)
+
+
+def masthead(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
+    """What was run, in one line of facts, and the links to the parts of the page."""
+    first = runs[0].summary
+    title = (
+        labels[0]
+        if len(runs) == 1
+        else "Comparison of "
+        + " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) <= 4 else [f"{len(labels)} runs"])
+    )
+    facts = [f"{first.clients:,} clients"]
+    shared = ("dataset", "model", "method") if len(runs) == 1 else ("dataset", "model")
+    facts += [str(value) for key in shared if (value := same(runs, key)) and value != labels[0]]
+    facts += [f"{first.parameters:,} parameters"] if first.parameters and same(runs, "parameters") else []
+    facts += [f"seed {first.seed}"] if same(runs, "seed") is not None else []
+    links = ("Results", "Curves", "Clients", "Devices", "Cost", "Notes", "Configuration")
+    nav = [tag("a", word, href=f"#{word.lower()}") for word in links]
+    return tag(
+        "header",
+        tag("div", MARK, tag("span", "Covey"), class_="brand"),
+        tag("h1", title),
+        tag("p", *(tag("span", fact) for fact in facts), class_="facts"),
+        *(
+            unfinished(run, label)
+            for run, label in zip(runs, labels, strict=True)
+            if not run.summary.finished
+        ),
+        tag("nav", *nav, aria_label="Parts of this page"),
+    )
+
+
+def same(runs: Sequence[RunView], field: str) -> object | None:
+    """The value that all runs share, else None."""
+    values = {getattr(run.summary, field) for run in runs}
+    return values.pop() if len(values) == 1 else None
+
+
+def unfinished(run: RunView, label: str) -> Html:
+    """Says plainly that a run has not ended."""
+    planned = f" of {run.summary.rounds:,}" if run.summary.rounds else ""
+    return tag(
+        "p", f"{label} is unfinished: {run.summary.rounds_done:,}{planned} rounds so far.", class_="notice"
+    )
+
+
+def curves() -> Html:
+    """The place of the main chart; the script fills its controls."""
+    return tag(
+        "section",
+        tag("h2", "Curves"),
+        tag("div", class_="controls", id="curve-controls"),
+        tag("figure", class_="chart", id="curve-chart"),
+        tag("div", class_="legend", id="curve-legend"),
+        tag("p", class_="hint", id="curve-note"),
+        tag("div", id="curve-reach"),
+        tag(
+            "noscript",
+            tag("p", "The charts need JavaScript; all numbers are in the tables.", class_="notice"),
+        ),
+        id="curves",
+    )
+
+
+def clients_apart() -> Html:
+    """The place of the distribution of the clients' own results, of all runs side by side."""
+    return tag(
+        "section",
+        tag("h2", "Client by client"),
+        tag("p", class_="lead", id="spread-lead"),
+        tag("figure", class_="chart", id="spread-chart"),
+        id="clients",
+    )
+
+
+def details(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
+    """What belongs to one run; with several runs a picker shows one at a time."""
+    picker = tag("div", class_="controls picker", id="run-picker") if len(runs) > 1 else None
+    parts = [
+        run_details(run, label, place, len(runs))
+        for place, (run, label) in enumerate(zip(runs, labels, strict=True))
+    ]
+    return markup(picker, *parts)
+
+
+def footer(runs: Sequence[RunView]) -> Html:
+    """Which version wrote the runs, and where the raw numbers are."""
+    versions = ", ".join(sorted({run.summary.covey for run in runs if run.summary.covey}))
+    words = "All numbers are in metrics.parquet and summary.json of the run folder."
+    return tag("footer", f"Covey {versions}. {words}" if versions else words)

@@ -1,0 +1,144 @@
+"""The part of the page that belongs to one run: places for its charts, its tables and its configuration."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from covey.report.folder import RunView
+from covey.report.markup import Html, markup, tag
+from covey.report.notes import note_kind, table_of_note
+from covey.report.summary import Losses
+from covey.report.table import Column, cost_columns
+from covey.report.wording import show_count, show_seconds
+
+
+def run_details(run: RunView, label: str, place: int, runs: int) -> Html:
+    """All sections of one run; only the first carries the anchors of the page's links."""
+    parts = (
+        section("Fleet", "", place, figure("fleet")),
+        section("Devices", "devices", place, figure("timeline")),
+        section("Cost", "cost", place, cost(run), missed(run), epsilon(run)),
+        section("Notes", "notes", place, notes(run)),
+        section("Configuration", "configuration", place, configuration(run)),
+    )
+    name = tag("h2", label, class_="run-name") if runs > 1 else None
+    return tag("article", name, *parts, class_="run", data_run=str(place))
+
+
+def section(title: str, anchor: str, place: int, *parts: Html | None) -> Html:
+    """A section of a run."""
+    return (
+        tag("section", tag("h2", title), *parts, id=anchor or None, data_part=title.lower())
+        if place == 0
+        else tag("section", tag("h2", title), *parts, data_part=title.lower())
+    )
+
+
+def figure(chart: str) -> Html:
+    """A place that the script draws into."""
+    return tag("div", class_="place", data_chart=chart)
+
+
+def columns_table(columns: Sequence[Column], caption: str) -> Html:
+    """Columns as an HTML table."""
+    heads = [tag("th", c.head, scope="col", class_="num" if c.right else None) for c in columns]
+    rows = [
+        tag(
+            "tr",
+            *(tag("td", c.cells[row], class_="num" if c.right else None) for c in columns),
+            class_="sum" if row in columns[0].best else None,
+        )
+        for row in range(len(columns[0].cells))
+    ]
+    table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *rows))
+    return tag("div", table, class_="scroll")
+
+
+def cells_table(rows: Sequence[Sequence[str]], caption: str) -> Html:
+    """Rows of texts, the first being the heads."""
+    heads = [tag("th", head, scope="col") for head in rows[0]]
+    body = [tag("tr", *(tag("td", text) for text in row)) for row in rows[1:]]
+    table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *body))
+    return tag("div", table, class_="scroll")
+
+
+def cost(run: RunView) -> Html:
+    """Messages, bytes and seconds of each step kind; evaluation apart."""
+    if not run.summary.by_kind:
+        return tag("p", "No step was booked.", class_="hint")
+    return markup(
+        columns_table(cost_columns(run), "What each kind of step cost"),
+        tag("p", "Evaluation is booked apart and counts in no curve, target or total.", class_="hint"),
+    )
+
+
+def missed(run: RunView) -> Html:
+    """Replies that did not count, with some examples."""
+    lost, refused = run.summary.lost, run.summary.refused
+    if not lost.count and not refused.count:
+        return tag("p", "Every reply arrived and was accepted.", class_="hint")
+    heads = ["", "round", "client", "step", "reason"]
+    examples = [
+        row for what, losses in (("lost", lost), ("refused", refused)) for row in example_rows(what, losses)
+    ]
+    words = f"{show_count(lost.count)} replies were lost and {show_count(refused.count)} refused."
+    if not examples:
+        return tag("p", words)
+    shown = "" if len(examples) == lost.count + refused.count else f" {len(examples)} examples:"
+    return cells_table([heads, *examples], words + shown)
+
+
+def example_rows(what: str, losses: Losses) -> list[list[str]]:
+    """One row an example."""
+    return [[what, f"{e.round:,}", str(e.client), e.kind, e.reason] for e in losses.examples]
+
+
+def epsilon(run: RunView) -> Html | None:
+    """How much of its privacy budget each client has spent: equal values together."""
+    if not run.summary.epsilon:
+        return None
+    spent = np.array(list(run.summary.epsilon.values()))
+    heads = ["ε spent", "clients"]
+    values = Counter(f"{value:.4g}" for value in spent)
+    if len(values) <= 12:
+        rows = [
+            [value, show_count(count)]
+            for value, count in sorted(values.items(), key=lambda item: float(item[0]))
+        ]
+    else:
+        heads = ["", "ε spent"]
+        marks = {
+            "smallest": 0.0,
+            "a quarter below": 0.25,
+            "median": 0.5,
+            "a quarter above": 0.75,
+            "largest": 1.0,
+        }
+        rows = [[words, f"{np.quantile(spent, at):.4g}"] for words, at in marks.items()]
+    return cells_table([heads, *rows], "Privacy budget spent by the clients")
+
+
+def notes(run: RunView) -> Html:
+    """Pictures and tables of what the method left."""
+    parts: list[Html] = []
+    for name, note in run.summary.notes.items():
+        if note_kind(name, note):
+            continue
+        if isinstance(note, dict) and set(note) == {"text"}:
+            parts.append(tag("div", tag("h3", name), tag("p", str(note["text"])), class_="note"))
+            continue
+        rows, left_out = table_of_note(note)
+        parts.append(markup(cells_table(rows, name), tag("p", left_out, class_="hint") if left_out else None))
+    nothing = None if run.summary.notes else tag("p", "The method left no notes.", class_="hint")
+    return markup(nothing, figure("notes"), *parts)
+
+
+def configuration(run: RunView) -> Html:
+    """The resolved configuration, the engine, and how long it took."""
+    facts = ", ".join(f"{key} {value}" for key, value in run.summary.engine.items())
+    wall = run.summary.wall_seconds
+    took = f" The run took {show_seconds(wall)} of wall time." if wall is not None else ""
+    about = tag("p", f"Engine: {facts}.{took}", class_="hint") if facts else None
+    code = tag("pre", tag("code", run.config), tabindex="0", aria_label="config.toml")
+    return markup(about, code)

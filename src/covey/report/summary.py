@@ -1,0 +1,261 @@
+"""`summary.json`, typed: read from a file, or worked out from the rows of a run that goes on."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from covey.errors import UserError
+from covey.report.rows import Rows
+from covey.report.wording import higher_is_better
+
+KNOWN_SCHEMA = 1
+MEASURED = ("global-test/", "local-test/")
+COSTS = ("messages", "bytes_up", "bytes_down", "bytes_peer", "seconds")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best value of a metric and the first round that had it."""
+
+    value: float
+    round: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What it took to reach a value of a metric; None where it was never reached."""
+
+    metric: str
+    target: float
+    round: int | None = None
+    seconds: float | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a run or one kind of step cost: messages, bytes by direction, seconds on the run's clock."""
+
+    messages: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    bytes_peer: int = 0
+    seconds: float = 0.0
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that travelled."""
+        return self.bytes_up + self.bytes_down + self.bytes_peer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One reply that did not count."""
+
+    client: int
+    kind: str
+    round: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """How many replies did not count, and some of them."""
+
+    count: int = 0
+    examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """All of `summary.json`."""
+
+    covey: str = ""
+    name: str = ""
+    method: str = ""
+    dataset: str = ""
+    model: str = ""
+    parameters: int = 0
+    clients: int = 0
+    seed: int = 0
+    rounds: int = 0
+    rounds_done: int = 0
+    finished: bool = False
+    last: Mapping[str, float] = field(default_factory=dict)
+    best: Mapping[str, Best] = field(default_factory=dict)
+    targets: tuple[Target, ...] = ()
+    cost: Cost = field(default_factory=Cost)
+    evaluation_bytes: int = 0
+    by_kind: Mapping[str, Cost] = field(default_factory=dict)
+    lost: Losses = field(default_factory=Losses)
+    refused: Losses = field(default_factory=Losses)
+    epsilon: Mapping[str, float] = field(default_factory=dict)
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    wall_seconds: float | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_summary(raw: object, where: str) -> Summary:
+    """A summary from its JSON; a field of the wrong kind is an error that names it."""
+    if not isinstance(raw, dict) or "schema" not in raw:
+        raise UserError(f"{where} is damaged: it is not the summary of a run.")
+    if raw["schema"] != KNOWN_SCHEMA:
+        raise UserError(
+            f"{where} has schema {raw['schema']!r}; this version reads schema {KNOWN_SCHEMA}: update covey."
+        )
+    cost = table(raw.get("cost"), "cost", where)
+
+    def read(name: str, parse: Callable[[Any], T], nothing: T) -> T:
+        try:
+            return parse(raw[name]) if raw.get(name) is not None else nothing
+        except (TypeError, ValueError, KeyError, AttributeError) as problem:
+            raise UserError(f"{where} is damaged: the field {name!r} cannot be read.") from problem
+
+    empty = Summary()
+    return Summary(
+        **{
+            f.name: read(f.name, kind, getattr(empty, f.name))
+            for f in fields(Summary)
+            if (kind := PLAIN.get(f.name))
+        },
+        last=read("last", lambda v: {k: number(x) for k, x in v.items()}, {}),
+        best=read(
+            "best",
+            lambda v: {k: Best(value=number(b["value"]), round=int(b["round"])) for k, b in v.items()},
+            {},
+        ),
+        targets=read("targets", lambda v: tuple(parse_target(t) for t in v), ()),
+        cost=read("cost", parse_cost, Cost()),
+        evaluation_bytes=read("cost", lambda v: int(v.get("evaluation_bytes", 0)), 0),
+        by_kind=read("cost", lambda v: {k: parse_cost(c) for k, c in v.get("by_kind", {}).items()}, {})
+        if cost
+        else {},
+        lost=read("lost", parse_losses, Losses()),
+        refused=read("refused", parse_losses, Losses()),
+        epsilon=read("epsilon", lambda v: {str(k): number(x) for k, x in v.items()}, {}),
+        engine=table(raw.get("engine"), "engine", where),
+        notes=table(raw.get("notes"), "notes", where),
+    )
+
+
+def text(value: object) -> str:
+    """A string, and nothing that only looks like one."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def flag(value: object) -> bool:
+    """A truth value, and nothing that only looks like one."""
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def number(value: Any) -> float:
+    """A number; JSON's null stands for one that is not finite."""
+    return math.nan if value is None else float(value)
+
+
+PLAIN: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("covey", "name", "method", "dataset", "model"), text),
+    **dict.fromkeys(("parameters", "clients", "seed", "rounds", "rounds_done"), int),
+    "finished": flag,
+    "wall_seconds": float,
+}
+
+
+def table(value: object, name: str, where: str) -> Mapping[str, Any]:
+    """A JSON object, empty when absent."""
+    if value is not None and not isinstance(value, dict):
+        raise UserError(f"{where} is damaged: the field {name!r} cannot be read.")
+    return value or {}
+
+
+def parse_cost(raw: Mapping[str, Any]) -> Cost:
+    """The five costs of one table; absent ones are 0."""
+    counts = {name: int(raw.get(name, 0)) for name in COSTS if name != "seconds"}
+    return Cost(**counts, seconds=float(raw.get("seconds", 0.0)))
+
+
+def parse_target(raw: Mapping[str, Any]) -> Target:
+    """One entry of "targets"."""
+    read = {name: raw.get(name) for name in ("round", "seconds", "bytes")}
+    return Target(metric=text(raw["metric"]), target=float(raw["target"]), **read)
+
+
+def parse_losses(raw: Mapping[str, Any]) -> Losses:
+    """One of "lost" and "refused"."""
+    examples = (
+        Example(client=int(e["client"]), kind=text(e["kind"]), round=int(e["round"]), reason=str(e["reason"]))
+        for e in raw.get("examples", [])
+    )
+    return Losses(count=int(raw["count"]), examples=tuple(examples))
+
+
+def progress_of(rows: Rows, known: Summary) -> Summary:
+    """What `known` says of an unfinished run, with everything measured taken from its rows."""
+    last: dict[str, float] = {}
+    best: dict[str, Best] = {}
+    for name in rows.names:
+        curve = rows.overall(name) if name.startswith(MEASURED) else rows.take(np.zeros(0, dtype=np.intp))
+        if len(curve):
+            last[name] = float(curve.value[-1])
+            best[name] = best_of(name, curve)
+    by_kind = {kind: cost_of(rows, kind) for kind in kinds_of(rows)}
+    training = [cost for kind, cost in by_kind.items() if not kind.startswith("evaluate.")]
+    lost, refused = (int(rows.overall(f"fleet/{name}").value.sum()) for name in ("lost", "refused"))
+    clients = rows.client[rows.client >= 0]
+    return replace(
+        known,
+        clients=known.clients or int(np.unique(clients).size),
+        rounds_done=rows.last_round(),
+        finished=False,
+        last=last,
+        best=best,
+        targets=tuple(reach(rows, wanted.metric, wanted.target) for wanted in known.targets),
+        cost=Cost(**{name: sum(getattr(cost, name) for cost in training) for name in COSTS}),
+        evaluation_bytes=sum(cost.bytes for kind, cost in by_kind.items() if kind.startswith("evaluate.")),
+        by_kind=by_kind,
+        lost=replace(known.lost, count=lost),
+        refused=replace(known.refused, count=refused),
+    )
+
+
+def best_of(name: str, curve: Rows) -> Best:
+    """The best finite value of a curve and the first round that had it."""
+    worst = -math.inf if higher_is_better(name) else math.inf
+    values = np.where(np.isfinite(curve.value), curve.value, worst)
+    place = int(values.argmax() if higher_is_better(name) else values.argmin())
+    return Best(value=float(curve.value[place]), round=int(curve.round[place]))
+
+
+def reach(rows: Rows, metric: str, target: float) -> Target:
+    """The first measured round at which `metric` is at least (for a loss: at most) `target`."""
+    curve = rows.overall(metric)
+    there = np.flatnonzero(curve.value >= target if higher_is_better(metric) else curve.value <= target)
+    if not there.size:
+        return Target(metric=metric, target=target)
+    first = there[0]
+    return Target(
+        metric=metric,
+        target=target,
+        round=int(curve.round[first]),
+        seconds=float(curve.seconds[first]),
+        bytes=int(curve.bytes[first]),
+    )
+
+
+def kinds_of(rows: Rows) -> list[str]:
+    """All step kinds that the fleet rows name."""
+    prefixes = tuple(f"fleet/{cost}:" for cost in COSTS)
+    return sorted({name.partition(":")[2] for name in rows.names if name.startswith(prefixes)})
+
+
+def cost_of(rows: Rows, kind: str) -> Cost:
+    """What one step kind cost so far."""
+    return parse_cost({name: rows.overall(f"fleet/{name}:{kind}").value.sum() for name in COSTS})

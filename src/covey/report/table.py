@@ -1,0 +1,175 @@
+"""Tables for the terminal (rich) and for documents (Markdown), from the same cells."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from covey.report.folder import RunView
+from covey.report.summary import Cost
+from covey.report.wording import (
+    higher_is_better,
+    metric_title,
+    show_bytes,
+    show_count,
+    show_seconds,
+    show_target,
+    show_value,
+    split_name,
+    unlike_labels,
+)
+
+PREFERRED = (
+    "local-test/accuracy-mean",
+    "global-test/accuracy",
+    "local-test/mse-mean",
+    "global-test/mse",
+    "local-test/loss-mean",
+    "global-test/loss",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A head, one text a row, and which rows hold the best value."""
+
+    head: str
+    cells: tuple[str, ...]
+    best: frozenset[int] = frozenset()
+    right: bool = True
+
+
+def labels_of(runs: Sequence[RunView]) -> list[str]:
+    """One label a run, none twice."""
+    return unlike_labels([run.label for run in runs], [f"seed {run.summary.seed}" for run in runs])
+
+
+def headline_metric(runs: Sequence[RunView]) -> str:
+    """What a comparison is about: the metric of the first target, else the preferred one that all have."""
+    for run in runs:
+        if run.summary.targets:
+            return run.summary.targets[0].metric
+    shared = [name for name in runs[0].summary.last if all(name in run.summary.last for run in runs)]
+    return next((name for name in (*PREFERRED, *shared) if name in shared), PREFERRED[0])
+
+
+def headline_target(runs: Sequence[RunView], metric: str) -> float | None:
+    """The first target that any run has for `metric`."""
+    return next((t.target for run in runs for t in run.summary.targets if t.metric == metric), None)
+
+
+def best_rows(values: Sequence[float | None], *, highest: bool) -> frozenset[int]:
+    """Which rows hold the best value; nothing stands out in a table of one row."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if len(values) < 2 or not known:
+        return frozenset()
+    best = max(known) if highest else min(known)
+    return frozenset(place for place, value in enumerate(values) if value == best)
+
+
+def summary_columns(
+    runs: Sequence[RunView], metric: str | None = None, target: float | None = None
+) -> list[Column]:
+    """One row a run: best, last, worst 10%, what the target took, all bytes, seconds on the run's clock."""
+    metric = metric or headline_metric(runs)
+    target = headline_target(runs, metric) if target is None else target
+    highest = higher_is_better(metric)
+
+    def measured(head: str, name: str, values: Sequence[float | None]) -> Column:
+        cells = tuple(show_value(name, value) for value in values)
+        return Column(head=head, cells=cells, best=best_rows(values, highest=highest))
+
+    split, base, _ = split_name(metric)
+    worst = f"{split}/{base}-worst10" if split == "local-test" else f"local-test/{base}-worst10"
+    best = [found.value if (found := run.summary.best.get(metric)) else None for run in runs]
+    columns = [
+        Column(head="method", cells=tuple(labels_of(runs)), right=False),
+        measured("best", metric, best),
+        measured("last", metric, [run.summary.last.get(metric) for run in runs]),
+        measured("worst\n10%", worst, [run.summary.last.get(worst) for run in runs]),
+    ]
+    if target is not None:
+        reached = [run.to_target(metric, target) for run in runs]
+        columns += [
+            lowest(f"to {show_target(metric, target)}\nrounds", [t.round for t in reached], show_count),
+            lowest("\ntime", [t.seconds for t in reached], show_seconds),
+            lowest("\nbytes", [t.bytes for t in reached], show_bytes),
+        ]
+    return [
+        *columns,
+        lowest("all\nbytes", [run.summary.cost.bytes for run in runs], show_bytes),
+        lowest("fleet\ntime", [run.summary.cost.seconds for run in runs], show_seconds),
+    ]
+
+
+def lowest(head: str, values: Sequence[float | None], show: Callable[[float | None], str]) -> Column:
+    """A column of costs: the lowest is the best."""
+    return Column(head=head, cells=tuple(map(show, values)), best=best_rows(values, highest=False))
+
+
+def cost_columns(run: RunView) -> list[Column]:
+    """One row a step kind, training first, then evaluation, then the sum of training."""
+    kinds = run.summary.by_kind
+    training = sorted(kind for kind in kinds if not kind.startswith("evaluate."))
+    evaluation = sorted(kind for kind in kinds if kind.startswith("evaluate."))
+    names = [*training, "all training", *evaluation]
+    costs: list[Cost] = [kinds[k] for k in training] + [run.summary.cost] + [kinds[k] for k in evaluation]
+    return [
+        Column(head="step", cells=tuple(names), right=False, best=frozenset({len(training)})),
+        Column(head="messages", cells=tuple(show_count(c.messages) for c in costs)),
+        Column(head="up", cells=tuple(show_bytes(c.bytes_up) for c in costs)),
+        Column(head="down", cells=tuple(show_bytes(c.bytes_down) for c in costs)),
+        Column(head="peer to peer", cells=tuple(show_bytes(c.bytes_peer) for c in costs)),
+        Column(head="seconds", cells=tuple(show_seconds(c.seconds) for c in costs)),
+    ]
+
+
+def rich_table(columns: Sequence[Column], title: str) -> Table:
+    """Columns for the terminal, the best values in bold."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for column in columns:
+        table.add_column(Text(column.head), justify="right" if column.right else "left", no_wrap=True)
+    for row in range(len(columns[0].cells)):
+        table.add_row(*(Text(c.cells[row], style="bold" if row in c.best else "") for c in columns))
+    return table
+
+
+def summary_table(runs: Sequence[RunView], metric: str | None = None, target: float | None = None) -> Table:
+    """One row a method for the terminal."""
+    title = metric_title(metric or headline_metric(runs))
+    return rich_table(summary_columns(runs, metric, target), title[0].upper() + title[1:])
+
+
+def cost_table(run: RunView) -> Table:
+    """What each kind of step cost, for the terminal."""
+    return rich_table(cost_columns(run), f"Cost of {run.label}")
+
+
+def markdown_table(columns: Sequence[Column]) -> str:
+    """Columns as a Markdown table, the best values in bold."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    def cell(column: Column, row: int) -> str:
+        text = column.cells[row].replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+        return f"**{text}**" if row in column.best else text
+
+    rows = [line([cell(c, row) for c in columns]) for row in range(len(columns[0].cells))]
+    return "\n".join(
+        [
+            line([c.head.replace("\n", " ").strip() for c in columns]),
+            line(["---:" if c.right else "---" for c in columns]),
+            *rows,
+        ]
+    )

@@ -1,0 +1,96 @@
+"""How names, numbers and units are written, the same in the terminal, in figures and on the page."""
+
+import math
+from collections.abc import Sequence
+
+SPLITS = {"global-test": "global test", "local-test": "local test"}
+AGGREGATES = {
+    "mean": "mean over clients",
+    "weighted": "weighted by samples",
+    "std": "std over clients",
+    "worst10": "worst 10% of clients",
+}
+SHARES = frozenset({"accuracy", "precision", "recall", "f1", "auc"})
+LOWER_IS_BETTER = frozenset({"loss", "mse", "mae", "rmse", "perplexity", "spread"})
+NOTHING = "–"
+
+
+def split_name(name: str) -> tuple[str, str, str]:
+    """`local-test/accuracy-worst10` -> ("local-test", "accuracy", "worst10"); no aggregate gives ""."""
+    split, _, metric = name.partition("/")
+    base, dash, last = metric.rpartition("-")
+    return (split, base, last) if dash and last in AGGREGATES else (split, metric, "")
+
+
+def metric_title(name: str) -> str:
+    """The words for a metric: what is measured, on what, and how it is put together."""
+    split, base, aggregate = split_name(name)
+    words = [base, SPLITS.get(split, split)]
+    return ", ".join([*words, AGGREGATES[aggregate]] if aggregate else words)
+
+
+def short_title(name: str) -> str:
+    """The words for a column head: where and how, without the name of the metric."""
+    split, _, aggregate = split_name(name)
+    where = SPLITS.get(split, split)
+    return where if not aggregate else f"{where}, {AGGREGATES[aggregate].replace(' over clients', '')}"
+
+
+def higher_is_better(name: str) -> bool:
+    """Whether a larger value of the metric is the better one."""
+    _, base, aggregate = split_name(name)
+    return base not in LOWER_IS_BETTER and aggregate != "std"
+
+
+def is_share(name: str) -> bool:
+    """Whether the metric lives in 0..1 and reads best as a percentage."""
+    return split_name(name)[1] in SHARES
+
+
+def show_value(name: str, value: float | None) -> str:
+    """One metric value: a percentage with two digits, or four significant digits."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{100 * value:.2f}%" if is_share(name) else f"{value:.4g}"
+
+
+def show_target(name: str, target: float) -> str:
+    """A target as the user gave it: without digits that are all zero."""
+    return f"{100 * target:.6g}%" if is_share(name) else f"{target:.6g}"
+
+
+def show_bytes(count: float | None) -> str:
+    """Bytes in decimal units: 1 MB = 1,000,000 bytes."""
+    if count is None:
+        return NOTHING
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}" if count < 999.5 * size else f"{count / size:.0f} {unit}"
+    return f"{count:.0f} B"
+
+
+def show_seconds(seconds: float | None) -> str:
+    """A duration in the unit that keeps it readable."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    for unit, size, start in (("d", 86400.0, 172800.0), ("h", 3600.0, 7200.0), ("min", 60.0, 120.0)):
+        if seconds >= start:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def show_count(count: float | None) -> str:
+    """A whole number with thousands separated."""
+    return NOTHING if count is None else f"{count:,.0f}"
+
+
+def unlike_labels(names: Sequence[str], hints: Sequence[str]) -> list[str]:
+    """One label a run: its name, with the hint added where two runs share the name."""
+    labels = [
+        name if names.count(name) == 1 else f"{name} ({hint})"
+        for name, hint in zip(names, hints, strict=True)
+    ]
+    return [
+        label if labels.count(label) == 1 else f"{label} #{1 + labels[:place].count(label)}"
+        for place, label in enumerate(labels)
+    ]

@@ -1,0 +1,106 @@
+"""Tables hold the run's own numbers; the best of each column stands out."""
+
+import io
+from pathlib import Path
+
+import pytest
+from made_up_run import MadeUp, write_run
+from rich.console import Console
+
+from covey.report.folder import RunView, read_run
+from covey.report.table import (
+    cost_columns,
+    cost_table,
+    headline_metric,
+    markdown_table,
+    summary_columns,
+    summary_table,
+)
+from covey.report.wording import (
+    higher_is_better,
+    metric_title,
+    show_bytes,
+    show_seconds,
+    show_value,
+    unlike_labels,
+)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[RunView]:
+    slow = MadeUp(method="fedavg", clients=8, rounds=30, top=0.7, target=0.75)
+    quick = MadeUp(method="ifca", clients=8, rounds=30, top=0.95, groups=2, target=0.75)
+    return [read_run(write_run(tmp_path / made.method, made)) for made in (slow, quick)]
+
+
+def test_one_row_a_method_with_the_numbers_of_its_summary(runs: list[RunView]) -> None:
+    columns = {column.head: column for column in summary_columns(runs)}
+    metric = "local-test/accuracy-mean"
+    assert headline_metric(runs) == metric
+    assert columns["method"].cells == ("fedavg", "ifca")
+    assert columns["last"].cells == tuple(f"{100 * run.summary.last[metric]:.2f}%" for run in runs)
+    assert columns["best"].cells == tuple(f"{100 * run.summary.best[metric].value:.2f}%" for run in runs)
+    assert columns["best"].best == {1}
+    reached = runs[1].to_target(metric, 0.75)
+    assert columns["to 75%\nrounds"].cells == ("–", str(reached.round))
+    assert columns["to 75%\nrounds"].best == {1}
+
+
+def test_the_terminal_shows_every_cell(runs: list[RunView]) -> None:
+    screen = io.StringIO()
+    Console(file=screen, width=80, color_system=None).print(summary_table(runs), cost_table(runs[0]))
+    for column in (*summary_columns(runs), *cost_columns(runs[0])):
+        for cell in column.cells:
+            assert cell in screen.getvalue()
+
+
+def test_cost_keeps_evaluation_apart(runs: list[RunView]) -> None:
+    columns = {column.head: column.cells for column in cost_columns(runs[0])}
+    assert columns["step"] == ("train.sgd", "all training", "evaluate.score")
+    assert columns["messages"][0] == columns["messages"][1] != columns["messages"][2]
+
+
+def test_markdown_escapes_and_marks_the_best(runs: list[RunView]) -> None:
+    lines = markdown_table(summary_columns(runs)).splitlines()
+    assert len(lines) == 4
+    assert lines[0].endswith("| to 75% rounds | time | bytes | all bytes | fleet time |")
+    assert lines[1].startswith("| --- | ---: |")
+    assert f"**{100 * runs[1].summary.last['local-test/accuracy-mean']:.2f}%**" in lines[3]
+
+
+def test_a_table_needs_no_target(runs: list[RunView]) -> None:
+    heads = [column.head for column in summary_columns(runs, metric="global-test/loss")]
+    assert heads == ["method", "best", "last", "worst\n10%", "all\nbytes", "fleet\ntime"]
+    best = summary_columns(runs, metric="global-test/loss")[1].best
+    assert best == {1}
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        (show_bytes(999), "999 B"),
+        (show_bytes(1_500_000), "1.5 MB"),
+        (show_bytes(999_900_000), "1000 MB"),
+        (show_bytes(2_000_000_000_000), "2 TB"),
+        (show_bytes(None), "–"),
+        (show_seconds(0.25), "0.25 s"),
+        (show_seconds(119), "119 s"),
+        (show_seconds(150), "2.5 min"),
+        (show_seconds(9000), "2.5 h"),
+        (show_value("global-test/accuracy", 0.9731), "97.31%"),
+        (show_value("local-test/mse-mean", 0.0123456), "0.01235"),
+        (show_value("global-test/loss", float("nan")), "–"),
+        (metric_title("local-test/accuracy-worst10"), "accuracy, local test, worst 10% of clients"),
+        (metric_title("global-test/accuracy"), "accuracy, global test"),
+        (higher_is_better("local-test/accuracy-std"), False),
+        (higher_is_better("local-test/accuracy-worst10"), True),
+        (higher_is_better("local-test/mse-mean"), False),
+    ],
+)
+def test_wording(shown: object, wanted: object) -> None:
+    assert shown == wanted
+
+
+def test_runs_of_one_name_are_told_apart() -> None:
+    labels = unlike_labels(["a", "a", "b", "a"], ["seed 1", "seed 2", "seed 1", "seed 2"])
+    assert labels == ["a (seed 1)", "a (seed 2) #1", "b", "a (seed 2) #2"]
