@@ -5,23 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from covey.data.federate import check_settings, federate, pick
+from covey.data.federate import federate, pick, settings_of, unknown
 from covey.data.loaders import DATASETS
+from covey.data.own import from_huggingface, from_tensors, from_torch
 from covey.data.partitions import PARTITIONS
+from covey.data.shifts import SHIFTS
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift
+from covey.errors import UserError
 
 
 def load(name: str, *, folder: Path | None = None, **settings: Any) -> Dataset:
-    """Load a data set by its name; `folder` says where its files are, the settings are the loader's."""
+    """Load a data set by its name; `folder` says where its files are, the settings are the loader's own."""
     loader = pick("dataset", name, DATASETS)
-    check_settings("dataset", name, loader, settings)
-    dataset: Dataset = loader(folder=folder, **settings)
-    return dataset
+    for key in settings:
+        if key not in settings_of(loader):
+            raise UserError(unknown(f"dataset {name!r} setting", key, settings_of(loader)))
+    return loader(folder=folder, **settings)
 
 
 __all__ = [
     "DATASETS",
     "PARTITIONS",
+    "SHIFTS",
     "Dataset",
     "Federation",
     "Samples",
@@ -29,5 +34,8 @@ __all__ = [
     "Share",
     "Shift",
     "federate",
+    "from_huggingface",
+    "from_tensors",
+    "from_torch",
     "load",
 ]

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from covey.data.local_tests import from_pool, hold_out
+from covey.core import stream
+from covey.data import kinds
+from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions import PARTITIONS
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.partitions.cutting import Parts
+from covey.data.partitions.mixes import IID_CLIENTS
+from covey.data.shifts import SHIFTS
+from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
+
+Entry = TypeVar("Entry")
+
+# Arguments that the program fills in; all others of a loader, partition or shift are the user's settings.
+GIVEN = frozenset({"folder", "dataset", "labels", "groups", "pixels", "counts", "clients", "rng"})
+
+# Partitions that need no labels, so that they can share out regression data too.
+WITHOUT_CLASSES = frozenset({"iid", "natural", "kmeans-pixels"})
 
 
 def federate(
@@ -20,58 +35,124 @@ def federate(
     partition: str,
     clients: int,
     seed: int,
+    shift: str | None = None,
     test_fraction: float | None = None,
     **settings: Any,
 ) -> Federation:
-    """Share out `dataset` among `clients` by a named partition.
+    """Share out `dataset` among `clients` by a named partition and, if wanted, a named shift.
 
-    Local test data come from the global test set in each client's own label mix, or, with `test_fraction`,
-    from the client's own samples.
+    Local test data follow each client's own training data: from the global test set in the client's label mix
+    (`local_tests.from_pool`), for "domain" inside its domain, for "natural" all of its writer's; for
+    "kmeans-pixels" 20 % of its own samples, and with `test_fraction` that share for every partition. They are
+    shifted as the training data are; the global test set is not. `settings` are the partition's and the
+    shift's. The same seed gives the same shares.
     """
     cut = pick("partition", partition, PARTITIONS)
-    check_settings("partition", partition, cut, settings)
-    labels = (
-        dataset.labels().astype(np.int64) if dataset.classes else np.zeros(len(dataset.y), dtype=np.int64)
+    move = None if shift is None else pick("shift", shift, SHIFTS)
+    cut_settings = settings_of(cut)
+    move_settings = settings_of(move) if move else set()
+    for key in settings:
+        if key not in cut_settings | move_settings:
+            raise UserError(unknown(f"partition {partition!r} setting", key, cut_settings | move_settings))
+    if test_fraction is not None and not 0 < test_fraction < 1:
+        raise UserError(f"test_fraction = {test_fraction}: it must lie between 0 and 1")
+
+    places = cut(
+        *_inputs(dataset, partition, cut),
+        clients=clients,
+        rng=stream(seed, "partition"),
+        **_only(settings, cut_settings),
     )
-    places = cut(labels[dataset.train], clients=clients, rng=_stream(seed, "partition"), **settings)
     parts = [dataset.train[place] for place in places]
-    rng = _stream(seed, "local test")
-    if test_fraction is None:
-        parts, tests = from_pool(parts, labels, dataset.test, rng)
-    else:
-        if not 0 < test_fraction < 1:
-            raise UserError(f"test_fraction = {test_fraction}: it must lie between 0 and 1")
-        parts, tests = hold_out(parts, labels, test_fraction, rng)
+    counts = _label_table(dataset, parts)
+    parts, tests = _local_tests(dataset, partition, parts, test_fraction, stream(seed, "local test"))
+    shifts = [UNSHIFTED] * len(parts)
+    if move:
+        shifts = move(dataset, counts, **_only(settings, move_settings))
+    groups = _groups(dataset, partition)[[part[0] for part in parts]] if partition == "domain" else None
+    known = kinds.by_partition(partition, counts, settings.get("iid_clients", IID_CLIENTS), groups)
     shares = tuple(
-        Share(Samples(dataset, train), Samples(dataset, test))
-        for train, test in zip(parts, tests, strict=True)
+        Share(Samples(dataset, train, change), Samples(dataset, test, change), kind)
+        for train, test, change, kind in zip(
+            parts, tests, shifts, kinds.with_shifts(known, shifts).tolist(), strict=True
+        )
     )
     return Federation(dataset, shares, Samples(dataset, dataset.test))
 
 
-def pick(field: str, name: str, registry: dict[str, Any]) -> Any:
-    """The registered entry, or one sentence that lists what there is."""
-    if name in registry:
-        return registry[name]
-    near = difflib.get_close_matches(name, registry, n=1)
+def settings_of(function: Callable[..., Any]) -> set[str]:
+    """The names of the settings that a loader, partition or shift takes."""
+    return set(inspect.signature(function).parameters) - GIVEN
+
+
+def pick(field: str, name: str, registry: Mapping[str, Entry]) -> Entry:
+    """The entry of that name, or one sentence that says which names there are."""
+    if name not in registry:
+        raise UserError(unknown(field, name, registry))
+    return registry[name]
+
+
+def unknown(field: str, name: str, allowed: Collection[str]) -> str:
+    """The sentence for a misspelt name, with the nearest right one."""
+    near = difflib.get_close_matches(name, list(allowed), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UserError(f"{field} = {name!r} is not known: {hint}there are {', '.join(sorted(registry))}")
+    return f"{field} {name!r} is not known: {hint}Allowed: {', '.join(sorted(allowed)) or 'nothing'}"
 
 
-def check_settings(field: str, name: str, function: Any, settings: dict[str, Any]) -> None:
-    """Refuse settings that the function does not have."""
-    taken = set(inspect.signature(function).parameters)
-    allowed = {key for key in inspect.signature(function).parameters if key not in GIVEN}
-    for key in settings:
-        if key not in taken or key in GIVEN:
-            near = difflib.get_close_matches(key, allowed, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            listed = ", ".join(sorted(allowed)) or "none"
-            raise UserError(f"{key!r} is not a setting of {field} {name!r}: {hint}its settings are {listed}")
+def _only(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key in names}
 
 
-GIVEN = frozenset({"labels", "groups", "pixels", "clients", "rng", "classes"})
+def _inputs(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> list[NDArray[Any]]:
+    """What the partition looks at, of the training samples: labels, natural groups, pixels."""
+    wanted = [name for name in ("labels", "groups", "pixels") if name in inspect.signature(cut).parameters]
+    if not dataset.classes and partition not in WITHOUT_CLASSES:
+        raise UserError(
+            f"partition = {partition!r}: {dataset.name} has no classes; allowed: {', '.join(sorted(WITHOUT_CLASSES))}"
+        )
+    inputs: list[NDArray[Any]] = []
+    for name in wanted:
+        if name == "labels":
+            inputs.append(_labels(dataset)[dataset.train])
+        elif name == "groups":
+            inputs.append(_groups(dataset, partition)[dataset.train])
+        else:
+            inputs.append(dataset.x.numpy()[dataset.train].reshape(len(dataset.train), -1).astype(np.float32))
+    return inputs
 
 
-def _stream(seed: int, name: str) -> np.random.Generator:
-    return np.random.default_rng([seed, *name.encode()])
+def _labels(dataset: Dataset) -> Indices:
+    """The label of every sample; 0 for all where there are targets instead of classes."""
+    return dataset.labels().astype(np.int64) if dataset.classes else np.zeros(len(dataset.y), dtype=np.int64)
+
+
+def _groups(dataset: Dataset, partition: str) -> Indices:
+    """The natural group of every sample: the domain for "domain", else the writer or whatever there is."""
+    wanted = (
+        "domain" if partition == "domain" else next(iter(sorted(dataset.natural, reverse=True)), "writer")
+    )
+    if wanted not in dataset.natural:
+        have = ", ".join(sorted(dataset.natural)) or "none"
+        raise UserError(
+            f"partition = {partition!r}: {dataset.name} has no {wanted} of its samples (it has {have})"
+        )
+    return dataset.natural[wanted]
+
+
+def _label_table(dataset: Dataset, parts: Parts) -> Indices:
+    labels = _labels(dataset)
+    return np.stack([np.bincount(labels[part], minlength=len(dataset.classes)) for part in parts])
+
+
+def _local_tests(
+    dataset: Dataset, partition: str, parts: Parts, test_fraction: float | None, rng: np.random.Generator
+) -> tuple[Parts, Parts]:
+    """Training and local test parts, by the rule that fits the partition."""
+    labels = _labels(dataset)
+    if test_fraction is not None or partition == "kmeans-pixels":
+        return hold_out(parts, labels, test_fraction or OWN_SHARE, rng)
+    if partition == "natural":
+        return from_groups(parts, _groups(dataset, partition), labels, dataset.test, rng)
+    if partition == "domain":
+        labels = _groups(dataset, partition) * len(dataset.classes) + labels
+    return from_pool(parts, labels, dataset.test, rng)

@@ -1,12 +1,17 @@
-"""Find and read the files of the image data sets: idx, npz, and a cache for slow ones."""
+"""Find and read the files of the image data sets: idx, npz, and a cache for those that unpack slowly."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import struct
+import tempfile
+import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +20,26 @@ from covey.errors import UserError
 
 
 def find_folder(name: str, folder: Path | None) -> Path:
-    """The folder of one data set: the given one, else its folder under COVEY_DATA or ../shared/data."""
+    """The folder of one data set: the given one, else its own under COVEY_DATA or, without that, ../shared/data."""
     if folder is not None:
         return Path(folder)
     root = os.environ.get("COVEY_DATA")
     return (Path(root) if root else Path("..") / "shared" / "data") / name
 
 
-def need(folder: Path, wanted: list[str], source: str) -> None:
+def need(folder: Path, wanted: Sequence[str], source: str) -> None:
     """Refuse with one sentence when files are missing: which, where it looked, where to get them."""
     missing = [name for name in wanted if not (folder / name).is_file()]
     if missing:
-        raise UserError(
-            f"missing {', '.join(missing)} in {folder.resolve()}: get {source}, and put the files there, "
-            "or name their folder with folder=..., or set COVEY_DATA to the folder above it"
-        )
+        raise lacking(folder, missing, source)
+
+
+def lacking(folder: Path, missing: Sequence[str], source: str) -> UserError:
+    """The sentence for missing files."""
+    return UserError(
+        f"missing {', '.join(missing)} in {folder.absolute()}: get {source}, and put the files there, "
+        "or name their folder with folder = ..., or set COVEY_DATA to the folder above it"
+    )
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -39,14 +49,60 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         if path.suffix == ".gz":
             raw = gzip.decompress(raw)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
+        raise UserError(f"{path} cannot be read: {error}") from error
     if len(raw) < 4 or raw[:3] != b"\0\0\x08":
         raise UserError(f"{path} is not an idx file of bytes: it begins with {raw[:4].hex() or 'nothing'}")
     axes = raw[3]
     head = 4 + 4 * axes
     shape = struct.unpack(f">{axes}I", raw[4:head]) if len(raw) >= head else ()
-    if not axes or len(raw) - head != int(np.prod(shape, dtype=np.int64)):
+    if not shape or len(raw) - head != int(np.prod(shape, dtype=np.int64)):
         raise UserError(
-            f"{path} is cut short or too long: its header says {shape}, it holds {len(raw) - head} bytes"
+            f"{path} is cut short or too long: shape {shape}, but {max(len(raw) - head, 0)} bytes"
         )
-    return np.frombuffer(raw, dtype=np.uint8, offset=head).reshape(shape)
+    # A copy, because torch wants memory that it may write to.
+    return np.frombuffer(raw, dtype=np.uint8, offset=head).reshape(shape).copy()
+
+
+def read_npz(path: Path, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Read arrays of an npz file, never a pickled one; `x` of an LZMA-packed file comes from the cache if it can."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            slow = any(member.compress_type == zipfile.ZIP_LZMA for member in archive.infolist())
+        with np.load(path, allow_pickle=False) as stored:
+            absent = [key for key in keys if key not in stored.files]
+            if absent:
+                raise UserError(f"{path} has no array {', '.join(absent)}: it must hold {', '.join(keys)}")
+            return {key: _cached(path, stored) if slow and key == "x" else stored[key] for key in keys}
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{path} is not a readable npz file of plain arrays: {error}") from error
+
+
+def cache_folder() -> Path:
+    """Where unpacked arrays are kept: covey in XDG_CACHE_HOME or, without that, in ~/.cache."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "covey"
+
+
+def _cached(path: Path, stored: Any) -> NDArray[Any]:
+    """The array `x` of an open npz file, from the cache or else put there; a cache that cannot be used is no error."""
+    state = path.stat()
+    key = hashlib.sha256(f"{path.resolve()}|{state.st_mtime_ns}|{state.st_size}".encode()).hexdigest()[:16]
+    place = cache_folder() / f"{path.parent.name}-{path.stem}-{key}.npy"
+    try:
+        kept: NDArray[Any] = np.load(place, allow_pickle=False)
+        return kept
+    except (OSError, EOFError, ValueError):
+        unpacked: NDArray[Any] = stored["x"]
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".tmp", delete=False) as part:
+            try:
+                np.save(part, unpacked)
+                part.close()
+                os.replace(part.name, place)
+            except BaseException:
+                os.unlink(part.name)
+                raise
+    except OSError:
+        pass
+    return unpacked

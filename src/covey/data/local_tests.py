@@ -1,4 +1,4 @@
-"""Local test data that follow each client's own training mix."""
+"""Local test data that follow each client's own training data."""
 
 from __future__ import annotations
 
@@ -7,81 +7,89 @@ import numpy as np
 from covey.data.partitions.cutting import Floats, Parts, deal
 from covey.data.types import Indices
 
+OWN_SHARE = 0.2  # of a client's own samples, where no test set has samples for it
+
 
 def from_pool(parts: Parts, strata: Indices, test: Indices, rng: np.random.Generator) -> tuple[Parts, Parts]:
     """Give every client test samples from the global test set in its own training mix; no sample twice.
 
-    `strata` holds the stratum (label, or label and domain) of every sample. Client i gets r * n_ic test
-    samples of stratum c, n_ic its training samples there, with one rate r for all: the largest that no
-    stratum's pool is too small for (strata without any test sample cannot be tested and are left out).
-    Fractions are rounded up or down at random with the right expectation. A client left with nothing takes
-    one sample, of its most frequent stratum possible, from a client that has two or more; failing that, one
-    of its own training samples, if it has two.
+    `strata` is the stratum (label, or label and domain) of every sample. Client i gets r * n_ic test samples
+    of stratum c, n_ic its training samples there, with one rate r for all: the largest for which no stratum
+    runs out (a stratum without test samples cannot be tested and is left out). Fractions are rounded up or
+    down at random, right on average. A client left with nothing gets one test sample of its most frequent
+    stratum possible, spare ones first, else from a client that has two or more; failing that, one of its own
+    training samples if it has two. Returns the training and the test parts.
     """
     _, strata = np.unique(strata, return_inverse=True)
-    kinds = int(strata.max()) + 1
-    held = np.stack([np.bincount(strata[part], minlength=kinds) for part in parts])
-    pool = np.bincount(strata[test], minlength=kinds)
-    usable = (held.sum(axis=0) > 0) & (pool > 0)
-    if not usable.any():
-        return hold_out(parts, strata, 1e-9, rng)
-    rate = (pool[usable] / held.sum(axis=0)[usable]).min()
+    width = int(strata.max()) + 1
+    held = np.stack([np.bincount(strata[part], minlength=width) for part in parts])
+    pool = np.bincount(strata[test], minlength=width)
+    totals = held.sum(axis=0)
+    usable = (totals > 0) & (pool > 0)
+    rate = (pool[usable] / totals[usable]).min() if usable.any() else 0.0
     counts = _round_at_random(held * (rate * usable), pool, rng)
     _leave_nobody_out(counts, held, pool)
-    places = deal(strata[test], counts[:, : strata[test].max() + 1], rng)
-    tests = [test[place] for place in places]
+    tests = [test[places] for places in deal(strata[test], counts, rng)]
+    kept = list(parts)
     for client in np.flatnonzero(counts.sum(axis=1) == 0).tolist():
-        if len(parts[client]) > 1:
-            parts, tests[client] = _with(parts, client, parts[client][1:]), parts[client][:1]
-    return parts, tests
+        if len(kept[client]) > 1:
+            tests[client], kept[client] = kept[client][:1], kept[client][1:]
+    return kept, tests
+
+
+def from_groups(
+    parts: Parts, groups: Indices, strata: Indices, test: Indices, rng: np.random.Generator
+) -> tuple[Parts, Parts]:
+    """Give every client all global test samples of its own natural group; where there are none, hold some out."""
+    order = test[np.argsort(groups[test], kind="stable")]
+    ordered = groups[order]
+    kept, tests = list(parts), []
+    for client, part in enumerate(parts):
+        low, high = np.searchsorted(ordered, (groups[part[0]], groups[part[0]] + 1))
+        own = order[low:high]
+        if not len(own):
+            (kept[client],), (own,) = hold_out([part], strata, OWN_SHARE, rng)
+        tests.append(own)
+    return kept, tests
 
 
 def hold_out(parts: Parts, strata: Indices, fraction: float, rng: np.random.Generator) -> tuple[Parts, Parts]:
     """Split each client's own samples: a share `fraction` of every stratum becomes local test data.
 
-    The number of test samples is round(fraction * n), at least 1 and at most n - 1 (a client with a single
-    sample has no test data).
+    That is round(fraction * n) samples, at least 1 and at most n - 1; a client with a single sample has no
+    test data. Returns the training and the test parts.
     """
     kept, tests = [], []
     for part in parts:
         wanted = min(max(round(fraction * len(part)), 1), len(part) - 1)
         order = rng.permutation(part)
         order = order[np.argsort(strata[order], kind="stable")]
-        # Every n/wanted-th sample in the order of the strata: each stratum gives its share, rounded.
-        start = rng.random()
-        chosen = ((np.arange(wanted) + start) * len(part) / max(wanted, 1)).astype(np.int64)
+        # Evenly spaced places in the order of the strata: every stratum gives its share, rounded up or down.
         is_test = np.zeros(len(part), dtype=bool)
-        is_test[chosen] = True
+        is_test[((np.arange(wanted) + rng.random()) * len(part) / max(wanted, 1)).astype(np.int64)] = True
         kept.append(rng.permutation(order[~is_test]))
         tests.append(rng.permutation(order[is_test]))
     return kept, tests
 
 
-def _with(parts: Parts, place: int, part: Indices) -> Parts:
-    return [*parts[:place], part, *parts[place + 1 :]]
-
-
 def _round_at_random(quotas: Floats, pool: Indices, rng: np.random.Generator) -> Indices:
     """Round quotas up or down, right on average, inside the pool (systematic sampling)."""
-    clients, kinds = quotas.shape
-    counts = np.zeros((clients, kinds), dtype=np.int64)
-    for column in range(kinds):
-        order = rng.permutation(clients)
+    counts = np.zeros(quotas.shape, dtype=np.int64)
+    for column in range(quotas.shape[1]):
+        order = rng.permutation(len(quotas))
         ends = np.floor(np.cumsum(quotas[order, column]) + rng.random()).astype(np.int64)
         counts[order, column] = np.diff(np.minimum(ends, pool[column]), prepend=0)
     return counts
 
 
 def _leave_nobody_out(counts: Indices, held: Indices, pool: Indices) -> None:
-    """Give clients without test data one sample: an unused one, else one of the client with most of them."""
-    free = pool - counts.sum(axis=0)
+    """Give clients without test data one sample: a spare one, else one of the client with most of them."""
+    spare = pool - counts.sum(axis=0)
     sizes = counts.sum(axis=1)
-    for client in np.flatnonzero(sizes == 0):
-        for stratum in np.argsort(-held[client], kind="stable"):
-            if held[client, stratum] == 0:
-                break
-            if free[stratum] > 0:
-                free[stratum] -= 1
+    for client in np.flatnonzero(sizes == 0).tolist():
+        for stratum in np.argsort(-held[client], kind="stable")[: (held[client] > 0).sum()].tolist():
+            if spare[stratum] > 0:
+                spare[stratum] -= 1
             else:
                 giver = int(np.argmax(np.where(sizes > 1, counts[:, stratum], 0)))
                 if sizes[giver] < 2 or counts[giver, stratum] == 0:

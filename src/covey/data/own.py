@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from covey.data.local_tests import hold_out
-from covey.data.types import Indices
+from covey.data.types import Dataset, Indices, Scale
+from covey.errors import UserError
 
 
 def stratified_split(
@@ -14,3 +21,175 @@ def stratified_split(
     """Training and test positions, both ascending; every stratum gives its share of test samples, rounded."""
     (train,), (test,) = hold_out([np.arange(len(strata))], strata, test_fraction, rng)
     return np.sort(train), np.sort(test)
+
+
+def from_tensors(
+    x: Tensor,
+    y: Tensor,
+    *,
+    test: tuple[Tensor, Tensor] | None = None,
+    test_fraction: float = 0.2,
+    classes: Sequence[str] | None = None,
+    scale: Scale | None = None,
+    natural: Mapping[str, NDArray[np.integer]] | None = None,
+    name: str = "own",
+    seed: int = 0,
+) -> Dataset:
+    """A data set of a pair of tensors: inputs and labels (whole numbers from 0) or targets (floats).
+
+    Without a `test` pair, `test_fraction` of the samples are the test set, by label, drawn with `seed`.
+    `natural` gives groupings, an id for each sample, training samples before test samples.
+    """
+    x, y = torch.as_tensor(x), torch.as_tensor(y)
+    if test is not None:
+        other_x, other_y = (torch.as_tensor(part) for part in test)
+        _check_pair(other_x, other_y, "test")
+        if other_x.shape[1:] != x.shape[1:] or other_x.dtype != x.dtype:
+            raise UserError(
+                f"test inputs are {other_x.dtype} of shape {tuple(other_x.shape[1:])}, "
+                f"training inputs {x.dtype} of shape {tuple(x.shape[1:])}: they must be alike"
+            )
+    _check_pair(x, y, "training")
+    cut = len(x)
+    if test is not None:
+        x, y = torch.cat([x, other_x]), torch.cat([y, other_y])
+    regression = y.dtype.is_floating_point
+    names: tuple[str, ...] = ()
+    if regression:
+        y = y.to(torch.float32)
+    else:
+        y = y.to(torch.int64)
+        names = tuple(classes) if classes is not None else tuple(map(str, range(int(y.max()) + 1)))
+        if int(y.min()) < 0 or int(y.max()) >= len(names):
+            raise UserError(f"labels run from {y.min()} to {y.max()}, but there are {len(names)} classes")
+    if x.dtype.is_floating_point:
+        x = x.to(torch.float32)
+    elif x.dtype != torch.uint8:
+        x = x.to(torch.int64)
+    if test is not None:
+        train_index, test_index = np.arange(cut), np.arange(cut, len(x))
+    else:
+        if not 0 < test_fraction < 1 or cut < 2:
+            raise UserError(
+                f"test_fraction = {test_fraction}: it must lie between 0 and 1, with 2 samples or more"
+            )
+        strata = np.zeros(cut, dtype=np.int64) if regression else y.numpy()
+        train_index, test_index = stratified_split(
+            strata, test_fraction=test_fraction, rng=np.random.default_rng(seed)
+        )
+    groups = {key: np.asarray(ids).astype(np.int64) for key, ids in (natural or {}).items()}
+    for key, ids in groups.items():
+        if ids.shape != (len(x),) or ids.min() < 0:
+            raise UserError(
+                f"natural[{key!r}] must be {len(x)} whole numbers from 0 on, not of shape {ids.shape}"
+            )
+    return Dataset(
+        name=name,
+        x=x.contiguous(),
+        y=y.contiguous(),
+        train=train_index,
+        test=test_index,
+        classes=names,
+        scale=scale,
+        natural=groups,
+    )
+
+
+def from_torch(dataset: Any, *, test: Any = None, **settings: Any) -> Dataset:
+    """A data set of any torch map-style dataset whose items are (input, label) pairs of equal shape.
+
+    Inputs may be tensors, arrays or pictures (height, width, channels of bytes become channels first). `test`
+    is another such dataset. The settings are those of `from_tensors`.
+    """
+    pair = None if test is None else _collected(test)
+    return from_tensors(*_collected(dataset), test=pair, **settings)
+
+
+def from_huggingface(
+    dataset: Any,
+    *,
+    inputs: str | Sequence[str],
+    labels: str,
+    test: Any = None,
+    groups: str | None = None,
+    **settings: Any,
+) -> Dataset:
+    """A data set of a Hugging Face `datasets.Dataset`: which columns are inputs and labels.
+
+    `inputs` is one column (images, vectors, tokens) or several numeric ones that make up a vector. `groups`
+    is a column with natural groups (writer, hospital), which become the grouping of that name. `test` is
+    another Dataset. The class names come from the column's own description. The other settings are those of
+    `from_tensors`.
+    """
+    tables = [dataset] if test is None else [dataset, test]
+    wanted = [inputs] if isinstance(inputs, str) else list(inputs)
+    for table in tables:
+        absent = [
+            column
+            for column in (*wanted, labels, *([groups] if groups else []))
+            if column not in table.column_names
+        ]
+        if absent:
+            raise UserError(f"no column {', '.join(absent)}: there are {', '.join(table.column_names)}")
+    names = getattr(dataset.features[labels], "names", None)
+    numbers: dict[Any, int] = {}
+    pairs = []
+    for table in tables:
+        columns = [_stack([_as_array(value) for value in table[column]], column) for column in wanted]
+        x = (
+            columns[0]
+            if isinstance(inputs, str)
+            else torch.stack([c.to(torch.float32) for c in columns], dim=1)
+        )
+        y = list(table[labels])
+        if y and isinstance(y[0], str):
+            names = names or sorted(set(y).union(*(set(other[labels]) for other in tables)))
+            y = [list(names).index(value) for value in y]
+        pairs.append((x, torch.as_tensor(y)))
+    natural = None
+    if groups:
+        ids = [value for table in tables for value in table[groups]]
+        natural = {groups: np.array([numbers.setdefault(value, len(numbers)) for value in ids])}
+    return from_tensors(
+        *pairs[0], test=pairs[1] if test is not None else None, classes=names, natural=natural, **settings
+    )
+
+
+def _check_pair(x: Tensor, y: Tensor, what: str) -> None:
+    if x.dim() < 1 or len(x) == 0 or len(x) != len(y):
+        raise UserError(
+            f"{what} data need as many inputs as labels, not {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+    if y.dtype.is_floating_point:
+        return
+    if y.dim() != 1:
+        raise UserError(f"{what} labels must be one whole number a sample, not of shape {tuple(y.shape)}")
+
+
+def _collected(dataset: Any) -> tuple[Tensor, Tensor]:
+    items = [dataset[place] for place in range(len(dataset))]
+    if not items or not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+        raise UserError("a torch dataset must hold at least one item, all of them (input, label) pairs")
+    x = _stack([_as_array(item[0]) for item in items], "input")
+    return x, _stack([_as_array(item[1]) for item in items], "label")
+
+
+def _as_array(value: Any) -> Tensor:
+    """A tensor of an input; pictures and byte arrays with channels last become channels first."""
+    if isinstance(value, Tensor):
+        return value
+    array = np.array(value)
+    if array.dtype == np.uint8 and array.ndim == 2:
+        array = array[None]
+    elif array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3, 4):
+        array = array.transpose(2, 0, 1)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _stack(values: list[Tensor], what: str) -> Tensor:
+    shapes = {tuple(value.shape) for value in values}
+    if len(shapes) != 1:
+        raise UserError(
+            f"all samples must have one shape, but {what} has {len(shapes)}: {sorted(shapes)[:3]}"
+        )
+    return torch.stack(values)

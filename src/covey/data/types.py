@@ -31,7 +31,8 @@ class Dataset:
 
     `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets
     with `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id
-    under a name ("writer", "domain"). Images become (x / 255 - mean) / std when they are gathered.
+    under a name ("writer", "domain"). When they are gathered, uint8 images are divided by 255, then shifted,
+    then, with a `scale`, become (x - mean) / std.
     """
 
     name: str
@@ -98,11 +99,15 @@ class Samples:
         x = self.dataset.x.index_select(0, torch.from_numpy(self.index))
         y = torch.from_numpy(np.ascontiguousarray(self.labels()))
         if x.dtype == torch.uint8:
-            x = _scaled(x, self.dataset.scale)
+            x = x.to(torch.float32).div_(255)
         if self.shift.tilt:
-            x = _tilted(x, self._is_tilted())
+            tilted = torch.from_numpy(self._is_tilted())
+            x[tilted] = tilt(x[tilted])
         if self.shift.turns % 4:
             x = torch.rot90(x, self.shift.turns, dims=(-2, -1))
+        if self.dataset.scale is not None:
+            mean, std = (torch.tensor(values).view(-1, 1, 1) for values in self.dataset.scale)
+            x = x.sub_(mean).div_(std)
         return x.contiguous(), y
 
     def _is_tilted(self) -> NDArray[np.bool_]:
@@ -137,26 +142,13 @@ class Federation:
         return counts
 
 
-def _scaled(x: Tensor, scale: Scale | None) -> Tensor:
-    x = x.to(torch.float32).div_(255)
-    if scale is not None:
-        shape = (-1,) + (1,) * (x.dim() - 2)
-        x.sub_(torch.tensor(scale.mean).view(shape)).div_(torch.tensor(scale.std).view(shape))
-    return x
-
-
-def _tilted(x: Tensor, which: NDArray[np.bool_]) -> Tensor:
-    """Turn the chosen images by 45 degrees counter-clockwise: bilinear, zero outside, same size."""
-    chosen = torch.from_numpy(which)
-    if not which.any():
-        return x
-    images = x[chosen]
+def tilt(images: Tensor) -> Tensor:
+    """The images turned by 45 degrees counter-clockwise about their centres: bilinear, zero outside, same size."""
     height, width = images.shape[-2:]
     half = math.sqrt(0.5)
-    # Each row maps an output place to an input place in units of half the image, hence the side ratio.
+    # A row maps an output place to an input place, both in units of half the image: hence the ratios of the sides.
     theta = torch.tensor([[half, -half * height / width, 0.0], [half * width / height, half, 0.0]])
     grid = torch.nn.functional.affine_grid(
         theta.expand(len(images), 2, 3), list(images.shape), align_corners=False
     )
-    x[chosen] = torch.nn.functional.grid_sample(images, grid, align_corners=False, padding_mode="zeros")
-    return x
+    return torch.nn.functional.grid_sample(images, grid, align_corners=False, padding_mode="zeros")

@@ -7,49 +7,74 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from covey.data.files import find_folder, need, read_idx
-from covey.data.types import Dataset, Indices
+from covey.data.files import find_folder, need, read_idx, read_npz
+from covey.data.loaders.images import Scaling, as_images, check_labels, scale_for
+from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
 
-FILES = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
+FILES = tuple(
+    f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
 )
+WRITERS = "qmnist_writers.npz"
+GARMENTS = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
 
 
-def mnist(*, folder: Path | None = None) -> Dataset:
-    """MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes (four official idx files).
+def mnist(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+    """MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes; ink is 1, paper 0.
 
-    The files may be gzipped or not. Pixels are scaled to [0, 1]; ink is 1, paper 0.
+    From the four official idx files, gzipped or not. With qmnist_writers.npz beside them (`writer_train` and
+    `writer_test`, in MNIST's order) it has the natural grouping "writer": 539 writers in the training set,
+    none of them in the test set. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is (x - 0.1307) /
+    0.3081.
     """
     place = find_folder("mnist", folder)
+    source = "MNIST (LeCun, Cortes, Burges: the MNIST database of handwritten digits), four idx files"
+    return _load("mnist", place, source, tuple("0123456789"), scaling, Scale((0.1307,), (0.3081,)))
+
+
+def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+    """Fashion-MNIST: 60,000 + 10,000 pictures of garments of 28x28 pixels, 10 classes.
+
+    From the four official idx files, gzipped or not. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5;
+    standard is by the training images' mean and standard deviation.
+    """
+    place = find_folder("fashion_mnist", folder)
     return _load(
-        "mnist", place, "MNIST (LeCun, Cortes and Burges), the four idx files", tuple("0123456789"), {}
+        "fashion-mnist", place, "Fashion-MNIST (Zalando Research), four idx files", GARMENTS, scaling, None
     )
 
 
 def _load(
-    name: str, folder: Path, source: str, classes: tuple[str, ...], natural: dict[str, Indices]
+    name: str, folder: Path, source: str, classes: tuple[str, ...], scaling: Scaling, usual: Scale | None
 ) -> Dataset:
-    plain = [folder / file for file in FILES]
-    paths = [path if path.is_file() else path.with_name(path.name + ".gz") for path in plain]
+    paths = [path if (path := folder / file).is_file() else folder / f"{file}.gz" for file in FILES]
     need(folder, [path.name for path in paths], source)
-    train_x, train_y, test_x, test_y = (read_idx(path) for path in paths)
-    for images, labels, path in ((train_x, train_y, paths[0]), (test_x, test_y, paths[2])):
-        if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
-            raise UserError(f"{path} and its labels do not fit: shapes {images.shape} and {labels.shape}")
-        if labels.max() >= len(classes):
-            raise UserError(
-                f"the labels beside {path} reach {labels.max()}: {name} has {len(classes)} classes"
-            )
+    images = [as_images(read_idx(path), path) for path in paths[::2]]
+    labels = [
+        check_labels(read_idx(path), len(x), len(classes), path)
+        for path, x in zip(paths[1::2], images, strict=True)
+    ]
+    x, train = torch.cat(images), np.arange(len(images[0]))
     return Dataset(
         name=name,
-        x=torch.from_numpy(np.concatenate([train_x, test_x])[:, None]),
-        y=torch.from_numpy(np.concatenate([train_y, test_y]).astype(np.int64)),
-        train=np.arange(len(train_x)),
-        test=np.arange(len(train_x), len(train_x) + len(test_x)),
+        x=x,
+        y=torch.cat(labels),
+        train=train,
+        test=np.arange(len(train), len(x)),
         classes=classes,
-        natural=natural,
+        scale=scale_for(scaling, x, train, usual),
+        natural=_writers(folder / WRITERS, len(train), len(x) - len(train)),
     )
+
+
+def _writers(path: Path, train: int, test: int) -> dict[str, Indices]:
+    """Who wrote which image, where the file says so; ids are numbered through from 0."""
+    if not path.is_file():
+        return {}
+    stored = read_npz(path, ["writer_train", "writer_test"])
+    if (stored["writer_train"].shape, stored["writer_test"].shape) != ((train,), (test,)):
+        raise UserError(f"{path} does not fit its images: it must name {train} + {test} writers")
+    _, ids = np.unique(np.concatenate([stored["writer_train"], stored["writer_test"]]), return_inverse=True)
+    return {"writer": ids.astype(np.int64)}

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.data.types import Indices
 from covey.errors import UserError
 
-Floats = NDArray[np.float64]
-Parts = list[Indices]
-
-
-def counts_of(labels: Indices) -> Indices:
-    """How many samples each label has, from label 0 to the largest."""
-    return np.bincount(labels)
+Floats: TypeAlias = NDArray[np.float64]
+Parts: TypeAlias = list[Indices]
 
 
 def check_enough(*, samples: int, clients: int, minimum: int = 1) -> None:
@@ -37,6 +35,17 @@ def check_positive(name: str, value: float) -> None:
         raise UserError(f"{name} = {value}: it must be a number above 0")
 
 
+def check_between(name: str, value: int, low: int, high: int, what: str) -> None:
+    """Refuse a whole number outside low..high; `what` says where the upper end comes from."""
+    if not low <= value <= high:
+        raise UserError(f"{name} = {value}: it must lie between {low} and {high}, {what}")
+
+
+def counts_of(labels: Indices) -> Indices:
+    """How many samples each label has, from label 0 to the largest."""
+    return np.bincount(labels)
+
+
 def equal_sizes(samples: int, clients: int) -> Indices:
     """Equal sizes that use all samples; the remainder goes one each to the first clients."""
     sizes = np.full(clients, samples // clients, dtype=np.int64)
@@ -52,40 +61,71 @@ def cut_by_shares(total: int, shares: Floats) -> Indices:
     return sizes
 
 
+def largest_size(counts_for: Callable[[int], Indices], totals: Indices) -> int:
+    """The largest size whose table of counts asks no label for more samples than it has (0: none does)."""
+    low, high = 0, int(totals.sum()) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (counts_for(middle).sum(axis=0) <= totals).all():
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def check_nobody_empty(counts: Indices) -> None:
+    """Refuse a table of counts that leaves a client without samples."""
+    empty = int((counts.sum(axis=1) == 0).sum())
+    if empty:
+        raise UserError(
+            f"clients = {len(counts)}: {empty} of them would get no sample; ask for fewer clients"
+        )
+
+
 def deal(labels: Indices, counts: Indices, rng: np.random.Generator) -> Parts:
     """Give client i counts[i, c] random samples of label c, no sample twice; each part is in random order."""
     shuffled = rng.permutation(len(labels))
     order = shuffled[np.argsort(labels[shuffled], kind="stable")]
-    starts = np.cumsum(counts_of(labels)) - counts_of(labels)
-    begin = starts + np.cumsum(counts, axis=0) - counts
+    totals = np.bincount(labels, minlength=counts.shape[1])
+    begin = np.cumsum(totals) - totals + np.cumsum(counts, axis=0) - counts
     flat = counts.ravel()
     places = np.repeat(begin.ravel() - (np.cumsum(flat) - flat), flat) + np.arange(flat.sum())
     ends = np.cumsum(counts.sum(axis=1))
     return [rng.permutation(part) for part in np.split(order[places], ends[:-1])]
 
 
+def deal_shared(labels: Indices, counts: Indices, rng: np.random.Generator) -> Parts:
+    """Like `deal`, but every client draws from the whole pool of a label, so that clients share samples."""
+    pools = [np.flatnonzero(labels == label) for label in range(counts.shape[1])]
+    parts = []
+    for row in counts:
+        drawn = [rng.choice(pools[label], row[label], replace=False) for label in np.flatnonzero(row)]
+        parts.append(rng.permutation(np.concatenate(drawn)))
+    return parts
+
+
 def top_up(counts: Indices, wanted: Floats, minimum: int, rng: np.random.Generator) -> Indices:
     """Move samples from large clients to those below the minimum, label by label as they wanted them.
 
     A short client draws the labels of its missing samples from its own mix `wanted[i]`; each comes from the
-    client that has most of that label among those above the minimum. What nobody can spare is replaced by
-    any label that somebody can. The sum of every label stays the same.
+    client that can spare most of that label and stays at the minimum. What nobody can spare is replaced by
+    the label that somebody has most of. The sum of every label stays the same.
     """
     counts = counts.copy()
     sizes = counts.sum(axis=1)
-    for short in np.flatnonzero(sizes < minimum):
-        mix = wanted[short] / wanted[short].sum()
-        missing = rng.multinomial(minimum - sizes[short], mix)
-        for label in np.argsort(-missing, kind="stable"):
-            _move(counts, sizes, int(short), int(label), int(missing[label]), minimum)
+    for short in np.flatnonzero(sizes < minimum).tolist():
+        mix = wanted[short] if wanted[short].sum() > 0 else counts.sum(axis=0).astype(np.float64)
+        missing = rng.multinomial(minimum - sizes[short], mix / mix.sum())
+        for label in np.flatnonzero(missing).tolist():
+            _move(counts, sizes, short, label, int(missing[label]), minimum)
         while sizes[short] < minimum:
-            spare = np.where((sizes > minimum)[:, None], counts, 0)
-            label = int(np.argmax(spare.max(axis=0)))
-            _move(counts, sizes, int(short), label, int(minimum - sizes[short]), minimum)
+            label = int(np.argmax(np.minimum(counts, (sizes - minimum)[:, None]).max(axis=0)))
+            _move(counts, sizes, short, label, int(minimum - sizes[short]), minimum)
     return counts
 
 
 def _move(counts: Indices, sizes: Indices, short: int, label: int, amount: int, minimum: int) -> None:
+    """Move up to `amount` samples of a label to client `short`, the richest giver first."""
     while amount > 0:
         spare = np.minimum(counts[:, label], sizes - minimum)
         giver = int(np.argmax(spare))

@@ -1,0 +1,88 @@
+"""PACS from all.npz or from a folder of images for each domain and class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.data.files import find_folder, lacking, read_npz
+from covey.data.loaders.images import Scaling, as_images, check_labels, scale_for
+from covey.data.own import stratified_split
+from covey.data.types import Dataset, Indices
+from covey.errors import UserError
+
+DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
+ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
+SOURCE = (
+    "PACS (Li et al., ICCV 2017): one folder for each of photo, art_painting, cartoon, sketch with a folder of images "
+    "for each class, or all.npz with x, y, classes, domain"
+)
+
+
+def pacs(*, folder: Path | None = None, scaling: Scaling = "unit", side: int = 64) -> Dataset:
+    """PACS: photos, art paintings, cartoons and sketches of 7 classes; the natural grouping is "domain".
+
+    From all.npz (x, y, classes, domain), or from image files in domain/class/ folders, resized to `side`
+    pixels (needs Pillow). There is no official split: 20 % of every domain and class are the test set, with a
+    fixed seed. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' means
+    and standard deviations.
+    """
+    place = find_folder("pacs", folder)
+    if (place / "all.npz").is_file():
+        stored = read_npz(place / "all.npz", ["x", "y", "classes", "domain"])
+        x, y, domain = stored["x"], stored["y"], stored["domain"].astype(np.int64)
+        classes = tuple(str(name) for name in stored["classes"])
+        if domain.shape != (len(x),):
+            raise UserError(
+                f"{place / 'all.npz'}: {len(x)} images need as many domains, not shape {domain.shape}"
+            )
+    else:
+        x, y, domain, classes = _read_folders(place, side)
+    images, labels = as_images(x, place), check_labels(y, len(x), len(classes), place)
+    strata = domain * len(classes) + labels.numpy()
+    train, test = stratified_split(strata, test_fraction=0.2, rng=np.random.default_rng(0))
+    return Dataset(
+        name="pacs",
+        x=images,
+        y=labels,
+        train=train,
+        test=test,
+        classes=classes,
+        scale=scale_for(scaling, images, train),
+        natural={"domain": domain},
+    )
+
+
+def _read_folders(folder: Path, side: int) -> tuple[NDArray[np.uint8], Indices, Indices, tuple[str, ...]]:
+    """Images (side x side, antialiased bilinear), labels, domains and class names from domain/class/ folders."""
+    missing = [name for name in DOMAINS if not (folder / name).is_dir()]
+    if missing:
+        raise lacking(folder, ["all.npz"] if len(missing) == len(DOMAINS) else missing, SOURCE)
+    if not 8 <= side <= 512:
+        raise UserError(f"side = {side}: it must lie between 8 and 512 pixels")
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise UserError("PACS from image files needs Pillow: install it, or use all.npz") from error
+    classes = tuple(
+        sorted({path.name for name in DOMAINS for path in (folder / name).iterdir() if path.is_dir()})
+    )
+    images, labels, domains = [], [], []
+    for domain, name in enumerate(DOMAINS):
+        for label, kind in enumerate(classes):
+            for path in sorted((folder / name / kind).glob("*")):
+                if path.suffix.lower() not in ENDINGS:
+                    continue
+                try:
+                    with Image.open(path) as picture:
+                        small = picture.convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
+                except OSError as error:
+                    raise UserError(f"{path} is not a readable image: {error}") from error
+                images.append(np.asarray(small))
+                labels.append(label)
+                domains.append(domain)
+    if not images:
+        raise lacking(folder, ["images (.jpg, .png) in domain/class/ folders"], SOURCE)
+    return np.stack(images), np.array(labels), np.array(domains), classes

@@ -1,0 +1,66 @@
+"""How clients' data differ beside their label mix: turned images, other labels for the same images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from covey.data.types import Dataset, Indices, Shift
+from covey.errors import UserError
+
+
+def rotation(dataset: Dataset, counts: Indices, *, turns: tuple[int, ...] = (0, 1, 2, 3)) -> list[Shift]:
+    """Client i's images are turned counter-clockwise by turns[i mod 4] quarter turns, training and test alike.
+
+    The embedding paper and IFCA: (0, 1, 2, 3) are four kinds of clients, (0, 2) two.
+    """
+    _check_images(dataset, "rotation", square=any(turn % 2 for turn in turns))
+    _check_some("turns", turns)
+    return [Shift(turns=turns[client % len(turns)]) for client in range(len(counts))]
+
+
+def label(dataset: Dataset, counts: Indices, *, offsets: tuple[int, ...] = (0, 1, 2, 3)) -> list[Shift]:
+    """Client i's labels become y' = (y - s) mod C with s = offsets[i mod 4], training and test alike.
+
+    The embedding paper's "label flipping": the same images mean different classes to different clients.
+    """
+    if not dataset.classes:
+        raise UserError(f"shift = 'label': {dataset.name} has no classes")
+    _check_some("offsets", offsets)
+    return [Shift(label_offset=offsets[client % len(offsets)]) for client in range(len(counts))]
+
+
+def tilt(dataset: Dataset, counts: Indices) -> list[Shift]:
+    """Half of the images are turned by 45 degrees; a client's majority-label images all have the same angle.
+
+    HACCS Figure 10. Of the clients with the same most frequent label every second has the images of that
+    label turned, the others have them upright; of their other labels every second image is turned. Bilinear,
+    zero outside.
+    """
+    _check_images(dataset, "tilt", square=False)
+    if not dataset.classes:
+        raise UserError(f"shift = 'tilt': {dataset.name} has no classes")
+    shares = np.full(counts.shape, 0.5)
+    for label in range(counts.shape[1]):
+        alike = np.flatnonzero(counts.argmax(axis=1) == label)
+        shares[alike, label] = np.arange(len(alike)) % 2
+    return [Shift(tilt=tuple(row)) for row in shares.tolist()]
+
+
+SHIFTS: Final[dict[str, Callable[..., list[Shift]]]] = {"rotation": rotation, "label": label, "tilt": tilt}
+
+
+def _check_images(dataset: Dataset, shift: str, *, square: bool) -> None:
+    shape = tuple(dataset.x.shape[1:])
+    if len(shape) != 3 or (square and shape[1] != shape[2]):
+        wanted = "square images" if square else "images"
+        raise UserError(
+            f"shift = {shift!r}: {dataset.name} does not hold {wanted}, its inputs have shape {shape}"
+        )
+
+
+def _check_some(name: str, values: tuple[int, ...]) -> None:
+    if not values:
+        raise UserError(f"{name} = (): there must be at least one")
