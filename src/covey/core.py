@@ -377,7 +377,9 @@ class RoundEnd:
 
 
 Watcher = Callable[[RoundEnd], None]
-Measure = Callable[[Method, State, Fleet], Sequence[Measurement]]
+Measure = Callable[
+    [Method, State, Fleet, bool], Sequence[Measurement]
+]  # the last one: is this the last round?
 
 
 def run(
@@ -398,7 +400,7 @@ def run(
             state=state,
             method=method,
             fleet=fleet,
-            measurements=measure(method, state, fleet) if measure else (),
+            measurements=measure(method, state, fleet, state.round == rounds) if measure else (),
             rounds=rounds,
         )
         for watcher in watchers:

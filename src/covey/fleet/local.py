@@ -230,13 +230,13 @@ class LocalFleet:
         for outcome in outcomes:
             task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
             down = task.nbytes if client >= 0 else 0
-            up = 0 if reply is None or client < 0 else reply.nbytes - (task.keep and _vector_bytes(reply))
+            up = 0 if reply is None or client < 0 or task.keep else reply.nbytes
             if client >= 0:
                 rows_sent = len(task.models) - len(task.held)
                 cost.messages += (
                     rows_sent if task.source == "peers" else int(rows_sent > 0 or not len(task.models))
                 )
-                cost.messages += int(reply is not None and (up > 0 or not task.keep))
+                cost.messages += int(reply is not None and not task.keep)
             if task.source == "peers":
                 cost.bytes_peer += down
             else:
@@ -306,10 +306,6 @@ class LocalFleet:
         if self._shop is not None:
             self._shop.close()
             self._shop = None
-
-
-def _vector_bytes(reply: Reply) -> int:
-    return 4 * reply.vector.numel() if reply.vector is not None else 0
 
 
 def check_reply(reply: Reply, client: int, step: Step, layout: Layout) -> str:

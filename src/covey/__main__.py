@@ -1,0 +1,5 @@
+"""`python -m covey` is the command `covey`."""
+
+from covey.cli import main
+
+main()

@@ -1,0 +1,37 @@
+"""The command line. PyTorch is imported only by commands that compute, so that help answers at once."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from covey.cli import lists, look, report, reproduce, run
+from covey.errors import RunError, UserError
+
+USERS_MISTAKE = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="covey",
+    help="Federated learning for clients that do not look alike.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for module in (run, lists, look, report, reproduce):
+    module.register(app)
+
+
+def main() -> None:
+    """Runs the command; a user's mistake is one sentence and exit code 2, an interrupt 130."""
+    try:
+        app()
+    except (UserError, RunError) as mistake:
+        print(f"covey: {mistake}", file=sys.stderr)
+        sys.exit(USERS_MISTAKE if isinstance(mistake, UserError) else 1)
+    except KeyboardInterrupt:
+        print("covey: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # `covey methods | head`
+        sys.exit(0)

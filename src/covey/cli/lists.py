@@ -1,0 +1,86 @@
+"""`covey methods`, `datasets`, `partitions`, `models`: what there is, and with a name its settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from covey.errors import UserError
+
+Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (methods, datasets, partitions, models):
+        app.command()(command)
+
+
+def methods(name: Name = None) -> None:
+    """List the methods; with a name, its settings."""
+    from covey.methods import METHODS
+
+    show("method", METHODS, name)
+
+
+def datasets(name: Name = None) -> None:
+    """List the data sets; with a name, its settings."""
+    from covey.data import DATASETS
+
+    show("data", DATASETS, name)
+
+
+def partitions(name: Name = None) -> None:
+    """List the partitions (who gets which data); with a name, its settings."""
+    from covey.data import PARTITIONS
+
+    show("partition", PARTITIONS, name)
+
+
+def models(name: Name = None) -> None:
+    """List the networks; with a name, its settings."""
+    from covey.models import MODELS
+
+    show("model", MODELS, name)
+
+
+def show(table_name: str, registry: Mapping[str, Callable[..., Any]], name: str | None) -> None:
+    """One line for each entry, or one entry in full."""
+    from covey.config import GIVEN
+    from covey.settings import REQUIRED, settings_of, unknown
+
+    console = Console()
+    if name is None:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("name", style="bold", no_wrap=True)
+        table.add_column("what it is")
+        for key, maker in registry.items():
+            table.add_row(key, first_line(maker))
+        console.print(table)
+        return
+    if name not in registry:
+        raise UserError(unknown(f"{table_name} {name!r}", name, registry))
+    maker = registry[name]
+    console.print(f"[bold]{name}[/bold]  {inspect.getdoc(maker) or ''}\n", highlight=False)
+    settings = settings_of(maker, given=GIVEN)
+    if not settings:
+        console.print("It has no settings.")
+        return
+    table = Table(
+        title=f"settings in the table \\[{table_name}]", title_justify="left", box=None, pad_edge=False
+    )
+    for column in ("setting", "default", "allowed"):
+        table.add_column(column)
+    for key, setting in settings.items():
+        table.add_row(
+            key, "required" if setting.default is REQUIRED else str(setting.default), setting.allowed
+        )
+    console.print(table)
+
+
+def first_line(maker: Callable[..., Any]) -> str:
+    return (inspect.getdoc(maker) or "").split("\n")[0]

@@ -1,0 +1,75 @@
+"""`covey look`: who holds which data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption, configured
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MOST_ROWS = 40  # clients shown in the terminal; the picture shows all
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(look)
+
+
+def look(
+    file: FileArgument = None,
+    dataset: DatasetOption = None,
+    set_: SetOption = None,
+    seed: SeedOption = None,
+    png: Annotated[Path | None, typer.Option(help="Also draw it into this picture.")] = None,
+) -> None:
+    """Draw the partition: clients down, labels across, the darker the more."""
+    from covey.config import federation_of
+
+    config = configured(file, dataset=dataset, assignments=set_, seed=seed)
+    federation = federation_of(config)
+    counts = federation.label_counts()
+    classes = list(federation.dataset.classes)
+    Console().print(drawn(counts, classes))
+    sizes = counts.sum(axis=1) if counts.size else [len(share.train) for share in federation.shares]
+    tests = [len(share.test) for share in federation.shares]
+    Console().print(
+        f"{len(federation.shares)} clients; training samples {min(sizes)} to {max(sizes)}; "
+        f"local test samples {min(tests)} to {max(tests)}",
+        highlight=False,
+    )
+    if png is not None:
+        from covey.report.figures import draw_heatmap
+
+        draw_heatmap(counts, path=png, x_labels=classes, title="training samples by client and label")
+        Console(stderr=True).print(f"picture: {png}", highlight=False)
+
+
+def drawn(counts: np.ndarray, classes: list[str]) -> Table:
+    """The counts as shaded cells."""
+    table = Table(box=None, padding=0, pad_edge=False)
+    table.add_column("client ", justify="right")
+    for name in classes:
+        table.add_column(name[:4].ljust(5))
+    table.add_column(" samples", justify="right")
+    top = max(1, int(counts.max())) if counts.size else 1
+    for client, row in enumerate(counts[:MOST_ROWS]):
+        cells = [
+            Text(f"{count:>4} " if count else "   . ", style=shade(count / top)) for count in row.tolist()
+        ]
+        table.add_row(f"{client} ", *cells, f" {int(row.sum())}")
+    if len(counts) > MOST_ROWS:
+        table.caption = f"the first {MOST_ROWS} of {len(counts)} clients; --png draws all"
+    return table
+
+
+def shade(share: float) -> str:
+    """A style from nothing (0) to full (1)."""
+    level = 235 + min(20, int(20 * share**0.5))
+    return f"{'black' if level > 245 else 'white'} on color({level})" if share else "dim"

@@ -1,0 +1,55 @@
+"""The live line of a run: round, the main number, time left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from covey.core import RoundEnd, Watcher
+
+console = Console(stderr=True)
+
+
+def say(text: str) -> None:
+    """One line about what takes a while."""
+    console.print(f"[dim]{text}[/dim]", highlight=False)
+
+
+@contextmanager
+def live(title: str, rounds: int) -> Iterator[Watcher]:
+    """A progress bar for the time of a run; what it yields is the watcher that moves it."""
+    bar = Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[value]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(title, total=rounds, value="")
+
+        def watch(end: RoundEnd) -> None:
+            main = end.fleet.objective.main
+            found = [(s, end.value(s, m)) for s, m in (("global-test", main), ("local-test", f"{main}-mean"))]
+            text = "  ".join(f"{split} {value:.4f}" for split, value in found if value is not None)
+            if text:
+                bar.update(task, value=text)
+            bar.update(task, completed=end.state.round)
+
+        yield watch

@@ -1,0 +1,34 @@
+"""`covey reproduce`: an experiment of a paper, with the paper's numbers beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(reproduce)
+
+
+def reproduce(
+    experiment: Annotated[
+        str | None, typer.Argument(help="PAPER/TABLE, e.g. fedavg/mnist.", show_default=False)
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
+    scale: Annotated[
+        str, typer.Option(help="smoke (seconds), small (minutes) or full (as in the paper).")
+    ] = "small",
+    seeds: Annotated[int | None, typer.Option(help="How many seeds. [default: the experiment's]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the runs go. [default: runs/reproduce/...]")
+    ] = None,
+) -> None:
+    """Run an experiment and print the paper's numbers beside ours; interrupted, it goes on where it was."""
+    from covey.experiments.command import list_experiments, reproduce_experiment
+
+    if list_ or experiment is None:
+        list_experiments()
+        return
+    reproduce_experiment(experiment, scale=scale, seeds=seeds, out=out)

@@ -1,0 +1,200 @@
+"""`covey run` and `covey compare`."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from covey.cli.progress import console, live, say
+from covey.errors import UserError
+
+if TYPE_CHECKING:
+    from covey.config import Config
+    from covey.simulate import Finished
+
+FileArgument = Annotated[
+    Path | None, typer.Argument(help="A TOML file with the run's settings.", show_default=False)
+]
+MethodOption = Annotated[str | None, typer.Option(help="The method (see covey methods).")]
+DatasetOption = Annotated[str | None, typer.Option(help="The data set (see covey datasets).")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
+]
+OutOption = Annotated[Path | None, typer.Option(help="The folder to write. [default: runs/NAME-TIME]")]
+SeedOption = Annotated[int | None, typer.Option(help="The seed that everything random follows from.")]
+RoundsOption = Annotated[int | None, typer.Option(help="How many rounds.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(run)
+    app.command()(compare)
+
+
+def run(
+    file: FileArgument = None,
+    method: MethodOption = None,
+    dataset: DatasetOption = None,
+    set_: SetOption = None,
+    out: OutOption = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    seed: SeedOption = None,
+    rounds: RoundsOption = None,
+) -> None:
+    """Run one method and write a run folder with its report."""
+    from covey.simulate import resume as go_on
+    from covey.simulate import simulate
+
+    if resume is not None:
+        if any(option is not None for option in (file, method, dataset, set_, out, seed, rounds)):
+            raise UserError("--resume goes on with the folder's own settings; it takes no other option")
+        from covey.config import read_tables
+
+        total = read_tables(resume / "config.toml").get("rounds", 0)
+        with live(resume.name, total) as watch, interruptible():
+            done = go_on(resume, watchers=[watch], say=say)
+        show([done])
+        return
+    config = configured(file, method=method, dataset=dataset, assignments=set_, seed=seed, rounds=rounds)
+    folder = out or new_folder(config.method_name)
+    announce(config)
+    with live(config.method_name, config.top.rounds) as watch, interruptible():
+        done = simulate(config, folder, watchers=[watch], say=say)
+    show([done])
+
+
+def compare(
+    methods: Annotated[
+        list[str], typer.Argument(help="Methods, and at most one TOML file.", show_default=False)
+    ],
+    dataset: DatasetOption = None,
+    set_: SetOption = None,
+    out: OutOption = None,
+    seed: SeedOption = None,
+    rounds: RoundsOption = None,
+) -> None:
+    """Run several methods on the same fleet, seeds and failures: one table, one report with all curves."""
+    from covey.config import resolve
+    from covey.report.folder import read_run
+    from covey.report.page import write_report
+    from covey.simulate import run_or_resume
+
+    files = [Path(name) for name in methods if name.endswith(".toml")]
+    names = [name for name in methods if not name.endswith(".toml")]
+    if len(files) > 1:
+        raise UserError(f"compare takes at most one TOML file, not {len(files)}")
+    if not names:
+        raise UserError("compare needs at least one method (see covey methods)")
+    tables = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
+    configs = [resolve(with_method(tables, name)) for name in dict.fromkeys(names)]
+    folder = out or new_folder("compare")
+    announce(configs[0])
+    finished = []
+    for config in configs:
+        with live(config.method_name, config.top.rounds) as watch, interruptible():
+            finished.append(
+                run_or_resume(config, folder / config.method_name, watchers=[watch], say=say, report=False)
+            )
+    write_report([read_run(done.folder) for done in finished], folder / "report.html")
+    show(finished, folder)
+
+
+def with_method(tables: dict[str, Any], name: str) -> dict[str, Any]:
+    """The tables for another method: of the settings in [method], those that it has too."""
+    from covey.config import GIVEN
+    from covey.methods import METHODS
+    from covey.settings import settings_of, unknown
+
+    if name not in METHODS:
+        raise UserError(unknown(f"method {name!r}", name, METHODS))
+    accepted = settings_of(METHODS[name], given=GIVEN)
+    own = {key: value for key, value in tables.get("method", {}).items() if key in accepted}
+    return {**tables, "method": {"name": name, **own}}
+
+
+def gathered(
+    file: Path | None,
+    method: str | None,
+    dataset: str | None,
+    assignments: list[str] | None,
+    seed: int | None,
+    rounds: int | None,
+) -> dict[str, Any]:
+    """The tables of the file, with the options on top."""
+    from covey.config import read_tables, with_setting
+
+    tables: dict[str, Any] = read_tables(file) if file else {}
+    if dataset is not None:
+        tables.setdefault("data", {})["name"] = dataset
+    if method is not None:
+        tables = with_method(tables, method) if tables.get("method", {}).get("name") != method else tables
+    if seed is not None:
+        tables["seed"] = seed
+    if rounds is not None:
+        tables["rounds"] = rounds
+    for assignment in assignments or ():
+        with_setting(tables, assignment)
+    return tables
+
+
+def configured(
+    file: Path | None = None,
+    *,
+    method: str | None = None,
+    dataset: str | None = None,
+    assignments: list[str] | None = None,
+    seed: int | None = None,
+    rounds: int | None = None,
+) -> Config:
+    """The complete configuration of a command line."""
+    from covey.config import resolve
+
+    return resolve(gathered(file, method, dataset, assignments, seed, rounds))
+
+
+def new_folder(name: str) -> Path:
+    """runs/NAME-TIME, not yet there."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = Path("runs") / f"{name}-{stamp}"
+    number = 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{name}-{stamp}-{number}"
+    return folder
+
+
+def announce(config: Config) -> None:
+    """What is about to run."""
+    data, partition = config["data"], config["partition"]
+    settings = ", ".join(f"{k} {v}" for k, v in partition.items() if k != "name" and v is not None)
+    say(
+        f"{data['name']}, {data['clients']} clients by {partition['name']} ({settings}), {config['model']['name']}"
+    )
+
+
+def show(finished: list[Finished], folder: Path | None = None) -> None:
+    """The table at the end, and where the report is."""
+    from rich.console import Console
+
+    from covey.report.folder import read_run
+    from covey.report.table import summary_table
+
+    Console().print(summary_table([read_run(done.folder) for done in finished]))
+    place = folder or finished[0].folder
+    console.print(f"report: {place / 'report.html'}", highlight=False)
+
+
+class interruptible:  # noqa: N801
+    """Turns an interrupted run into its sentence and exit code 130."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        from covey.simulate import Interrupted
+
+        if isinstance(error, Interrupted):
+            console.print(f"covey: {error}", highlight=False)
+            raise typer.Exit(130) from None

@@ -1,0 +1,104 @@
+"""Plain values and arrays to safetensors and JSON and back; nothing that is read can run code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from covey.core import Reply, Task
+
+
+def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
+    """A value as JSON data, and the arrays that were in it by name."""
+    arrays: dict[str, Tensor] = {}
+
+    def walk(part: Any, path: str) -> Any:
+        if isinstance(part, Tensor):
+            arrays[path] = part.detach().cpu().contiguous().clone()
+            return {"$tensor": path}
+        if isinstance(part, np.ndarray):
+            arrays[path] = torch.from_numpy(np.ascontiguousarray(part)).clone()
+            return {"$array": path}
+        if isinstance(part, np.generic):
+            return part.item()
+        if isinstance(part, tuple):
+            return {"$tuple": [walk(v, f"{path}/{i}") for i, v in enumerate(part)]}
+        if isinstance(part, list):
+            return [walk(v, f"{path}/{i}") for i, v in enumerate(part)]
+        if isinstance(part, Mapping):
+            if all(isinstance(key, str) and not key.startswith("$") for key in part):
+                return {key: walk(v, f"{path}/{key}") for key, v in part.items()}
+            pairs = [[walk(key, ""), walk(v, f"{path}/{key}")] for key, v in part.items()]
+            return {"$pairs": pairs}
+        if part is None or isinstance(part, bool | int | float | str):
+            return part
+        raise TypeError(
+            f"{path or 'the value'} is a {type(part).__name__}: only arrays and plain values can be kept or sent"
+        )
+
+    return walk(value, ""), arrays
+
+
+def put_together(data: Any, arrays: Mapping[str, Tensor]) -> Any:
+    """The value that `take_apart` took apart."""
+    if isinstance(data, list):
+        return [put_together(part, arrays) for part in data]
+    if not isinstance(data, dict):
+        return data
+    if "$tensor" in data:
+        return arrays[data["$tensor"]]
+    if "$array" in data:
+        return arrays[data["$array"]].numpy()
+    if "$tuple" in data:
+        return tuple(put_together(part, arrays) for part in data["$tuple"])
+    if "$pairs" in data:
+        return {put_together(key, arrays): put_together(part, arrays) for key, part in data["$pairs"]}
+    return {key: put_together(part, arrays) for key, part in data.items()}
+
+
+def to_bytes(value: Any) -> bytes:
+    """A value as one safetensors block, with the plain part in its header."""
+    data, arrays = take_apart(value)
+    return safetensors.torch.save(arrays or {"": torch.zeros(0)}, {"plain": json.dumps(data)})
+
+
+def from_bytes(block: bytes) -> Any:
+    """The value in a block of `to_bytes`."""
+    length = int.from_bytes(block[:8], "little")
+    header = json.loads(block[8 : 8 + length])
+    return put_together(json.loads(header["__metadata__"]["plain"]), safetensors.torch.load(block))
+
+
+def task_to_bytes(task: Task) -> bytes:
+    """A task as it goes over a wire."""
+    return to_bytes(
+        {
+            "models": task.models,
+            "slots": task.slots,
+            "args": dict(task.args),
+            "shared": task.shared,
+            "held": task.held,
+            "keep": task.keep,
+            "source": task.source,
+        }
+    )
+
+
+def task_from_bytes(block: bytes) -> Task:
+    return Task(**from_bytes(block))
+
+
+def reply_to_bytes(reply: Reply) -> bytes:
+    """A reply as it goes over a wire."""
+    plain = {"id": reply.id, "slot": reply.slot, "size": reply.size, "stats": dict(reply.stats)}
+    return to_bytes({**plain, "vector": reply.vector})
+
+
+def reply_from_bytes(block: bytes) -> Reply:
+    return Reply(**from_bytes(block))

@@ -1,0 +1,309 @@
+"""A run as one TOML file: read, complete with every default, check, and build what it describes."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from covey.core import Method
+from covey.data import DATASETS, PARTITIONS, Federation, federate, load
+from covey.errors import UserError
+from covey.fleet.devices import Devices
+from covey.fleet.local import Engine, LocalFleet
+from covey.measure import Measuring
+from covey.methods import METHODS
+from covey.models import MODELS, build
+from covey.objective import OBJECTIVES
+from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
+from covey.steps import Train
+
+# Arguments that the program fills in; all others of a function are the user's settings.
+GIVEN = (
+    "labels",
+    "groups",
+    "pixels",
+    "rng",
+    "classes",
+    "clients",
+    "folder",
+    "input_shape",
+    "outputs",
+    "train",
+    "shape",
+)
+
+# The network for a data set when the file names none: the papers' usual choice.
+USUAL_MODEL = {
+    "digits": "mlp",
+    "mnist": "lenet5",
+    "fashion-mnist": "lenet5",
+    "femnist": "lenet5",
+    "cifar10": "lenet5",
+    "cifar100": "lenet5",
+    "svhn": "lenet5",
+    "pacs": "cnn-cifar",
+}
+
+SHIFTS: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Top:
+    """The settings outside every table.
+
+    seed: everything random follows from it. rounds: how many. target: of the objective's main metric on `target_on`
+    (`global-test` or `local-test`); rounds, seconds and bytes to it are reported. stop_at_target: end there.
+    checkpoint_seconds: at least so long between two checkpoints.
+    """
+
+    name: str = ""
+    seed: int = 0
+    rounds: int = 50
+    objective: str = "classification"
+    target: float | None = None
+    target_on: str = "global-test"
+    stop_at_target: bool = False
+    checkpoint_seconds: float = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSection:
+    """clients: how many (natural partitions may have their own number). test_fraction: local test data are this share
+    of the client's own samples; none: they come from the global test set in the client's label mix."""
+
+    name: str = "digits"
+    clients: int = 20
+    test_fraction: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSection:
+    """buffers: what becomes of BatchNorm statistics, `average` or `local`."""
+
+    name: str = "usual"
+    buffers: str = "average"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A whole run; `tables` is what the resolved `config.toml` holds."""
+
+    tables: Mapping[str, Any]
+
+    def __getitem__(self, table: str) -> dict[str, Any]:
+        return dict(self.tables[table])
+
+    @property
+    def top(self) -> Top:
+        return Top(**{f.name: self.tables[f.name] for f in fields(Top) if f.name in self.tables})
+
+    @property
+    def method_name(self) -> str:
+        return str(self.tables["method"]["name"])
+
+    def toml(self) -> str:
+        """The file that gives exactly this run."""
+        return tomli_w.dumps(_without_none(self.tables))
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def with_setting(tables: dict[str, Any], assignment: str) -> None:
+    """Applies `a.b=c` to the tables; the value is read as TOML, and as text where it is none."""
+    key, equals, text = assignment.partition("=")
+    names = [name.strip() for name in key.split(".")]
+    if not equals or not all(names):
+        raise UserError(f"--set {assignment!r} must look like table.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table = tables
+    for name in names[:-1]:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise UserError(f"--set {assignment!r}: {name} is not a table")
+    table[names[-1]] = value
+
+
+def resolve(tables: Mapping[str, Any]) -> Config:
+    """The configuration with every default written out; raises one sentence for anything wrong."""
+    tables = copy.deepcopy(dict(tables))
+    per_method = tables.pop("methods", {})
+    plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
+    known = (*(f.name for f in fields(Top)), *SECTIONS)
+    for key in tables:
+        if key not in known:
+            raise UserError(unknown(key, key, known))
+        if key in SECTIONS and not isinstance(tables[key], dict):
+            raise UserError(f"{key} is {tables[key]!r}; it must be a table, [{key}]")
+    result: dict[str, Any] = _complete("", settings_of(Top), plain)
+    _check_top(Top(**result))
+    data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
+    result["data"] = data
+    if data["clients"] < 1:
+        raise UserError(f"data.clients is {data['clients']}; it must be at least 1")
+    result["partition"] = _complete_choice(
+        "partition", {"name": "dir-class", **tables.get("partition", {})}, PARTITIONS
+    )
+    if tables.get("shift"):
+        result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    model = dict(tables.get("model", {}))
+    if model.get("name", "usual") == "usual":
+        model["name"] = USUAL_MODEL.get(data["name"], "mlp")
+    result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
+    result["method"] = _resolve_method(tables, per_method)
+    train = {**tables.get("train", {}), **_own_train(result["method"]["name"], per_method)}
+    for section, maker in (
+        ("train", Train),
+        ("devices", Devices),
+        ("engine", Engine),
+        ("measure", Measuring),
+    ):
+        values = train if section == "train" else tables.get(section, {})
+        result[section] = _complete(section, settings_of(maker), values)
+        maker(**result[section])  # checks the ranges
+    config = Config(tables=result)
+    method_of(config)
+    return config
+
+
+SECTIONS = (
+    "data",
+    "partition",
+    "shift",
+    "model",
+    "train",
+    "method",
+    "methods",
+    "devices",
+    "engine",
+    "measure",
+)
+
+
+def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any]) -> dict[str, Any]:
+    method = {"name": "fedavg", **tables.get("method", {})}
+    for name in per_method:
+        if name not in METHODS:
+            raise UserError(unknown(f"methods.{name}", name, METHODS))
+    own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
+    return _complete_choice("method", {**method, **own}, METHODS)
+
+
+def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(per_method.get(method, {}).get("train", {}))
+
+
+def _check_top(top: Top) -> None:
+    if top.rounds < 1:
+        raise UserError(f"rounds is {top.rounds}; it must be at least 1")
+    if top.objective not in OBJECTIVES:
+        raise UserError(f"objective is {top.objective!r}; allowed: {', '.join(OBJECTIVES)}")
+    if top.target_on not in ("global-test", "local-test"):
+        raise UserError(f"target_on is {top.target_on!r}; allowed: global-test, local-test")
+
+
+def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with defaults for the rest."""
+    given = checked(where, settings, values) if where else checked("settings", settings, values)
+    for name, setting in settings.items():
+        if name not in given:
+            if setting.default is REQUIRED:
+                raise UserError(f"{where}.{name} is missing; allowed: {setting.allowed}")
+            given[name] = setting.default
+    return {name: given[name] for name in settings}
+
+
+def _complete_choice(
+    where: str,
+    values: Mapping[str, Any],
+    registry: Mapping[str, Callable[..., Any]],
+    common: Mapping[str, Setting] | None = None,
+) -> dict[str, Any]:
+    """A table that names something: its name, the settings common to all, and those of the thing itself."""
+    common = dict(common or {})
+    name = values.get("name", common["name"].default if "name" in common else None)
+    if name not in registry:
+        raise UserError(unknown(f"{where}.name = {name!r}", str(name), registry))
+    own = settings_of(registry[name], given=GIVEN)
+    settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
+    return _complete(where, settings, {**values, "name": name})
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: a setting that is none is left out, and its default is none again."""
+    if isinstance(value, Mapping):
+        return {key: _without_none(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(part) for part in value]
+    return value
+
+
+# ---------------------------------------------------------------------------------------------- building
+
+
+def _own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:
+    """A table without its name and without the settings common to its section."""
+    skip = {"name", *(f.name for f in fields(common))} if common else {"name"}
+    return {key: value for key, value in table.items() if key not in skip}
+
+
+def method_of(config: Config) -> Method:
+    """The method that the configuration describes."""
+    table = config["method"]
+    return METHODS[table["name"]](Train(**config["train"]), **_own_settings(table))
+
+
+def federation_of(config: Config) -> Federation:
+    """The data that the configuration describes, shared out among the clients."""
+    data = config["data"]
+    dataset = load(data["name"], **_own_settings(data, DataSection))
+    return federate(
+        dataset,
+        partition=config["partition"]["name"],
+        clients=data["clients"],
+        seed=config.top.seed,
+        test_fraction=data["test_fraction"],
+        **_own_settings(config["partition"]),
+    )
+
+
+def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalFleet:
+    """The fleet that the configuration describes: data, model, devices, engine."""
+    federation = federation_of(config)
+    dataset, model = federation.dataset, config["model"]
+    network = build(
+        model["name"],
+        input_shape=tuple(dataset.x.shape[1:]),
+        outputs=len(dataset.classes) or 1,
+        seed=config.top.seed,
+        **_own_settings(model, ModelSection),
+    )
+    return LocalFleet(
+        federation,
+        network,
+        objective=OBJECTIVES[config.top.objective],
+        devices=Devices(**config["devices"]),
+        seed=config.top.seed,
+        engine=Engine(**config["engine"]),
+        buffers=model["buffers"],
+        optimiser=config["train"]["optimiser"],
+        say=say,
+    )

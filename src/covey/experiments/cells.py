@@ -1,0 +1,68 @@
+"""Reading one number off a finished run, by a short name.
+
+last:SPLIT/METRIC            the value after the last round        best:SPLIT/METRIC   the best one
+tail5:SPLIT/METRIC           mean over the last 5 measured rounds  mean:SPLIT/METRIC:30-59   mean over those rounds
+to:round | to:seconds | to:bytes     what it took to reach the target
+cost:messages | cost:bytes | cost:seconds      in all, without measuring
+evaluation:bytes             what measuring would have cost
+note:NAME.KEY                a number that the method left in its notes
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from covey.errors import UserError
+
+
+def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
+    """The number, or None where the run has none (a target that was not reached)."""
+    kind, _, name = what.partition(":")
+    if kind == "last":
+        return _number(summary["last"].get(name))
+    if kind == "best":
+        return _number(summary["best"].get(name, {}).get("value"))
+    if kind == "to":
+        return _number(summary["targets"][0].get(name)) if summary["targets"] else None
+    if kind == "cost":
+        cost = summary["cost"]
+        whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
+        return float(whole) if name == "bytes" else _number(cost.get(name))
+    if kind == "evaluation":
+        return _number(summary["cost"]["evaluation_bytes"])
+    if kind == "note":
+        note, _, key = name.partition(".")
+        return _number((summary["notes"].get(note) or {}).get(key))
+    if kind == "mean":
+        name, _, span = name.rpartition(":")
+        first, last = (int(part) for part in span.split("-"))
+        rounds, values = series(folder, name)
+        inside = values[(rounds >= first) & (rounds <= last)]
+        return float(inside.mean()) if len(inside) else None
+    tail = re.fullmatch(r"tail(\d+)", kind)
+    if tail:
+        _, values = series(folder, name)
+        return float(values[-int(tail[1]) :].mean()) if len(values) else None
+    raise UserError(f"the column {what!r} of an experiment is not known; see covey/experiments/cells.py")
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def series(folder: Path, name: str, x: str = "round") -> tuple[np.ndarray, np.ndarray]:
+    """x and value of an overall number SPLIT/METRIC by round; x is "round", "seconds" or "bytes"."""
+    split, _, metric = name.partition("/")
+    table = pq.read_table(
+        folder / "metrics.parquet", columns=[x, "client", "group", "split", "metric", "value"]
+    )
+    keep = pc.and_(pc.equal(table["split"], split), pc.equal(table["metric"], metric))
+    keep = pc.and_(keep, pc.and_(pc.equal(table["client"], -1), pc.equal(table["group"], -1)))
+    table = table.filter(keep)
+    return table[x].to_numpy(), table["value"].to_numpy()

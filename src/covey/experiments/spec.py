@@ -1,0 +1,182 @@
+"""What an experiment's TOML says.
+
+title, paper, seeds            what it is, where its numbers come from, how many seeds
+[columns]                      name = what to read off a finished run (see `read_cell`)
+[figure]                       kind = "curves" | "bars", and what is drawn
+[base]                         the configuration that all runs share
+[scale.smoke|small|full]       seeds, runs, cases (which ones), and set = configuration on top
+[[case]] name, set             optional: every run is made for every case (a data set, a partition)
+[[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
+study = "paper:function"       instead of runs: a function of covey.experiments.studies
+[settings]                     of the study; [scale.X.settings] on top
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import covey
+from covey.config import read_tables
+from covey.errors import UserError
+from covey.settings import unknown
+
+Scale = Literal["smoke", "small", "full"]
+KNOWN = (
+    "title",
+    "paper",
+    "seeds",
+    "columns",
+    "figure",
+    "base",
+    "scale",
+    "case",
+    "run",
+    "study",
+    "settings",
+    "note",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the table: a run (or a study's row), and the paper's numbers for it."""
+
+    name: str
+    set: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A setting under which every run is made."""
+
+    name: str
+    set: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment at one scale."""
+
+    name: str  # PAPER/TABLE
+    title: str
+    paper: str
+    scale: Scale
+    seeds: int
+    columns: Mapping[str, str]
+    figure: Mapping[str, Any]
+    base: Mapping[str, Any]
+    rows: Sequence[Row]
+    cases: Sequence[Case]
+    study: str
+    settings: Mapping[str, Any]
+    note: str
+    file: Path
+
+    def tables(self, row: Row, case: Case, seed: int) -> dict[str, Any]:
+        """The configuration of one run."""
+        tables = merged(self.base, case.set, row.set)
+        return {**tables, "seed": int(tables.get("seed", 0)) + seed, "name": row.name}
+
+    def paper_number(self, case: str, row: str, column: str) -> float | None:
+        """What the paper says, where it says something."""
+        paper = next(r.paper for r in self.rows if r.name == row)
+        value = paper.get(case, paper).get(column) if isinstance(paper.get(case, paper), Mapping) else None
+        return float(value) if isinstance(value, int | float) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What a study found with one seed: numbers by row and column, curves by name, pictures by file name."""
+
+    rows: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    pictures: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # file name -> a function that draws into a path
+
+
+def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables on top of each other: inner tables are merged, everything else replaced.
+
+    A table that names something else (another method, another partition) starts anew.
+    """
+    result: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            before = result.get(key)
+            if isinstance(value, Mapping) and isinstance(before, Mapping):
+                other = "name" in value and value["name"] != before.get("name") and key != "data"
+                result[key] = dict(value) if other else merged(before, value)
+            else:
+                result[key] = copy.deepcopy(value)
+    return result
+
+
+def experiments_folder() -> Path:
+    """Where the experiments lie: COVEY_EXPERIMENTS, ./experiments, or beside the sources."""
+    places = [Path("experiments"), Path(covey.__file__).parents[2] / "experiments"]
+    if "COVEY_EXPERIMENTS" in os.environ:
+        places.insert(0, Path(os.environ["COVEY_EXPERIMENTS"]))
+    for place in places:
+        if place.is_dir():
+            return place
+    looked = ", ".join(str(place) for place in places)
+    raise UserError(f"no folder with experiments was found (looked in {looked}); set COVEY_EXPERIMENTS")
+
+
+def all_experiments() -> dict[str, Path]:
+    """Name -> file of every experiment there is."""
+    folder = experiments_folder()
+    return {f"{file.parent.name}/{file.stem}": file for file in sorted(folder.glob("*/*.toml"))}
+
+
+def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experiment:
+    """One experiment at a scale."""
+    known = all_experiments()
+    if name not in known:
+        raise UserError(unknown(f"experiment {name!r}", name, known))
+    if scale not in get_args(Scale):
+        raise UserError(f"--scale is {scale!r}; allowed: {', '.join(get_args(Scale))}")
+    if seeds is not None and seeds < 1:
+        raise UserError(f"--seeds is {seeds}; it must be at least 1")
+    file = known[name]
+    tables = read_tables(file)
+    for key in tables:
+        if key not in KNOWN:
+            raise UserError(unknown(f"{file}: {key}", key, KNOWN))
+    at = tables.get("scale", {}).get(scale, {})
+    rows = [Row(**row) for row in tables.get("run", [])]
+    cases = [Case(**case) for case in tables.get("case", [])] or [Case(name="")]
+    return Experiment(
+        name=name,
+        title=tables.get("title", name),
+        paper=tables.get("paper", ""),
+        scale=scale,  # type: ignore[arg-type]
+        seeds=seeds or at.get("seeds", tables.get("seeds", 1)),
+        columns=tables.get("columns", {}),
+        figure=tables.get("figure", {}),
+        base=merged(tables.get("base", {}), at.get("set", {})),
+        rows=chosen("runs", file, rows, at.get("runs")),
+        cases=chosen("cases", file, cases, at.get("cases")),
+        study=tables.get("study", ""),
+        settings={**tables.get("settings", {}), **at.get("settings", {})},
+        note=at.get("note", tables.get("note", "")),
+        file=file,
+    )
+
+
+def chosen(what: str, file: Path, things: Sequence[Any], names: Sequence[str] | None) -> list[Any]:
+    """Those that the scale names, or all."""
+    if names is None:
+        return list(things)
+    by_name = {thing.name: thing for thing in things}
+    for name in names:
+        if name not in by_name:
+            raise UserError(unknown(f"{file}: {what} has {name!r}, which", name, by_name))
+    return [by_name[name] for name in names]

@@ -1,0 +1,110 @@
+"""Evaluation that says what it is: every number is named after the data it was measured on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from covey.core import Fleet, Measurement, Method, Reply, State, Task, desk, served
+from covey.errors import UserError
+from covey.steps.evaluate import Evaluate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """What is measured every `every` rounds, and after the last one.
+
+    global_test: every row of the bank on the server's test set. local_test: every client, with the row that serves
+    it, on its own test data: mean over clients, weighted by samples, standard deviation, worst 10 %, by group.
+    """
+
+    every: int = 1
+    global_test: bool = True
+    local_test: bool = True
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise UserError(f"measure.every is {self.every}; it must be at least 1")
+
+    def __call__(self, method: Method, state: State, fleet: Fleet, last: bool) -> list[Measurement]:
+        if state.round % self.every and not last:
+            return []
+        found: list[Measurement] = []
+        if self.global_test:
+            found += on_global_test(state, fleet)
+        if self.local_test:
+            found += on_local_tests(method, state, fleet)
+        return found
+
+
+def on_global_test(state: State, fleet: Fleet) -> list[Measurement]:
+    """Every row on the server's test set; where there are several, each (as a group) and their mean."""
+    rows = state.models
+    tasks = {desk(r): Task(models=rows[r : r + 1], slots=(r,)) for r in range(len(rows))}
+    replies = sorted(fleet.ask(Evaluate(), tasks, measure=True), key=lambda reply: reply.slot)
+    found = []
+    for metric in replies[0].stats if replies else ():
+        values = [float(reply.stats[metric]) for reply in replies]
+        found.append(Measurement(split="global-test", metric=metric, value=float(np.mean(values))))
+        if len(values) > 1:
+            found += [
+                Measurement(split="global-test", metric=metric, value=value, group=row)
+                for row, value in enumerate(values)
+            ]
+    return found
+
+
+def on_local_tests(method: Method, state: State, fleet: Fleet) -> list[Measurement]:
+    """Every client that the method serves, on its own test data."""
+    members = [i for i in fleet.members() if i in set(state.seen)]
+    replies = fleet.ask(Evaluate(), served(method, state, fleet, members), measure=True)
+    replies = [reply for reply in replies if reply.size]
+    found: list[Measurement] = []
+    for metric in replies[0].stats if replies else ():
+        up = fleet.objective.higher_is_better and metric == fleet.objective.main
+        for reply in replies:
+            found.append(
+                Measurement(
+                    split="local-test",
+                    metric=metric,
+                    value=float(reply.stats[metric]),
+                    client=reply.id,
+                    group=state.groups.get(reply.id, -1),
+                )
+            )
+        found += [
+            Measurement(split="local-test", metric=f"{metric}-{name}", value=value)
+            for name, value in over_clients(replies, metric, higher_is_better=up).items()
+        ]
+        for group, part in by_group(replies, state.groups).items():
+            values = over_clients(part, metric, higher_is_better=up)
+            found += [
+                Measurement(split="local-test", metric=f"{metric}-{name}", value=values[name], group=group)
+                for name in ("mean", "weighted")
+            ]
+    return found
+
+
+def over_clients(replies: Sequence[Reply], metric: str, *, higher_is_better: bool) -> dict[str, float]:
+    """mean over clients, weighted by samples, standard deviation, and mean of the worst 10 % (at least one client)."""
+    values = np.array([float(reply.stats[metric]) for reply in replies])
+    sizes = np.array([reply.size for reply in replies])
+    worst_first = np.sort(values) if higher_is_better else np.sort(values)[::-1]
+    return {
+        "mean": float(values.mean()),
+        "weighted": float((values * sizes).sum() / sizes.sum()),
+        "std": float(values.std()),
+        "worst10": float(worst_first[: math.ceil(len(values) / 10)].mean()),
+    }
+
+
+def by_group(replies: Sequence[Reply], groups: Mapping[int, int]) -> dict[int, list[Reply]]:
+    """The replies of each group, where there are groups."""
+    parts: dict[int, list[Reply]] = {}
+    for reply in replies:
+        if reply.id in groups:
+            parts.setdefault(groups[reply.id], []).append(reply)
+    return dict(sorted(parts.items()))

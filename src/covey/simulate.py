@@ -1,0 +1,151 @@
+"""From a configuration to a finished run folder, with resume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from covey.checkpoint import Checkpoint, load_checkpoint
+from covey.config import Config, fleet_of, method_of, read_tables, resolve
+from covey.core import Method, State, Watcher, run
+from covey.errors import UserError
+from covey.fleet.local import LocalFleet
+from covey.measure import Measuring
+from covey.record import Recorder
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Finished:
+    """What a run leaves: the last state, the summary, and where the folder is."""
+
+    state: State
+    summary: dict[str, Any]
+    folder: Path
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Ctrl-C: the run is saved in `folder` and can be resumed."""
+
+    def __init__(self, folder: Path, rounds_done: int) -> None:
+        super().__init__(f"interrupted after round {rounds_done}; go on with: covey run --resume {folder}")
+        self.folder = folder
+
+
+def simulate(
+    config: Config,
+    folder: Path,
+    *,
+    watchers: Sequence[Watcher] = (),
+    say: Callable[[str], None] | None = None,
+    report: bool = True,
+) -> Finished:
+    """Runs the configuration into a new or empty folder."""
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"--out {folder} is not empty; name a new folder, or go on with --resume {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    return _go(config, folder, None, watchers, say, report)
+
+
+def resume(
+    folder: Path,
+    *,
+    watchers: Sequence[Watcher] = (),
+    say: Callable[[str], None] | None = None,
+    report: bool = True,
+) -> Finished:
+    """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped."""
+    if not (folder / "config.toml").exists():
+        raise UserError(f"--resume {folder} is not a run folder: it has no config.toml")
+    config = resolve(read_tables(folder / "config.toml"))
+    return _go(config, folder, load_checkpoint(folder), watchers, say, report)
+
+
+def run_or_resume(
+    config: Config,
+    folder: Path,
+    *,
+    watchers: Sequence[Watcher] = (),
+    say: Callable[[str], None] | None = None,
+    report: bool = True,
+) -> Finished:
+    """Runs into the folder, or goes on with what lies there if it is the same configuration."""
+    there = folder / "config.toml"
+    if not there.exists():
+        return simulate(config, folder, watchers=watchers, say=say, report=report)
+    if there.read_text() != config.toml():
+        raise UserError(f"{folder} holds a run with other settings; name another --out folder")
+    return resume(folder, watchers=watchers, say=say, report=report)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the folder holds a run that has come to its end."""
+    try:
+        return bool(json.loads((folder / "summary.json").read_text())["finished"])
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _go(
+    config: Config,
+    folder: Path,
+    checkpoint: Checkpoint | None,
+    watchers: Sequence[Watcher],
+    say: Callable[[str], None] | None,
+    report: bool,
+) -> Finished:
+    method = method_of(config)
+    fleet = fleet_of(config, say)
+    try:
+        if checkpoint is not None:
+            fleet.load(checkpoint.fleet)
+            if is_finished(folder):
+                summary = json.loads((folder / "summary.json").read_text())
+                return Finished(state=checkpoint.state, summary=summary, folder=folder)
+        recorder = Recorder(folder, config, fleet, resumed=checkpoint)
+        state = checkpoint.state if checkpoint else None
+        state = _run(config, method, fleet, recorder, state, watchers)
+        summary = recorder.finish(state, finished=True)
+    finally:
+        fleet.close()
+    if report:
+        write_page(folder)
+    return Finished(state=state, summary=summary, folder=folder)
+
+
+def _run(
+    config: Config,
+    method: Method,
+    fleet: LocalFleet,
+    recorder: Recorder,
+    state: State | None,
+    watchers: Sequence[Watcher],
+) -> State:
+    try:
+        return run(
+            method,
+            fleet,
+            rounds=config.top.rounds,
+            state=state,
+            measure=Measuring(**config["measure"]),
+            watchers=[recorder, *watchers],
+            stop=recorder.stop,
+        )
+    except KeyboardInterrupt:
+        recorder.save()
+        checkpoint = load_checkpoint(recorder.folder)
+        done = checkpoint.state.round if checkpoint else 0
+        if checkpoint:
+            fleet.load(checkpoint.fleet)
+            recorder.finish(checkpoint.state, finished=False)
+        raise Interrupted(recorder.folder, done) from None
+
+
+def write_page(folder: Path) -> None:
+    """Writes report.html into a run folder."""
+    from covey.report.folder import read_run
+    from covey.report.page import write_report
+
+    write_report([read_run(folder)], folder / "report.html")
