@@ -1,3 +1,56 @@
 """Covey: federated learning for clients that do not look alike."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from covey import methods, models
+    from covey.config import resolve
+    from covey.core import run
+    from covey.data import federate, load
+    from covey.fleet.devices import Devices
+    from covey.fleet.local import Engine, LocalFleet
+    from covey.measure import Measuring
+    from covey.simulate import simulate
+    from covey.steps import Train
+
+# Where each public name lives; imported when it is first used, so that `import covey` costs nothing.
+_HOMES = {
+    "run": "covey.core",
+    "load": "covey.data",
+    "federate": "covey.data",
+    "Devices": "covey.fleet.devices",
+    "Engine": "covey.fleet.local",
+    "LocalFleet": "covey.fleet.local",
+    "Measuring": "covey.measure",
+    "Train": "covey.steps",
+    "resolve": "covey.config",
+    "simulate": "covey.simulate",
+}
+
+__all__ = [
+    "Devices",
+    "Engine",
+    "LocalFleet",
+    "Measuring",
+    "Train",
+    "federate",
+    "load",
+    "methods",
+    "models",
+    "resolve",
+    "run",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in ("methods", "models"):
+        return import_module(f"covey.{name}")
+    raise AttributeError(f"module 'covey' has no attribute {name!r}")

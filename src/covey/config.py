@@ -109,7 +109,7 @@ class Config:
 
     def toml(self) -> str:
         """The file that gives exactly this run."""
-        return tomli_w.dumps(_without_none(self.tables))
+        return tomli_w.dumps(_as_toml(self.tables))
 
 
 def read_tables(path: Path) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
 
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
-    tables = copy.deepcopy(dict(tables))
-    per_method = tables.pop("methods", {})
+    per_method = tables.get("methods", {})
+    tables = {key: copy.deepcopy(value) for key, value in tables.items() if key != "methods"}
     plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
     known = (*(f.name for f in fields(Top)), *SECTIONS)
     for key in tables:
@@ -247,13 +247,13 @@ def _complete_choice(
     return _complete(where, settings, {**values, "name": name})
 
 
-def _without_none(value: Any) -> Any:
-    """TOML has no null: a setting that is none is left out, and its default is none again."""
+def _as_toml(value: Any) -> Any:
+    """TOML has no null: a setting that is none is written as "none", which every such setting takes."""
     if isinstance(value, Mapping):
-        return {key: _without_none(part) for key, part in value.items() if part is not None}
+        return {key: _as_toml(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_none(part) for part in value]
-    return value
+        return [_as_toml(part) for part in value]
+    return "none" if value is None else value
 
 
 # ---------------------------------------------------------------------------------------------- building

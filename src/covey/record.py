@@ -160,6 +160,8 @@ class Recorder:
         pq.write_table(table, temporary, compression="zstd")
         temporary.replace(self.folder / "metrics.parquet")
         write_atomically(self.folder / "summary.json", json.dumps(summary, indent=1))
+        if finished:
+            self.journal.unlink(missing_ok=True)
         return summary
 
     def summary(self, state: State, *, finished: bool) -> dict[str, Any]:
@@ -204,7 +206,7 @@ def journal_table(journal: Path) -> pa.Table:
         for line in file:
             if line.endswith("\n"):
                 rows.append(json.loads(line))
-    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in COLUMNS]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(COLUMNS)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)], COLUMNS
     )

@@ -32,7 +32,7 @@ class Setting:
 
 def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> dict[str, Setting]:
     """The settings that a function or dataclass takes, without the arguments in `given`, which the program fills in."""
-    hints = typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)  # type: ignore[misc]
+    hints = typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
     found = {}
     for name, parameter in inspect.signature(maker).parameters.items():
         if name in given or parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from covey import topology_cli
 from covey.cli import lists, look, report, reproduce, run
 from covey.errors import RunError, UserError
 
@@ -19,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, lists, look, report, reproduce):
+for module in (run, lists, look, topology_cli, report, reproduce):
     module.register(app)
 
 

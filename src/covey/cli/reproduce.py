@@ -21,9 +21,7 @@ def reproduce(
         str, typer.Option(help="smoke (seconds), small (minutes) or full (as in the paper).")
     ] = "small",
     seeds: Annotated[int | None, typer.Option(help="How many seeds. [default: the experiment's]")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where the runs go. [default: runs/reproduce/...]")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the runs go. [default: runs/reproduce/...]")] = None,
 ) -> None:
     """Run an experiment and print the paper's numbers beside ours; interrupted, it goes on where it was."""
     from covey.experiments.command import list_experiments, reproduce_experiment

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,27 +25,28 @@ from covey.fleet.workers import Processes, Serial, Threads
 from covey.model import BufferPolicy, Layout, fresh_row
 from covey.objective import Classification, Objective
 
+Mode = Literal["auto", "serial", "threads", "processes", "wire"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
     """How the simulation uses this machine; changes speed and memory, never a result.
 
-    mode: `auto` picks threads for the accelerated trainer and processes for PyTorch. workers: 0 means one a core.
+    mode: `auto` picks threads for the accelerated trainer and processes for PyTorch; `wire` is serial, with every
+    task and reply turned into bytes and back as on a network. workers: 0 means one a core.
     debug: one after another, errors raised in place. lanes: use the fast CPU trainer where it supports the model.
     device: `auto` is the GPU when there is one.
     """
 
-    mode: Literal["auto", "serial", "threads", "processes", "cohort"] = "auto"
+    mode: Mode = "auto"
     workers: int = 0
     debug: bool = False
     lanes: bool = True
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.mode not in ("auto", "serial", "threads", "processes", "cohort"):
-            raise UserError(
-                f"engine.mode is {self.mode!r}; allowed: auto, serial, threads, processes, cohort"
-            )
+        if self.mode not in get_args(Mode):
+            raise UserError(f"engine.mode is {self.mode!r}; allowed: {', '.join(get_args(Mode))}")
         if self.workers < 0:
             raise UserError(f"engine.workers is {self.workers}; it must be 0 (one a core) or more")
 
@@ -131,7 +132,7 @@ class LocalFleet:
         number = self.calls[where + step.kind] = self.calls.get(where + step.kind, 0) + 1
         names = (where, step.kind, number, "round", self.round)
         call = Call(step=step, seed=self.seed, round=self.round, names=names, debug=self.engine.debug)
-        gone = set() if measure else self.devices.lost(tasks, names, partial(stream, self.seed))
+        gone = self._lost(tasks, number) if not measure else set()
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
         outcomes = sorted(self.shop(call, self._jobs(call, working, measure)), key=lambda outcome: outcome.id)
         for outcome in outcomes:
@@ -157,6 +158,11 @@ class LocalFleet:
         row = 4 * self.layout.size
         return {i: self._duration(step, i, row, row) for i in ids}
 
+    def _lost(self, tasks: Mapping[int, Task], number: int) -> set[int]:
+        """Whose reply never arrives: the same clients whatever the method asks, because all see the same failures."""
+        clients = [i for i in tasks if i >= 0]
+        return self.devices.lost(clients, (number, "round", self.round), partial(stream, self.seed))
+
     # ------------------------------------------------------------------------------------------ work
 
     @property
@@ -164,8 +170,8 @@ class LocalFleet:
         """The workers, started at the first task."""
         if self._shop is None:
             make, mode, workers = self._plan()
-            if mode == "serial":
-                self._shop = Serial(self.roster, make)
+            if mode in ("serial", "wire"):
+                self._shop = Serial(self.roster, make, wire=mode == "wire")
             elif mode == "threads":
                 self._shop = Threads(self.roster, make, workers)
             else:
@@ -187,11 +193,16 @@ class LocalFleet:
             say=self._say,
         )
         mode = self.engine.mode
-        if self.engine.debug or workers == 1 or info["device"] != "cpu":
+        if mode != "wire" and (self.engine.debug or workers == 1 or info["device"] != "cpu"):
             mode = "serial"
         elif mode == "auto":
             mode = "threads" if info["trainer"] == "lanes" else "processes"
-        self.info = {**info, "name": "local", "mode": mode, "workers": 1 if mode == "serial" else workers}
+        self.info = {
+            **info,
+            "name": "local",
+            "mode": mode,
+            "workers": 1 if mode in ("serial", "wire") else workers,
+        }
         return make, mode, workers
 
     def _jobs(self, call: Call, tasks: Mapping[int, Task], measure: bool) -> list[Job]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from covey.bench import Bench
+from covey.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
 from covey.fleet.roster import Roster
 from covey.fleet.work import Call, Job, Outcome, do
 
@@ -38,15 +39,31 @@ def one_thread() -> Iterator[None]:
 
 
 class Serial:
-    """One job after another in this process; with `debug` an error is raised where it happens."""
+    """One job after another in this process; with `debug` an error is raised where it happens.
 
-    def __init__(self, roster: Roster, make_bench: MakeBench) -> None:
+    With `wire`, tasks and replies go through bytes, as they would on a network.
+    """
+
+    def __init__(self, roster: Roster, make_bench: MakeBench, *, wire: bool = False) -> None:
         self.roster = roster
         self.bench = make_bench()
+        self.wire = wire
 
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
         with one_thread():
-            return [outcome for job in jobs for outcome in do(call, job, self.roster, self.bench)]
+            return [outcome for job in jobs for outcome in self._do(call, job)]
+
+    def _do(self, call: Call, job: Job) -> list[Outcome]:
+        if not self.wire:
+            return do(call, job, self.roster, self.bench)
+        tasks = tuple(task_from_bytes(task_to_bytes(task)) for task in job.tasks)
+        outcomes = do(call, replace(job, tasks=tasks), self.roster, self.bench)
+        return [
+            replace(outcome, reply=reply_from_bytes(reply_to_bytes(outcome.reply)))
+            if outcome.reply
+            else outcome
+            for outcome in outcomes
+        ]
 
     def close(self) -> None:
         """Nothing to end."""

@@ -1,0 +1,167 @@
+"""The contract that every method keeps, in the spirit of scikit-learn's `check_estimator`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from covey.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from covey.config import method_of, read_tables, resolve
+from covey.core import Client, Method, Reply, State, Step, Task, run, served
+from covey.data import Federation, federate, load
+from covey.fleet.devices import Devices
+from covey.fleet.local import Engine, LocalFleet
+from covey.model import BufferPolicy
+from covey.models import build
+
+CLIENTS = 8
+ROUNDS = 3
+TRAIN = {"lr": 0.1, "batch": 16}
+
+
+@cache
+def small_federation() -> Federation:
+    """Eight clients with unlike label mixes on the digits."""
+    return federate(load("digits"), partition="dir-class", clients=CLIENTS, seed=3, alpha=0.5)
+
+
+def small_fleet(
+    *,
+    mode: str = "serial",
+    devices: Devices | None = None,
+    seed: int = 5,
+    buffers: BufferPolicy = "average",
+    lanes: bool = False,
+) -> LocalFleet:
+    """The fleet that the contract is checked on."""
+    model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
+    engine = Engine(mode=mode, workers=2 if mode in ("threads", "processes") else 0, lanes=lanes)  # type: ignore[arg-type]
+    return LocalFleet(small_federation(), model, devices=devices, seed=seed, engine=engine, buffers=buffers)
+
+
+def check_method(
+    method: str | Method, settings: Mapping[str, Any] | None = None, *, lanes: bool = False
+) -> None:
+    """Raises AssertionError where the method breaks a rule; a name is also checked for its way through TOML."""
+    if isinstance(method, str):
+        method = check_toml(method, settings or {})
+    straight = final(method, small_fleet(lanes=lanes))
+    for mode in ("threads", "processes", "wire"):
+        same(straight, final(method, small_fleet(mode=mode, lanes=lanes)), f"serial and {mode} differ")
+    check_resume(method, straight, lanes=lanes)
+    check_order(method, straight, lanes=lanes)
+    check_dropout(method, lanes=lanes)
+    check_broken(method, lanes=lanes)
+    check_newcomer(method, lanes=lanes)
+
+
+def check_toml(name: str, settings: Mapping[str, Any]) -> Method:
+    """The method, after a way through its TOML file that must not change it."""
+    config = resolve(
+        {"method": {"name": name, **settings}, "train": dict(TRAIN), "data": {"clients": CLIENTS}}
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.toml"
+        path.write_text(config.toml())
+        again = resolve(read_tables(path))
+    assert method_of(again) == method_of(config), f"{name}: TOML there and back gives another method"
+    assert again.toml() == config.toml(), f"{name}: TOML there and back gives another file"
+    return method_of(config)
+
+
+def final(method: Method, fleet: LocalFleet, rounds: int = ROUNDS, state: State | None = None) -> State:
+    """The state after so many rounds; the fleet is closed."""
+    try:
+        return run(method, fleet, rounds=rounds, state=state)
+    finally:
+        fleet.close()
+
+
+def same(a: State, b: State, message: str) -> None:
+    """Bit for bit."""
+    assert a.models.shape == b.models.shape, f"{message}: {tuple(a.models.shape)} and {tuple(b.models.shape)}"
+    assert torch.equal(a.models, b.models), (
+        f"{message}: by up to {float((a.models - b.models).abs().max()):.3g}"
+    )
+    assert dict(a.groups) == dict(b.groups), f"{message}: in the groups"
+    assert torch.isfinite(a.models).all(), f"{message}: NaN or infinity in the bank"
+
+
+def check_resume(method: Method, straight: State, *, lanes: bool) -> None:
+    """Stop, save, load into a new fleet, go on: the same bits as a straight run."""
+    first = small_fleet(lanes=lanes)
+    part = final(method, first, rounds=ROUNDS - 1)
+    with tempfile.TemporaryDirectory() as folder:
+        save_checkpoint(Path(folder), Checkpoint(state=part, fleet=first.save(), extra={}))
+        loaded = load_checkpoint(Path(folder))
+    assert loaded is not None
+    second = small_fleet(lanes=lanes)
+    second.load(loaded.fleet)
+    same(straight, final(method, second, state=loaded.state), "a resumed run differs from a straight one")
+
+
+def check_order(method: Method, straight: State, *, lanes: bool) -> None:
+    """Work done in another order changes nothing."""
+    fleet = small_fleet(lanes=lanes)
+    in_order = fleet.shop
+    fleet._shop = lambda call, jobs: in_order(call, list(reversed(jobs)))  # type: ignore[assignment]
+    same(straight, run(method, fleet, rounds=ROUNDS), "the order of the clients matters")
+
+
+def check_dropout(method: Method, *, lanes: bool) -> None:
+    """With 30 % of the devices away and some replies lost, the run goes on with finite models."""
+    fleet = small_fleet(devices=Devices(dropout=0.3, loss=0.1), lanes=lanes)
+    state = final(method, fleet)
+    assert torch.isfinite(state.models).all(), "drop-outs leave NaN or infinity in the bank"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A step that fails on one client and sends NaN from another."""
+
+    step: Step
+    fails: int = 1
+    sends_nan: int = 2
+
+    @property
+    def kind(self) -> str:
+        return self.step.kind
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        if client.id == self.fails:
+            raise ValueError("broken on purpose")
+        reply = self.step(client, task)
+        if client.id == self.sends_nan and reply.vector is not None:
+            return replace(reply, vector=torch.full_like(reply.vector, float("nan")))
+        return reply
+
+    def work(self, train: int, test: int) -> float:
+        return self.step.work(train, test)
+
+
+def check_broken(method: Method, *, lanes: bool) -> None:
+    """A client that fails and one that sends NaN are left out and reported; their rows never reach the bank."""
+    fleet = small_fleet(lanes=lanes)
+    state = final(replace(method, local=Broken(step=method.local)), fleet)  # type: ignore[arg-type]
+    assert torch.isfinite(state.models).all(), "a broken reply reached the bank"
+    for what, problem in fleet.ledger.problems:
+        if problem.client == 1:
+            assert what == "lost", "a failing client is not reported as lost"
+            assert "broken on purpose" in problem.reason, "the reason of a failure is not reported"
+        if problem.client == 2:
+            assert what == "refused", "a reply with NaN is not refused"
+
+
+def check_newcomer(method: Method, *, lanes: bool) -> None:
+    """A client that joins later is served with a model."""
+    newcomer = CLIENTS - 1
+    fleet = small_fleet(devices=Devices(joins=({"clients": newcomer, "round": 2},)), lanes=lanes)
+    state = final(method, fleet)
+    assert newcomer in state.seen, "a newcomer is never seen"
+    assert newcomer in served(method, state, fleet, [newcomer]), "a newcomer is not served"
