@@ -1,0 +1,288 @@
+"""Figures in one style, written to a PNG, SVG or PDF file: curves, bars, heat maps, graphs, scatters, image grids."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from covey.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HUES = (
+    "#1f6fb2",
+    "#c8501b",
+    "#12805c",
+    "#a8478f",
+    "#a37200",
+    "#2b86a8",
+    "#6a4fb0",
+    "#5f6b7a",
+    "#b03a4f",
+    "#5c7f1a",
+)
+DASHES = ("-", "--", ":", "-.")
+INK, SOFT, LINE = "#1c2430", "#5a6370", "#e5e2da"
+HEAT = ("#f1f3f4", "#9dbdd8", "#2f7ab5", "#0b3d68")
+FORMATS = (".png", ".svg", ".pdf")
+STYLE: Any = {
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": SOFT,
+    "axes.edgecolor": SOFT,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "ytick.left": False,
+    "legend.frameon": False,
+    "savefig.dpi": 160,
+    "svg.hashsalt": "covey",
+}
+
+
+@contextmanager
+def one_picture(path: Path, size: tuple[float, float], title: str) -> Iterator["Axes"]:
+    """Axes in the common style; the file appears only when the whole picture is drawn."""
+    if path.suffix not in FORMATS:
+        raise UserError(f"{path}: a figure's file name must end in {', '.join(FORMATS)}.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: the folder {path.parent} does not exist.")
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+        if title:
+            axes.set_title(title, pad=10)
+        yield axes
+        part = path.with_name(f"{path.stem}.part{path.suffix}")
+        # Without the date the same figure gives the same bytes.
+        figure.savefig(part, metadata={"Date": None} if path.suffix == ".svg" else None)
+        part.replace(path)
+
+
+def hue(place: int) -> str:
+    """The colour of the n-th line, bar or group; -1 is grey."""
+    return HUES[place % len(HUES)] if place >= 0 else HUES[7]
+
+
+def draw_curves(
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    *,
+    path: Path,
+    x_label: str = "round",
+    y_label: str = "",
+    title: str = "",
+    bands: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    target: float | None = None,
+    log_y: bool = False,
+) -> None:
+    """One line a name from its (x, y); `bands` are (low, high) around a line, `target` a dashed level."""
+    with one_picture(path, (7.0, 4.0), title) as axes:
+        for place, (name, (x, y)) in enumerate(curves.items()):
+            style = DASHES[place // 5 % len(DASHES)]
+            axes.plot(
+                np.asarray(x), np.asarray(y), color=hue(place), label=name, linewidth=2, linestyle=style
+            )
+            if bands and name in bands:
+                low, high = bands[name]
+                axes.fill_between(
+                    np.asarray(x), np.asarray(low), np.asarray(high), color=hue(place), alpha=0.15, lw=0
+                )
+        if target is not None:
+            axes.axhline(target, color=SOFT, linestyle=(0, (4, 3)), linewidth=1)
+        if log_y:
+            axes.set_yscale("log")
+        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.margins(x=0.01)
+        if len(curves) > 1:
+            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def draw_bars(
+    bars: Mapping[str, float],
+    *,
+    path: Path,
+    y_label: str = "",
+    title: str = "",
+    spreads: Mapping[str, float] | None = None,
+    references: Mapping[str, float] | None = None,
+) -> None:
+    """One bar a name; `y_label` names the values, `spreads` are error bars, `references` a paper's numbers."""
+    names = list(bars)
+    rows = np.arange(len(names))[::-1]
+    with one_picture(path, (7.0, 1.2 + 0.42 * len(names)), title) as axes:
+        errors = [spreads.get(name, 0.0) for name in names] if spreads else None
+        hues = [hue(place) for place in range(len(names))]
+        drawn = axes.barh(
+            rows, list(bars.values()), xerr=errors, color=hues, height=0.62, ecolor=INK, capsize=3
+        )
+        if references:
+            known = [
+                (row, references[name]) for row, name in zip(rows, names, strict=True) if name in references
+            ]
+            axes.plot(
+                [v for _, v in known], [r for r, _ in known], "D", color=INK, markersize=5, label="paper"
+            )
+            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.bar_label(
+            drawn, labels=[f"{value:.4g}" for value in bars.values()], padding=6, color=INK, fontsize=9
+        )
+        axes.set_yticks(rows, names)
+        axes.set_xlabel(y_label)
+        axes.grid(axis="x", color=LINE)
+        axes.grid(visible=False, axis="y")
+        axes.margins(x=0.14)
+
+
+def draw_heatmap(
+    values: ArrayLike,
+    *,
+    path: Path,
+    x_labels: Sequence[str] | None = None,
+    y_labels: Sequence[str] | None = None,
+    x_label: str = "",
+    y_label: str = "",
+    title: str = "",
+) -> None:
+    """A matrix as shades, rows downwards; small matrices with their numbers inside."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    table = np.asarray(values, dtype=np.float64)
+    rows, columns = table.shape
+    size = (min(14.0, max(4.0, 1.6 + 0.42 * columns)), min(12.0, max(2.6, 1.2 + 0.22 * rows)))
+    with one_picture(path, size, title) as axes:
+        shades = LinearSegmentedColormap.from_list("covey", HEAT)
+        image = axes.imshow(table, cmap=shades, aspect="auto", interpolation="nearest")
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+        axes.set(xlabel=x_label, ylabel=y_label)
+        if x_labels is not None:
+            turned = max((len(name) for name in x_labels), default=0) > 4
+            axes.set_xticks(
+                range(columns), x_labels, rotation=60 if turned else 0, ha="right" if turned else "center"
+            )
+        if y_labels is not None:
+            axes.set_yticks(range(rows), y_labels)
+        axes.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02).outline.set_visible(False)
+        if table.size <= 144:
+            middle = (np.nanmin(table) + np.nanmax(table)) / 2
+            for (row, column), value in np.ndenumerate(table):
+                ink = "white" if value > middle else INK
+                axes.text(column, row, f"{value:.3g}", ha="center", va="center", color=ink, fontsize=8)
+
+
+def circle(
+    things: Sequence[Any], centre: tuple[float, float] = (0.0, 0.0), radius: float = 1.0
+) -> dict[Any, tuple[float, float]]:
+    """Things evenly on a circle, clockwise from the top; a single one in the middle."""
+    turns = np.pi / 2 - 2 * np.pi * np.arange(len(things)) / max(len(things), 1)
+    reach = radius if len(things) > 1 else 0.0
+    return {
+        thing: (centre[0] + reach * float(np.cos(turn)), centre[1] + reach * float(np.sin(turn)))
+        for thing, turn in zip(things, turns, strict=True)
+    }
+
+
+def draw_graph(
+    nodes: Sequence[Mapping[str, Any]], edges: Sequence[Mapping[str, Any]], *, path: Path, title: str = ""
+) -> None:
+    """A graph as the note "graph" holds it: groups on a circle, links as wide as their load, heads outlined."""
+    from matplotlib.collections import LineCollection
+
+    groups = list(dict.fromkeys(node.get("group", 0) for node in nodes))
+    members = {g: [node["id"] for node in nodes if node.get("group", 0) == g] for g in groups}
+    if 1 < len(groups) <= len(nodes) / 2:
+        small = min(0.4, 2.2 / len(groups))
+        at = {
+            i: p for g, centre in circle(groups).items() for i, p in circle(members[g], centre, small).items()
+        }
+    else:
+        at = circle([node["id"] for node in nodes])
+    with one_picture(path, (6.4, 6.4), title) as axes:
+        most = max((edge.get("load", 1) for edge in edges), default=1) or 1
+        lines = [(at[edge["from"]], at[edge["to"]]) for edge in edges]
+        widths = [0.3 + 3 * edge.get("load", 1) / most for edge in edges]
+        axes.add_collection(
+            LineCollection(lines, linewidths=widths, colors=SOFT, alpha=0.15 if len(edges) > 300 else 0.45)
+        )
+        points = np.array([at[node["id"]] for node in nodes])
+        outlines = [INK if node.get("head") else "white" for node in nodes]
+        sizes = [(2 if node.get("head") else 1) * max(12, 3600 / len(nodes)) for node in nodes]
+        hues = [hue(node.get("group", 0)) for node in nodes]
+        axes.scatter(
+            points[:, 0], points[:, 1], c=hues, s=sizes, edgecolors=outlines, linewidths=1.4, zorder=2
+        )
+        axes.set_aspect("equal")
+        axes.margins(0.08)
+        axes.set_axis_off()
+
+
+def draw_scatter(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    path: Path,
+    groups: Sequence[int] | None = None,
+    x_label: str = "",
+    y_label: str = "",
+    title: str = "",
+) -> None:
+    """Points coloured by group; -1 (no group) is grey."""
+    across, up = np.asarray(x), np.asarray(y)
+    labels = np.zeros(len(across), dtype=np.int64) if groups is None else np.asarray(groups)
+    kinds = np.unique(labels).tolist()
+    with one_picture(path, (5.6, 4.4), title) as axes:
+        for group in kinds:
+            here = labels == group
+            name = f"group {group}" if group >= 0 else "no group"
+            axes.scatter(across[here], up[here], color=hue(group), s=26, alpha=0.85, linewidths=0, label=name)
+        axes.set(xlabel=x_label, ylabel=y_label)
+        if 1 < len(kinds) <= 16:
+            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def draw_image_grid(
+    images: ArrayLike,
+    *,
+    path: Path,
+    row_labels: Sequence[str] | None = None,
+    column_labels: Sequence[str] | None = None,
+    title: str = "",
+) -> None:
+    """Images [rows, columns, height, width] or [..., 3] side by side, values from 0 to 1."""
+    pictures = np.clip(np.asarray(images, dtype=np.float64), 0, 1)
+    if pictures.ndim not in (4, 5):
+        raise UserError(
+            f"An image grid needs rows x columns x height x width, but the shape is {pictures.shape}."
+        )
+    rows, columns, height, width = pictures.shape[:4]
+    # One sheet with white lines between: a single picture stays sharp and is quick for any number of images.
+    sheet = np.ones((rows * (height + 2) - 2, columns * (width + 2) - 2, *pictures.shape[4:]))
+    for row in range(rows):
+        for column in range(columns):
+            top, left = row * (height + 2), column * (width + 2)
+            sheet[top : top + height, left : left + width] = pictures[row, column]
+    with one_picture(path, (1.2 + 0.85 * columns, 0.6 + 0.85 * rows), title) as axes:
+        axes.imshow(sheet, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+        middles = [row * (height + 2) + height / 2 for row in range(rows)]
+        axes.set_yticks(middles if row_labels else [], row_labels or [])
+        middles = [column * (width + 2) + width / 2 for column in range(columns)]
+        axes.set_xticks(middles if column_labels else [], column_labels or [])
+        axes.tick_params(length=0)
