@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from scipy.sparse import csr_array
 from torch import Tensor
 
@@ -15,17 +16,18 @@ def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Ten
     """The new rows; columns that no mixing names stay as they are."""
     if len(mixings) == 1 and mixings[0].columns == slice(None):
         return combine([csr_array(f) for f in mixings[0].factors], [bank, *replies])
-    out: Tensor | None = None
+    if not mixings:
+        return bank
+    out = bank.new_zeros((mixings[0].factors[-1].shape[0], bank.shape[1]))
+    kept = min(len(out), len(bank))
+    out[:kept] = bank[:kept]
     for mixing in mixings:
-        part = combine(
+        combine(
             [csr_array(f) for f in mixing.factors],
             [bank[:, mixing.columns], *(row[mixing.columns] for row in replies)],
+            out=out[:, mixing.columns],
         )
-        if out is None:
-            out = bank.new_zeros((len(part), bank.shape[1]))
-            out[: len(bank)] = bank[: len(part)]
-        out[:, mixing.columns] = part
-    return bank if out is None else out
+    return out
 
 
 def links(mixing: Mixing, seats: Sequence[int], replies: Sequence[Reply]) -> dict[tuple[int, int], int]:
@@ -33,18 +35,13 @@ def links(mixing: Mixing, seats: Sequence[int], replies: Sequence[Reply]) -> dic
 
     Old row i and the reply of client `seats[i]` lie at the same client; row i of every product does too.
     """
-    counts: dict[tuple[int, int], int] = {}
-    columns = [*seats, *(reply.id for reply in replies)]
+    rows = np.asarray(seats, dtype=np.int64)
+    columns = np.array([*seats, *(reply.id for reply in replies)], dtype=np.int64)
+    sent = []
     for factor in mixing.factors:
         matrix = csr_array(factor).tocoo()
-        pairs = {
-            (columns[j], seats[i])
-            for i, j, value in zip(
-                matrix.row.tolist(), matrix.col.tolist(), matrix.data.tolist(), strict=True
-            )
-            if value != 0 and columns[j] != seats[i]
-        }
-        for pair in pairs:
-            counts[pair] = counts.get(pair, 0) + 1
-        columns = list(seats)
-    return counts
+        pairs = np.stack([columns[matrix.col], rows[matrix.row]], axis=1)[matrix.data != 0]
+        sent.append(np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0))
+        columns = rows
+    pairs, counts = np.unique(np.concatenate(sent), axis=0, return_counts=True)
+    return {(a, b): n for (a, b), n in zip(pairs.tolist(), counts.tolist(), strict=True)}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from covey.core import Method
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
+from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
 
 MethodMaker = Callable[..., Method]
 
@@ -14,4 +15,7 @@ METHODS: dict[str, MethodMaker] = {
     "fedprox": fedprox,
     "local": local_only,
     "centralized": centralized,
+    "decentralized": decentralized,
+    "hierarchical": hierarchical,
+    "semi-decentralized": semi_decentralized,
 }

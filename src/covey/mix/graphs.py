@@ -110,28 +110,44 @@ def _from_edges(edges: Sequence[Sequence[int]], nodes: int) -> Links:
     return links
 
 
-def _from_generator(call: str, nodes: int, seed: int) -> AnyGraph:
-    """Run one networkx generator; arguments are literals or ``n``: a settings file cannot run code."""
+def checked_shape(shape: Shape) -> str | tuple[tuple[int, int], ...]:
+    """The shape in a form that can be compared and hashed; a name that is nobody's is refused here already."""
+    if isinstance(shape, str):
+        if shape not in SHAPES:
+            _parsed_generator(shape)
+        return shape
+    if any(len(edge) != 2 for edge in shape):
+        raise UserError("backbone: an edge is [sender, receiver]")
+    return tuple((edge[0], edge[1]) for edge in shape)
+
+
+def _parsed_generator(call: str) -> tuple[Any, ast.Call]:
+    """A networkx generator and its call; ``name`` alone means ``name(n)``."""
     allowed = f"one of {', '.join(SHAPES)}, or a networkx generator such as random_regular_graph(4, n)"
     try:
         tree = ast.parse(call.strip(), mode="eval").body
     except SyntaxError:
         raise UserError(f"graph {call!r}: must be {allowed}") from None
-    call_tree = tree if isinstance(tree, ast.Call) else ast.Call(tree, [ast.Name("n")], [])
-    function = call_tree.func
-    maker: Any = getattr(nx, function.id, None) if isinstance(function, ast.Name) else None
+    tree = tree if isinstance(tree, ast.Call) else ast.Call(tree, [ast.Name("n")], [])
+    maker: Any = getattr(nx, tree.func.id, None) if isinstance(tree.func, ast.Name) else None
     if not getattr(maker, "__module__", "").startswith("networkx.generators"):
         raise UserError(f"graph {call!r}: must be {allowed}")
+    return maker, tree
+
+
+def _from_generator(call: str, nodes: int, seed: int) -> AnyGraph:
+    """Run one networkx generator; arguments are literals or ``n``: a settings file cannot run code."""
+    maker, tree = _parsed_generator(call)
     try:
-        arguments = [_literal(value, nodes) for value in call_tree.args]
-        keywords = {str(keyword.arg): _literal(keyword.value, nodes) for keyword in call_tree.keywords}
+        arguments = [_literal(value, nodes) for value in tree.args]
+        keywords = {str(keyword.arg): _literal(keyword.value, nodes) for keyword in tree.keywords}
         if "seed" in inspect.signature(maker).parameters:
             keywords.setdefault("seed", seed)
         made = maker(*arguments, **keywords)
     except (TypeError, ValueError, nx.NetworkXException) as error:
         raise UserError(f"graph {call!r}: {error}") from None
     if not isinstance(made, nx.Graph):
-        raise UserError(f"graph {call!r}: gives no graph; must be {allowed}")
+        raise UserError(f"graph {call!r}: gives no graph")
     return made
 
 

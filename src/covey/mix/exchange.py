@@ -1,0 +1,185 @@
+"""Peers exchange models over a topology: the mix of the decentralised methods, and who represents whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from covey.core import Mixing, Round, stream
+from covey.errors import UserError
+from covey.fleet.peers import links
+from covey.mix.graphs import Weights, adjacency, graph
+from covey.mix.topology import Bools, Ints, Kind, collect, download, events, representatives, succession
+from covey.mix.topology import round_factors as factors_of_round
+
+HashableShape = str | tuple[tuple[int, int], ...]
+Representative = Literal["samples", "degree"]
+
+MOST_LINKS = 5000  # links kept in the report's note
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """Who holds which place, who represents whom, and what is sent in a round.
+
+    Places on a named backbone are dealt at random (the paper); edges are taken at their word: node k is the
+    k-th client, or cluster k. A client that is away or whose training got lost neither sends nor receives.
+    """
+
+    kind: Kind
+    backbone: HashableShape
+    weights: Weights = "auto"
+    cluster_every: int = 1
+    backbone_every: int = 1
+    representative: Representative = "samples"
+    network: HashableShape | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("weights", self.weights, get_args(Weights)),
+            ("representative", self.representative, get_args(Representative)),
+        ):
+            if value not in allowed:
+                raise UserError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+        for name in ("cluster_every", "backbone_every"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be at least 1 round")
+        if (self.representative == "degree") != (self.network is not None):
+            raise UserError(
+                'representative = "degree" and network go together: the degree is a node\'s links in it'
+            )
+
+    def __call__(self, now: Round) -> list[Mixing]:
+        seats = {client: seat for seat, client in enumerate(now.seen)}
+        present = self.present(now, lost=set(now.tasks) - {reply.id for reply in now.replies})
+        clusters = self.clusters(now)
+        order = self.order(now)
+        cluster_event, backbone_event = events(
+            now.number - 1,
+            kind=self.kind,
+            cluster_every=self.cluster_every,
+            backbone_every=self.backbone_every,
+        )
+        backbone, place = self.places(now)
+        first = collect(len(now.seen), [seats[reply.id] for reply in now.replies])
+        rest = factors_of_round(
+            clusters=clusters,
+            samples=self.samples(now),
+            order=order,
+            present=present,
+            backbone=backbone,
+            place=place,
+            weights=self.weights,
+            cluster_event=cluster_event,
+            backbone_event=backbone_event,
+        )
+        lead = representatives(clusters, order, present)
+        layout = now.fleet.layout
+        if layout.buffers == "average" or not layout.has_buffers:
+            mixings = [Mixing(factors=[first, *rest], peers=True)]
+        else:
+            # Statistics are not mixed; who never trained takes those that come with the representative's model.
+            down = [download(clusters, lead, present)] if rest else []
+            mixings = [
+                Mixing(factors=[first, *rest], columns=slice(0, layout.trainable), peers=True),
+                Mixing(factors=[first, *down], columns=slice(layout.trainable, None)),
+            ]
+        loads = links(mixings[0], now.seen, now.replies)
+        now.notes["graph"] = graph_note(now, clusters, lead, loads)
+        return mixings
+
+    def leaders(self, now: Round) -> list[int]:
+        """The representatives among those who are here."""
+        found = representatives(self.clusters(now), self.order(now), self.present(now, lost=set()))
+        return sorted(now.seen[node] for node in found.values())
+
+    def present(self, now: Round, *, lost: set[int]) -> Bools:
+        """Who takes part, by seat."""
+        here = {i for i in now.here if i not in lost and (self.kind == "decentralized" or i in now.groups)}
+        return np.array([i in here for i in now.seen])
+
+    def clusters(self, now: Round) -> Ints:
+        """Each seat's cluster; in the decentralised form every client of the fleet is its own, by number."""
+        if self.kind == "decentralized":
+            own = {client: k for k, client in enumerate(now.fleet.members())}
+            return np.array([own.get(i, -1) for i in now.seen])
+        return np.array([now.groups.get(i, -1) for i in now.seen])
+
+    def places(self, now: Round) -> tuple[csr_array, Ints]:
+        """The backbone, and the place of each cluster on it."""
+        if self.kind == "decentralized":
+            owners: Sequence[int] = now.fleet.members()
+        else:
+            owners = range(max(now.groups.values(), default=0) + 1)
+        backbone = _links(self.backbone, len(owners), now.fleet.seed)
+        if not isinstance(self.backbone, str):
+            return backbone, np.arange(len(owners))
+        # A client's number in the hat depends on nobody else, so the others keep their order when one joins.
+        hat = stream(now.fleet.seed, "places").random(max(owners) + 1)[list(owners)]
+        return backbone, np.argsort(np.argsort(hat))
+
+    def samples(self, now: Round) -> list[int]:
+        """Training samples by seat; all 1 where nobody was asked, because nothing there depends on them."""
+        if "labelled" not in now.memory:
+            return [1] * len(now.seen)
+        told = dict(
+            zip(now.memory["labelled"].tolist(), now.memory["labels"].sum(axis=1).tolist(), strict=True)
+        )
+        return [int(told.get(i, 0)) for i in now.seen]
+
+    def order(self, now: Round) -> Ints:
+        """The succession of representatives, by seat."""
+        if self.network is None:
+            return succession(self.samples(now))
+        clusters = self.clusters(now)
+        cluster_of = dict(zip(now.seen, clusters.tolist(), strict=True))
+        everybody = now.fleet.members()
+        inside: dict[int, int] = {}
+        entries = _links(self.network, len(everybody), now.fleet.seed).tocoo()
+        for receiver, sender in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
+            ends = everybody[receiver], everybody[sender]
+            if cluster_of.get(ends[0], -1) == cluster_of.get(ends[1], -2):
+                inside[ends[0]] = inside.get(ends[0], 0) + 1
+        return succession(self.samples(now), [inside.get(i, 0) for i in now.seen])
+
+
+@lru_cache(maxsize=8)
+def _links(shape: HashableShape, nodes: int, seed: int) -> csr_array:
+    return adjacency(graph(shape, nodes, seed=seed))
+
+
+def graph_note(
+    now: Round, clusters: Ints, lead: Mapping[int, int], loads: Mapping[tuple[int, int], int]
+) -> dict[str, Any]:
+    """For the report: the nodes, and how many models each link has carried so far (at most MOST_LINKS links)."""
+    before = now.notes.get("graph", {}).get("edges", [])
+    total = {(edge["from"], edge["to"]): edge["load"] for edge in before}
+    for pair, rows in loads.items():
+        if pair in total or len(total) < MOST_LINKS:
+            total[pair] = total.get(pair, 0) + rows
+    heads = set(lead.values()) if len(lead) < len(now.seen) else set()
+    return {
+        "nodes": [
+            {"id": i, "group": int(cluster), "head": seat in heads}
+            for seat, (i, cluster) in enumerate(zip(now.seen, clusters.tolist(), strict=True))
+        ],
+        "edges": [{"from": a, "to": b, "load": load} for (a, b), load in sorted(total.items())],
+    }
+
+
+def note_spread(now: Round, rows: Tensor) -> Tensor:
+    """For the report: the standard deviation of the nodes' parameters from their mean, by round."""
+    parameters = rows[:, : now.fleet.layout.trainable]
+    value = float(parameters.var(dim=0, correction=0).mean().sqrt())
+    before = now.notes.get("spread", {"round": [], "value": []})
+    now.notes["spread"] = {
+        "round": [*before["round"], now.number],
+        "value": [*before["value"], value],
+    }
+    return rows

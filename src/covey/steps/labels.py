@@ -1,0 +1,28 @@
+"""A client's label histogram: the least that tells which clients are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from covey.core import Client, Reply, Task
+from covey.errors import UserError
+from covey.steps.summaries import label_counts
+
+
+@dataclass(frozen=True)
+class CountLabels:
+    """How many training samples of each class the client holds: `stats["labels"]`, one number a class."""
+
+    kind: ClassVar[str] = "query.labels"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        classes = len(client.train.dataset.classes)
+        if not classes:
+            raise UserError(f"the data set {client.train.dataset.name!r} has no classes to group clients by")
+        counts = label_counts(client.train.labels(), labels=classes, who=f"client {client.id}")
+        return Reply(id=client.id, size=len(client.train), stats={"labels": counts})
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        """Counting is free beside training."""
+        return 0.0

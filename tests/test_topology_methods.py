@@ -1,0 +1,240 @@
+"""Federated learning without a server: the paper's message counts, FedAvg as a special case, and failures."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from covey.core import Client, Method, Reply, State, Task, run
+from covey.data import federate, load
+from covey.data.types import Federation
+from covey.errors import UserError
+from covey.fleet.devices import Devices
+from covey.fleet.local import Engine, LocalFleet
+from covey.methods import METHODS
+from covey.methods.baselines import fedavg
+from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
+from covey.steps import Train
+
+TRAIN = Train(lr=0.1, batch=8, batches=1)
+
+
+@cache
+def digits(clients: int) -> Federation:
+    return federate(load("digits"), partition="dir-class", clients=clients, seed=0, alpha=0.5)
+
+
+def softmax() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+def fleet(clients: int = 12, model: nn.Module | None = None, **settings: object) -> LocalFleet:
+    engine = Engine(mode="serial", workers=1, debug=True)
+    return LocalFleet(digits(clients), model or softmax(), seed=3, engine=engine, **settings)
+
+
+@dataclass(frozen=True)
+class Stay:
+    """No training at all: what travels does not depend on what was learnt."""
+
+    kind: ClassVar[str] = "train.stay"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        return Reply(id=client.id, vector=task.models[0], slot=task.slots[0], size=1)
+
+    def work(self, train: int, test: int) -> float:
+        return 1.0
+
+
+def test_fully_connected_is_fedavg_with_equal_weights_and_everybody() -> None:
+    ours = run(decentralized(TRAIN), fleet(), rounds=4)
+    theirs = run(fedavg(TRAIN, per_round=12, weighting="equal"), fleet(), rounds=4)
+    assert ours.models.shape == (12, 650)
+    assert (ours.models - theirs.models[0]).abs().max() < 1e-6
+
+
+TENTH_OF_TABLE_1 = {
+    ("decentralized", "full"): (12_250, 24_500),
+    ("decentralized", "wheel"): (500, 1_000),
+    ("decentralized", "ring"): (500, 1_000),
+    ("hierarchical", "full"): (1_050, 1_700),
+    ("hierarchical", "wheel"): (700, 1_000),
+    ("hierarchical", "ring"): (700, 1_000),
+    ("semi-decentralized", "full"): (650, 1_300),
+    ("semi-decentralized", "wheel"): (300, 600),
+    ("semi-decentralized", "ring"): (300, 600),
+}
+"""Messages in 10 of the 100 rounds, 50 clients, 10 clusters: communication every 2 rounds and every round."""
+
+
+@pytest.mark.parametrize(("pair", "counts"), TENTH_OF_TABLE_1.items())
+def test_the_ledger_of_a_run_holds_the_counts_of_table_1(pair: tuple[str, str], counts: tuple) -> None:
+    for every, expected in zip((2, 1), counts, strict=True):
+        there = fleet(50)
+        run(replace(maker(*pair, every), local=Stay()), there, rounds=10)
+        assert there.ledger.total["mix.peers"].messages == expected
+        assert there.ledger.total["mix.peers"].bytes_peer == expected * 4 * 650
+
+
+def maker(kind: str, backbone: str, every: int) -> Method:
+    periods = {
+        "decentralized": {"every": every},
+        "hierarchical": {"cluster_every": every, "backbone_every": every},
+        "semi-decentralized": {"backbone_every": every},
+    }
+    return METHODS[kind](TRAIN, backbone=backbone, **periods[kind])
+
+
+@pytest.mark.parametrize("name", ["decentralized", "hierarchical", "semi-decentralized"])
+def test_a_node_that_dies_and_comes_back_continues_its_row(name: str) -> None:
+    gone = Devices(
+        leaves=[{"clients": [0, 5], "round": 3}],
+        joins=[{"clients": [0, 5], "round": 6}],
+    )
+    extra = {} if name == "decentralized" else {"clusters": 3}
+    method = METHODS[name](TRAIN, backbone="ring", **extra)
+    there = fleet(devices=gone)
+    rows: list[torch.Tensor] = []
+    last = run(method, there, rounds=8, watchers=[lambda end: rows.append(end.state.models.clone())])
+    for node in (0, 5):
+        assert torch.equal(rows[1][node], rows[4][node])
+        assert not torch.equal(rows[4][node], rows[7][node])
+    assert torch.isfinite(last.models).all()
+    assert not torch.equal(rows[1][1], rows[4][1])
+
+
+def test_the_next_representative_takes_over_and_hands_back() -> None:
+    heads: list[set[int]] = []
+
+    def watch(end: object) -> None:
+        heads.append({node["id"] for node in end.state.notes["graph"]["nodes"] if node["head"]})  # type: ignore[attr-defined]
+
+    run(semi_decentralized(TRAIN, clusters=3), fleet(), rounds=1, watchers=[watch])
+    lost = max(heads[0])
+    away = Devices(leaves=[{"clients": lost, "round": 2}], joins=[{"clients": lost, "round": 4}])
+    heads.clear()
+    last = run(semi_decentralized(TRAIN, clusters=3), fleet(devices=away), rounds=4, watchers=[watch])
+    assert lost in heads[0]
+    assert lost not in heads[1]
+    assert len(heads[1] - heads[0]) <= 1
+    assert heads[3] == heads[0]
+    assert torch.isfinite(last.models).all()
+
+
+@pytest.mark.parametrize("name", ["decentralized", "hierarchical", "semi-decentralized"])
+def test_a_third_away_and_a_third_of_the_replies_lost(name: str) -> None:
+    extra = {} if name == "decentralized" else {"clusters": 3}
+    there = fleet(devices=Devices(dropout=0.3, loss=0.3))
+    last = run(METHODS[name](TRAIN, backbone="wheel", **extra), there, rounds=6)
+    assert there.ledger.lost > 0
+    assert torch.isfinite(last.models).all()
+
+
+def test_members_of_a_cluster_hold_their_representatives_model() -> None:
+    last = run(semi_decentralized(TRAIN, clusters=3, backbone="ring"), fleet(), rounds=2)
+    for cluster in range(3):
+        members = [seat for seat, i in enumerate(last.seen) if last.groups[i] == cluster]
+        assert all(torch.equal(last.models[members[0]], last.models[m]) for m in members)
+
+
+def test_only_representatives_train_unless_asked() -> None:
+    quiet, busy = fleet(), fleet()
+    run(semi_decentralized(TRAIN, clusters=3), quiet, rounds=1)
+    run(semi_decentralized(TRAIN, clusters=3, members_train=True), busy, rounds=1)
+    assert (quiet.ledger.asked, busy.ledger.asked) == (3, 12)
+    assert quiet.ledger.total["mix.peers"].messages == busy.ledger.total["mix.peers"].messages
+
+
+def test_most_links_in_the_network_makes_a_representative() -> None:
+    """Node 7 is linked to everybody and nobody else to anybody: it leads its cluster."""
+    hub = [[7, i] for i in range(12) if i != 7] + [[i, 7] for i in range(12) if i != 7]
+    method = hierarchical(TRAIN, clusters=2, representative="degree", network=hub)
+    last = run(method, fleet(), rounds=1)
+    heads = {node["id"] for node in last.notes["graph"]["nodes"] if node["head"]}
+    assert 7 in heads or sum(group == last.groups[7] for group in last.groups.values()) == 1
+
+
+def test_edges_are_taken_at_their_word() -> None:
+    """Only client 2 sends, only to client 4: nobody else's model moves."""
+    there = fleet(6)
+    last = run(decentralized(TRAIN, backbone=[[2, 4]]), there, rounds=1)
+    assert there.ledger.total["mix.peers"].messages == 1
+    assert last.notes["graph"]["edges"] == [{"from": 2, "to": 4, "load": 1}]
+
+
+def test_notes_for_the_report() -> None:
+    last = run(hierarchical(TRAIN, clusters=3, cluster_every=2, backbone_every=2), fleet(), rounds=4)
+    assert last.notes["spread"]["round"] == [1, 2, 3, 4]
+    assert last.notes["spread"]["value"][0] == pytest.approx(0, abs=1e-7)
+    assert last.notes["spread"]["value"][1] > 0
+    assert sum(last.notes["clusters"]["sizes"]) == 12
+    # 3 representatives fully connected twice, 9 members: 2 uploads, 4 downloads.
+    assert sum(edge["load"] for edge in last.notes["graph"]["edges"]) == 2 * 6 + 9 * (2 + 4)
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
+def test_statistics_stay_local_but_reach_members_who_never_train() -> None:
+    full = run(decentralized(TRAIN), fleet(6, Normed(), buffers="local"), rounds=1)
+    weights, statistics = full.models[:, :-16], full.models[:, -16:]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(statistics[0], statistics[1])
+    there = fleet(6, Normed(), buffers="local")
+    semi = run(semi_decentralized(TRAIN, clusters=2), there, rounds=1)
+    fresh = there.start()[-16:]
+    assert not any(torch.equal(row, fresh) for row in semi.models[:, -16:])
+
+
+def test_momentum_lives_as_long_as_the_node() -> None:
+    train = Train(lr=0.1, batch=8, batches=1, momentum=0.5, keep_momentum=True)
+    there = fleet(4)
+    run(decentralized(train, backbone="ring"), there, rounds=1)
+    first = {i: there.states[i]["velocity"].clone() for i in range(4)}
+    run(decentralized(train, backbone="ring"), there, rounds=2)
+    assert all(not torch.equal(first[i], there.states[i]["velocity"]) for i in range(4))
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def once() -> State:
+        return run(hierarchical(TRAIN, backbone="wheel", clusters=4), fleet(), rounds=3)
+
+    assert torch.equal(once().models, once().models)
+
+
+def test_a_newcomer_joins_the_cluster_it_is_most_like() -> None:
+    late = Devices(joins=[{"clients": 11, "round": 3}])
+    last = run(hierarchical(TRAIN, clusters=3), fleet(devices=late), rounds=3)
+    assert last.models.shape[0] == 12
+    assert last.groups[11] in (0, 1, 2)
+    assert np.isfinite(last.models.numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"backbone": "rnig"}, "graph 'rnig': must be one of full, ring, wheel"),
+        ({"backbone_every": 0}, "backbone_every is 0; it must be at least 1 round"),
+        ({"clusters": 0}, "clusters is 0; it must be at least 1"),
+        ({"weights": "heavy"}, "weights is 'heavy'; allowed: auto, equal, metropolis"),
+        ({"representative": "loudest"}, "representative is 'loudest'; allowed: samples, degree"),
+        ({"representative": "degree"}, 'representative = "degree" and network go together'),
+        ({"cluster_by": "hope"}, "cluster_by is 'hope'; allowed: dbscan, agglomerative"),
+    ],
+)
+def test_a_wrong_setting_is_explained(settings: dict, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        hierarchical(TRAIN, **settings)
+    assert message in str(caught.value)
