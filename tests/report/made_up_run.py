@@ -79,19 +79,10 @@ def records_of(made: MadeUp) -> list[list[Any]]:
                 "seconds": clock - begin,
             }
             fleet |= {f"{cost}:train.sgd": value for cost, value in costs.items()}
-            fleet |= {
-                "messages:evaluate.score": made.clients,
-                "bytes_down:evaluate.score": made.clients * MODEL_BYTES,
-            }
-            fleet |= {
-                "bytes_up:evaluate.score": 0,
-                "bytes_peer:evaluate.score": 0,
-                "seconds:evaluate.score": 0.5,
-            }
             rows += [[r, clock, traffic, -1, -1, "fleet", metric, float(v)] for metric, v in fleet.items()]
             for i, spent in zip(chosen.tolist(), busy.tolist(), strict=True):
-                rows.append([r, clock, traffic, i, int(group[i]), "fleet", "start", begin])
-                rows.append([r, clock, traffic, i, int(group[i]), "fleet", "busy", spent])
+                rows.append([r, clock, traffic, i, -1, "fleet", "start", begin])
+                rows.append([r, clock, traffic, i, -1, "fleet", "busy", spent])
         level = 0.1 + (made.top - 0.1) * (1 - np.exp(-r / made.pace)) + float(rng.normal(0, 0.006))
         accuracy = np.clip(level + skill * (r > 0) + rng.normal(0, 0.015, made.clients), 0, 1)
         rows += measured(made, r, clock, traffic, group, accuracy, level)
@@ -134,7 +125,9 @@ def summary_of(made: MadeUp, rows: list[list[Any]]) -> dict[str, Any]:
         name = f"{split}/{metric}"
         if split in ("global-test", "local-test") and client == -1 and group == -1:
             last[name] = value
-            sign = -1 if "loss" in metric or metric.endswith("std") else 1
+            sign = -1 if "loss" in metric else 1
+            if metric.endswith("std"):
+                continue
             if name not in best or sign * value > sign * best[name]["value"]:
                 best[name] = {"value": value, "round": r}
             if name == "local-test/accuracy-mean" and reached["round"] is None and value >= made.target:
@@ -142,7 +135,15 @@ def summary_of(made: MadeUp, rows: list[list[Any]]) -> dict[str, Any]:
         if split == "fleet" and ":" in metric:
             cost, _, kind = metric.partition(":")
             kinds.setdefault(kind, {})[cost] = kinds.get(kind, {}).get(cost, 0) + value
-    train, score = kinds.get("train.sgd", {}), kinds.get("evaluate.score", {})
+    train = kinds.get("train.sgd", {})
+    measuring = (made.rounds + 1) * made.clients
+    kinds["evaluate.loss (measuring)"] = {
+        "messages": measuring,
+        "bytes_up": 0,
+        "bytes_down": measuring * MODEL_BYTES,
+        "bytes_peer": 0,
+        "seconds": 0.0,
+    }
     losses = [rec for rec in rows if rec[5] == "fleet" and rec[6] == "lost" and rec[7] > 0]
     reason = "the device dropped out of the round"
     examples = [{"client": 3, "kind": "train.sgd", "round": rec[0], "reason": reason} for rec in losses[:4]]
@@ -168,7 +169,7 @@ def summary_of(made: MadeUp, rows: list[list[Any]]) -> dict[str, Any]:
         "last": last,
         "best": best,
         "targets": [{"metric": "local-test/accuracy-mean", "target": made.target, **reached}],
-        "cost": {**train, "evaluation_bytes": score.get("bytes_down", 0), "by_kind": kinds},
+        "cost": {**train, "evaluation_bytes": measuring * MODEL_BYTES, "by_kind": kinds},
         "lost": {"count": int(sum(rec[7] for rec in losses)), "examples": examples},
         "refused": {"count": 1, "examples": [refusal]},
         "epsilon": {str(i): made.epsilon * (1 + i % 3) for i in range(made.clients)} if made.epsilon else {},
@@ -188,12 +189,12 @@ rounds = {made.rounds}
 name = "{made.method}"
 per_round = {made.per_round}
 
-[dataset]
+[data]
 name = "digits"
+clients = {made.clients}
 
 [partition]
 name = "dir-class"
-clients = {made.clients}
 alpha = 0.4
 """
 

@@ -49,7 +49,7 @@ def test_a_journal_alone_says_what_the_summary_would_say(tmp_path: Path) -> None
     ]
     assert run.summary.cost.bytes_up == wanted["cost"]["bytes_up"]
     assert run.summary.cost.seconds == pytest.approx(wanted["cost"]["seconds"])
-    assert run.summary.evaluation_bytes == wanted["cost"]["evaluation_bytes"]
+    assert run.summary.by_kind["train.sgd"].messages == wanted["cost"]["by_kind"]["train.sgd"]["messages"]
     assert run.summary.lost.count == wanted["lost"]["count"]
     reached = run.to_target("local-test/accuracy-mean", wanted["targets"][0]["target"])
     assert (reached.round, reached.bytes) == (wanted["targets"][0]["round"], wanted["targets"][0]["bytes"])

@@ -56,7 +56,7 @@ def test_the_terminal_shows_every_cell(runs: list[RunView]) -> None:
 
 def test_cost_keeps_evaluation_apart(runs: list[RunView]) -> None:
     columns = {column.head: column.cells for column in cost_columns(runs[0])}
-    assert columns["step"] == ("train.sgd", "all training", "evaluate.score")
+    assert columns["step"] == ("train.sgd", "all", "evaluate.loss (measuring)")
     assert columns["messages"][0] == columns["messages"][1] != columns["messages"][2]
 
 

@@ -13,7 +13,7 @@ function drawSpread(place, lead, data) {
   lead.textContent = `${first.fleet.metric.split("/")[1]} of every client on its own test data in the last measured round. Thick: the middle half; mark: the median; thin: the middle 80%.`
     + (thinned.length ? ` ${first.fleet.dots.value.length} of ${showCount(first.fleet.dots.of)} clients are drawn, evenly from worst to best.` : "");
   lead.textContent = lead.textContent[0].toUpperCase() + lead.textContent.slice(1);
-  const step = rows.length > 8 ? 40 : 54;
+  const step = rows.length === 1 ? 130 : rows.length > 8 ? 42 : 58;
   const { width, height, root } = canvas(place, rows.length * step + 40, "Distribution of the clients' own results");
   const box = { left: Math.min(170, width * 0.28), right: width - 20, top: 6, bottom: height - 30 };
   const all = rows.flatMap((row) => row.dots.map((dot) => dot.value));
@@ -48,18 +48,20 @@ function spreadRow(root, row, x, box, middle, step, about) {
   if (!row.dots.length) return;
   const sorted = row.dots.map((dot) => dot.value).sort((a, b) => a - b);
   const marks = row.quantiles || [0.1, 0.25, 0.5, 0.75, 0.9].map((share) => quantile(sorted, share));
-  const below = middle + step * 0.3;
+  const below = middle + step / 2 - 14;
   root.append(
     svg("line", { x1: x(marks[0]), x2: x(marks[4]), y1: below, y2: below, stroke: row.hue, "stroke-width": 1.5 }),
     svg("line", { x1: x(marks[1]), x2: x(marks[3]), y1: below, y2: below, stroke: row.hue, "stroke-width": 6, opacity: 0.55 }),
     svg("line", { x1: x(marks[2]), x2: x(marks[2]), y1: below - 6, y2: below + 6, stroke: "var(--ink)", "stroke-width": 2 }));
   const filled = new Map();
-  for (const dot of row.dots) {
+  const piled = row.dots.map((dot) => {
     const slot = Math.round(x(dot.value) / 5);
-    const level = filled.get(slot) || 0;
-    filled.set(slot, level + 1);
-    const lift = Math.min(level * 4, step * 0.62);
-    root.append(svg("circle", { cx: x(dot.value), cy: below - 11 - lift, r: 2.8, fill: row.hue, opacity: 0.75,
+    filled.set(slot, (filled.get(slot) || 0) + 1);
+    return { dot, level: filled.get(slot) - 1 };
+  });
+  const lift = Math.min(4.5, (step * 0.62) / Math.max(...filled.values()));
+  for (const { dot, level } of piled) {
+    root.append(svg("circle", { cx: x(dot.value), cy: below - 11 - level * lift, r: 2.8, fill: row.hue, opacity: 0.75,
       onpointerenter: (event) => showTip(event.clientX, event.clientY, `client ${dot.client}`, [[about.title.split(",")[0], showValue(about, dot.value)], ...(dot.group >= 0 ? [["group", String(dot.group)]] : [])]),
       onpointerleave: hideTip }));
   }
@@ -74,8 +76,8 @@ function drawFleet(place, run) {
   const lanes = [];
   let top = 4;
   const lane = (name, height, gap) => { lanes.push({ name, top, bottom: top + height }); top += height + gap; };
-  if (f.group) lane("group", 10, 3);
-  if (f.kind) lane("kind", 10, 3);
+  if (f.group) lane("group", 12, 4);
+  if (f.kind) lane("kind", 12, 4);
   if (lanes.length) top += 4;
   if (heat) lane("labels", heat, 22);
   if (f.worked.some((v) => v > 0)) lane("worked", 70, 22);
@@ -106,16 +108,16 @@ function drawFleet(place, run) {
   });
   const order = f.group ? "ordered by group" + (f.kind ? ", then by true kind" : "") : f.kind ? "ordered by true kind" : "in order of their number";
   const column = many ? `Each column stands for about ${Math.round(f.clients / n)} neighbours of ${showCount(f.clients)} clients` : `Each column is one of ${showCount(f.clients)} clients`;
-  place.replaceChildren(html("figure", {}, caption("What clients hold, how often they worked, how they do", `${column}, ${order}.${workedWords(f)}`), root));
+  place.replaceChildren(html("figure", {}, caption("What clients hold, how often they worked, how well they do", `${column}, ${order}.${workedWords(f)}`), root));
 }
 
 const clientWords = (ids) => (ids.length === 1 ? `client ${ids[0]}` : `${ids[2]} clients, ${ids[0]} to ${ids[1]}`);
 
 function workedWords(f) {
-  const counts = f.worked.filter(isNumber).sort((a, b) => a - b);
-  if (!counts.some((v) => v > 0)) return "";
+  const [least, middle, most] = f.often;
+  if (!most) return "";
   const never = f.quiet ? ` ${showCount(f.quiet)} never worked.` : "";
-  return ` They worked in ${showCount(counts[0])} to ${showCount(counts.at(-1))} rounds, median ${showCount(quantile(counts, 0.5))}.${never}`;
+  return ` They worked in ${showCount(least)} to ${showCount(most)} rounds, median ${showCount(middle)}.${never}`;
 }
 
 function fleetRows(f, column, about) {
@@ -183,7 +185,7 @@ function drawResults(root, f, box, a, b, left, step, about) {
   const known = f.value.filter(isNumber);
   const low = Math.min(...known), high = Math.max(...known);
   const y = scale(low, high, b - 3, a + 3);
-  laneAxis(root, f.metric.split("/")[1], ticks(low, high, 3), y, (v) => (about.share ? `${digits(100 * v, 3)}%` : digits(v, 3)), box, a);
+  laneAxis(root, f.metric.split("/")[1], ticks(low, high, 4), y, (v) => (about.share ? `${digits(100 * v, 3)}%` : digits(v, 3)), box, a);
   f.value.forEach((value, column) => {
     if (isNumber(value)) root.append(svg("circle", { cx: left(column) + step / 2, cy: y(value), r: Math.max(1.6, Math.min(3.6, step / 2)), fill: f.group ? colourOfGroup(f.group[column]) : "var(--c0)" }));
   });

@@ -49,7 +49,7 @@ function drawCurves(place, data, state) {
     ticks(bounds[0], bounds[1], 6), y, (v) => (about.share ? `${digits(100 * v, 4)}%` : digits(v, 4)));
   if (reachable) {
     root.append(svg("line", { class: "end", x1: box.left, x2: box.right, y1: y(target), y2: y(target) }),
-      svg("text", { x: box.right - 2, y: y(target) - 5, "text-anchor": "end" }, `target ${showValue(about, target)}`));
+      svg("text", { class: "halo", x: box.left + 4, y: y(target) - 5 }, `target ${showTarget(about, target)}`));
   }
   for (const line of shown) {
     if (line.low) {
@@ -154,6 +154,6 @@ function drawReach(place, data, state) {
     return html("tr", {}, html("th", { scope: "row" }, run.label), cells);
   });
   const heads = ["", "rounds", "time", "bytes", "messages"].map((word) => html("th", { scope: "col", class: word ? "num" : null }, word));
-  const words = `To reach ${showValue(about, state.target)} ${about.title}`;
+  const words = `To reach ${showTarget(about, state.target)} ${about.title}`;
   return place.replaceChildren(html("div", { class: "scroll" }, html("table", {}, html("caption", {}, words), html("thead", {}, html("tr", {}, heads)), html("tbody", {}, rows))));
 }

@@ -35,6 +35,7 @@ function showSeconds(value) {
 }
 const showValue = (about, value) =>
   !isNumber(value) ? "–" : about.share ? `${(100 * value).toFixed(2)}%` : digits(value, 4);
+const showTarget = (about, value) => (about.share ? `${digits(100 * value, 6)}%` : digits(value, 6));
 
 const AXES = {
   round: { word: "Rounds", show: (v) => `round ${showCount(v)}`, tick: showCount },
@@ -59,7 +60,7 @@ const scale = (low, high, from, to) => (value) => from + ((value - low) / (high 
 
 // An svg as wide as its place; `describe` is what a screen reader says.
 function canvas(place, height, describe) {
-  const width = Math.max(300, Math.round(place.clientWidth || 900));
+  const width = Math.max(160, Math.round(place.clientWidth || 900));
   return { width, height, root: svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": describe }) };
 }
 

@@ -189,8 +189,9 @@ def draw_heatmap(
 def circle(
     things: Sequence[Any], centre: tuple[float, float] = (0.0, 0.0), radius: float = 1.0
 ) -> dict[Any, tuple[float, float]]:
-    """Things evenly on a circle, clockwise from the top; a single one in the middle."""
-    turns = np.pi / 2 - 2 * np.pi * np.arange(len(things)) / max(len(things), 1)
+    """Things clockwise on a circle, the first at the top or nearest to the origin; a single one in the middle."""
+    first = np.arctan2(-centre[1], -centre[0]) if any(centre) else np.pi / 2
+    turns = first - 2 * np.pi * np.arange(len(things)) / max(len(things), 1)
     reach = radius if len(things) > 1 else 0.0
     return {
         thing: (centre[0] + reach * float(np.cos(turn)), centre[1] + reach * float(np.sin(turn)))
@@ -205,7 +206,8 @@ def draw_graph(
     from matplotlib.collections import LineCollection
 
     groups = list(dict.fromkeys(node.get("group", 0) for node in nodes))
-    members = {g: [node["id"] for node in nodes if node.get("group", 0) == g] for g in groups}
+    heads_first = sorted(nodes, key=lambda node: not node.get("head", False))
+    members = {g: [node["id"] for node in heads_first if node.get("group", 0) == g] for g in groups}
     if 1 < len(groups) <= len(nodes) / 2:
         small = min(0.4, 2.2 / len(groups))
         at = {

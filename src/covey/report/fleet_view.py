@@ -9,15 +9,19 @@ from covey.report.rows import Rows
 from covey.report.thin import MOST_BARS_A_ROUND, MOST_COLUMNS, MOST_DOTS, chunks, evenly, short, short_one
 
 
-def fleet_view(rows: Rows) -> dict[str, Any]:
+def groups_of(rows: Rows) -> dict[int, int]:
+    """Each client's latest group; empty for a method that does not group."""
+    changes = rows.by_client("groups/group")
+    return {int(c): int(g) for c, g in zip(changes.client, changes.value, strict=True)}
+
+
+def fleet_view(rows: Rows, group: dict[int, int]) -> dict[str, Any]:
     """One column a client (or a few neighbours), ordered by group, then true kind, then id."""
     labels = sorted((n for n in rows.names if n.startswith("data/label:")), key=label_order)
-    group, kind = last_by_client(rows.by_client("groups/group")), last_by_client(rows.by_client("data/kind"))
+    kind = {client: int(value) for client, value in last_by_client(rows.by_client("data/kind")).items()}
     metric = client_metric(rows)
     measured = rows.by_client(metric) if metric else rows.take(np.zeros(0, dtype=np.intp))
     value = last_by_client(measured)
-    if not group:
-        group = {int(c): float(g) for c, g in zip(measured.client, measured.group, strict=True) if g >= 0}
     worked = rows.by_client("fleet/busy")
     times = dict(zip(*(part.tolist() for part in np.unique(worked.client, return_counts=True)), strict=True))
     counts = {name.removeprefix("data/label:"): last_by_client(rows.by_client(name)) for name in labels}
@@ -36,6 +40,7 @@ def fleet_view(rows: Rows) -> dict[str, Any]:
             [int(sum(held.get(i, 0) for i in column)) for held in counts.values()] for column in columns
         ],
         "worked": short((np.mean([times.get(i, 0) for i in column]) for column in columns), 4),
+        "often": short(np.quantile([times.get(i, 0) for i in ids], (0, 0.5, 1)) if ids else [], 4),
         "quiet": sum(i not in times for i in ids),
         "value": short((float(np.mean([value.get(i, np.nan) for i in column])) for column in columns), 4),
         "sizes": sizes_of(group),
@@ -60,19 +65,19 @@ def last_by_client(rows: Rows) -> dict[int, float]:
     return dict(zip(rows.client.tolist(), rows.value.tolist(), strict=True))
 
 
-def common(of: dict[int, float], clients: list[int]) -> int:
+def common(of: dict[int, int], clients: list[int]) -> int:
     """The value that most of the clients have; -1 for none."""
-    values, counts = np.unique([int(of.get(i, -1)) for i in clients], return_counts=True)
+    values, counts = np.unique([of.get(i, -1) for i in clients], return_counts=True)
     return int(values[counts.argmax()])
 
 
-def sizes_of(group: dict[int, float]) -> dict[str, int]:
+def sizes_of(group: dict[int, int]) -> dict[str, int]:
     """How many clients each group has."""
     values, counts = np.unique(np.array(list(group.values()), dtype=np.int64), return_counts=True)
     return {str(g): int(n) for g, n in zip(values, counts, strict=True)}
 
 
-def dots_of(value: dict[int, float], group: dict[int, float]) -> dict[str, Any]:
+def dots_of(value: dict[int, float], group: dict[int, int]) -> dict[str, Any]:
     """Clients from the worst served to the best, evenly thinned when there are many."""
     ranked = sorted((v, i) for i, v in value.items() if np.isfinite(v))
     kept = [ranked[place] for place in evenly(len(ranked), MOST_DOTS)]
@@ -82,13 +87,13 @@ def dots_of(value: dict[int, float], group: dict[int, float]) -> dict[str, Any]:
     return {
         "client": [i for _, i in kept],
         "value": short((v for v, _ in kept), 4),
-        "group": [int(group.get(i, -1)) for _, i in kept],
+        "group": [group.get(i, -1) for _, i in kept],
         "quantiles": short(quartiles, 4),
         "of": len(ranked),
     }
 
 
-def timeline_view(rows: Rows, most_bars: int) -> dict[str, Any]:
+def timeline_view(rows: Rows, group: dict[int, int], most_bars: int) -> dict[str, Any]:
     """When each client worked: all rounds that fit, else an even choice; of a large round the slowest."""
     start, busy = rows.by_client("fleet/start"), rows.by_client("fleet/busy")
     begun = {
@@ -98,12 +103,12 @@ def timeline_view(rows: Rows, most_bars: int) -> dict[str, Any]:
     drawn = np.minimum(counts, MOST_BARS_A_ROUND)
     most = len(rounds) if drawn.sum() <= most_bars else max(2, int(most_bars // max(drawn.mean(), 1)))
     kept = evenly(len(rounds), most)
-    shown = [bars_of(busy.take(np.arange(firsts[k], firsts[k] + counts[k])), begun) for k in kept]
+    shown = [bars_of(busy.take(np.arange(firsts[k], firsts[k] + counts[k])), begun, group) for k in kept]
     ends = {int(r): float(s) for r, s in zip(rows.round, rows.seconds, strict=True) if r >= 0}
     return {"rounds": shown, "of": len(rounds), "strip": strip_of(rows, ends, rounds[kept])}
 
 
-def bars_of(busy: Rows, begun: dict[tuple[int, int], float]) -> dict[str, Any]:
+def bars_of(busy: Rows, begun: dict[tuple[int, int], float], group: dict[int, int]) -> dict[str, Any]:
     """One round: its slowest clients, seconds counted from the first start."""
     number = int(busy.round[0])
     starts = np.array([begun.get((number, int(c)), np.nan) for c in busy.client])
@@ -115,7 +120,7 @@ def bars_of(busy: Rows, begun: dict[tuple[int, int], float]) -> dict[str, Any]:
         "begin": short_one(begin, 7),
         "end": short_one(float(busy.seconds[0]) - begin, 6),
         "client": busy.client[order].tolist(),
-        "group": busy.group[order].tolist(),
+        "group": [group.get(int(client), -1) for client in busy.client[order]],
         "start": short(offsets[order]),
         "busy": short(busy.value[order]),
         "of": len(busy),

@@ -85,7 +85,7 @@ def summary_from_config(settings: Mapping[str, Any]) -> Summary:
     return Summary(
         name=named("name"),
         method=named("method"),
-        dataset=named("dataset"),
+        dataset=named("data"),
         model=named("model"),
         seed=whole("seed"),
         rounds=whole("rounds"),

@@ -11,9 +11,9 @@ function drawGraph(place, note) {
     const from = at.get(edge.from), to = at.get(edge.to);
     if (!from || !to || edge.from === edge.to) continue;
     const share = edge.load / most;
-    const bend = 0.12;
-    const middle = [(from[0] + to[0]) / 2 * (1 - bend) + (width / 2) * bend, (from[1] + to[1]) / 2 * (1 - bend) + (height / 2) * bend];
     const inside = group.get(edge.from) === group.get(edge.to) && group.get(edge.from) >= 0;
+    const bend = inside ? 0 : 0.14;
+    const middle = [(from[0] + to[0]) / 2 * (1 - bend) + (width / 2) * bend, (from[1] + to[1]) / 2 * (1 - bend) + (height / 2) * bend];
     root.append(svg("path", { d: `M${from}Q${middle} ${to}`, fill: "none", stroke: inside ? colourOfGroup(group.get(edge.from)) : "var(--ink)", "stroke-width": (0.6 + 5 * share).toFixed(2), opacity: (edges.length > 300 ? 0.12 : 0.25) + 0.35 * share, "stroke-linecap": "round",
       onpointermove: (event) => showTip(event.clientX, event.clientY, `${edge.from} ${edge.both ? "↔" : "→"} ${edge.to}`, [["load", showCount(edge.load)]]), onpointerleave: hideTip }));
   }

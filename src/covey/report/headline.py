@@ -56,15 +56,16 @@ def tiles(run: RunView) -> Html:
         )
         for name in names
     ]
-    made += [target_tile(run.to_target(metric, target)) for metric, target in targets_of([run])]
+    took = [target_tile(run.to_target(metric, target)) for metric, target in targets_of([run])]
     cost = run.summary.cost
-    made.append(tile("training traffic", show_bytes(cost.bytes), f"{show_count(cost.messages)} messages"))
+    took.append(tile("traffic", show_bytes(cost.bytes), f"{show_count(cost.messages)} messages"))
     wall = run.summary.wall_seconds
-    took = f"{show_seconds(wall)} on the wall" if wall is not None else f"{run.summary.rounds_done:,} rounds"
-    made.append(tile("time of the fleet", show_seconds(cost.seconds), took))
+    small = f"{run.summary.rounds_done:,} rounds"
+    small += f" · computed in {show_seconds(wall)}" if wall is not None else ""
+    took.append(tile("time of the fleet", show_seconds(cost.seconds), small))
     if run.summary.epsilon:
-        made.append(tile("largest ε spent", f"{max(run.summary.epsilon.values()):.4g}", "by one client"))
-    return tag("dl", *made, class_="tiles")
+        took.append(tile("largest ε spent", f"{max(run.summary.epsilon.values()):.4g}", "by one client"))
+    return markup(tag("dl", *made, class_="tiles"), tag("dl", *took, class_="tiles"))
 
 
 def tile(words: str, number: str, small: str, *, first: bool = False) -> Html:
@@ -97,7 +98,9 @@ def comparison(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
     return markup(
         tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Results"),
         tag(
-            "p", "Large: the last round. Small: the best round. Bold: the best of the column.", class_="hint"
+            "p",
+            "Large: the last round. Small: the best value @ its round. Bold: the best of the column.",
+            class_="hint",
         ),
     )
 
@@ -141,7 +144,7 @@ def traffic_column(runs: Sequence[RunView]) -> Cells:
     small = [f"{show_count(run.summary.cost.messages)} messages" for run in runs]
     leaders = best_rows(sent, highest=False)
     cells = [cell(show_bytes(v), small[at], best=at in leaders) for at, v in enumerate(sent)]
-    return tag("th", tag("span", "traffic"), tag("small", "of training"), scope="col", class_="num"), cells
+    return tag("th", tag("span", "traffic"), tag("small", "up, down, peer"), scope="col", class_="num"), cells
 
 
 def time_column(runs: Sequence[RunView]) -> Cells:

@@ -109,7 +109,7 @@ function drawLabelCurves(place, note) {
     const panel = html("figure");
     grid.append(panel);
     const members = note.shares.filter((_, at) => groups[at] === group);
-    const { width, height, root } = canvas({ clientWidth: 240 }, 130, `Label shares of group ${group}`);
+    const { width, height, root } = canvas(panel, 130, `Label shares of group ${group}`);
     const box = { left: 34, right: width - 6, top: 6, bottom: height - 20 };
     const labels = members[0].length;
     const x = scale(0, Math.max(1, labels - 1), box.left, box.right), y = scale(0, most, box.bottom, box.top);

@@ -26,7 +26,15 @@ def note_kind(name: str, note: object) -> str | None:
     wanted = DRAWN.get(kind)
     if wanted is None or not isinstance(note, dict):
         return None
-    return kind if all(isinstance(note.get(key), list) and note[key] for key in wanted) else None
+    if not all(isinstance(note.get(key), list) and note[key] for key in wanted):
+        return None
+    return kind if kind != "graph" or is_graph(note) else None
+
+
+def is_graph(note: Mapping[str, Any]) -> bool:
+    """Whether every node has an id and every link two ends."""
+    nodes = all(isinstance(node, dict) and "id" in node for node in note["nodes"])
+    return nodes and all(isinstance(edge, dict) and {"from", "to"} <= set(edge) for edge in note["edges"])
 
 
 def drawn_notes(notes: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -35,14 +35,14 @@ def write_report(runs: Sequence[RunView], path: Path) -> None:
 def page(runs: Sequence[RunView]) -> str:
     """The whole page as text."""
     labels = labels_of(runs)
-    title = f"{labels[0]} – Covey run" if len(runs) == 1 else f"{len(runs)} methods compared – Covey"
+    title = heading(runs, labels)
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", title),
+        tag("title", f"{title} – Covey"),
         tag("style", Html(part_of_page(STYLE))),
     )
     body = tag(
@@ -74,12 +74,6 @@ def embedded(data: object) -> Html:
 def masthead(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
     """What was run, in one line of facts, and the links to the parts of the page."""
     first = runs[0].summary
-    title = (
-        labels[0]
-        if len(runs) == 1
-        else "Comparison of "
-        + " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) <= 4 else [f"{len(labels)} runs"])
-    )
     facts = [f"{first.clients:,} clients"]
     shared = ("dataset", "model", "method") if len(runs) == 1 else ("dataset", "model")
     facts += [str(value) for key in shared if (value := same(runs, key)) and value != labels[0]]
@@ -90,7 +84,7 @@ def masthead(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
     return tag(
         "header",
         tag("div", MARK, tag("span", "Covey"), class_="brand"),
-        tag("h1", title),
+        tag("h1", heading(runs, labels)),
         tag("p", *(tag("span", fact) for fact in facts), class_="facts"),
         *(
             unfinished(run, label)
@@ -99,6 +93,14 @@ def masthead(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
         ),
         tag("nav", *nav, aria_label="Parts of this page"),
     )
+
+
+def heading(runs: Sequence[RunView], labels: Sequence[str]) -> str:
+    """What the page is about, in a few words."""
+    if len(runs) == 1:
+        return labels[0]
+    alike = len({run.summary.method for run in runs}) == len(runs)
+    return f"{len(runs)} {'methods' if alike else 'runs'} compared"
 
 
 def same(runs: Sequence[RunView], field: str) -> object | None:

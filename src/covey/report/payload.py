@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.report.fleet_view import fleet_view, timeline_view
+from covey.report.fleet_view import fleet_view, groups_of, timeline_view
 from covey.report.folder import RunView
 from covey.report.notes import drawn_notes
 from covey.report.rows import Rows
@@ -40,7 +40,8 @@ def run_data(run: RunView, label: str, most_bars: int) -> dict[str, Any]:
     """One run: clock, curves, fleet, timeline and the notes that are drawn."""
     rounds = kept_rounds(run)
     clock = clock_of(run.rows, rounds)
-    fleet = fleet_view(run.rows)
+    groups = groups_of(run.rows)
+    fleet = fleet_view(run.rows, groups)
     curves = {name: curve_of(run.rows, name, rounds, fleet["sizes"]) for name in run.summary.last}
     return {
         "label": label,
@@ -48,7 +49,7 @@ def run_data(run: RunView, label: str, most_bars: int) -> dict[str, Any]:
         "clock": clock,
         "curves": curves,
         "fleet": fleet,
-        "timeline": timeline_view(run.rows, most_bars),
+        "timeline": timeline_view(run.rows, groups, most_bars),
         "notes": drawn_notes(run.summary.notes),
         "targets": [{"metric": t.metric, "target": t.target} for t in run.summary.targets],
     }
@@ -69,7 +70,7 @@ def clock_of(rows: Rows, rounds: NDArray[np.int64]) -> dict[str, Any]:
     sent = np.zeros(int(rounds.max(initial=0)) + 1)
     for name in rows.names:
         kind = name.removeprefix("fleet/messages:")
-        if kind != name and not kind.startswith("evaluate."):
+        if kind != name:
             found = rows.overall(name)
             np.add.at(sent, found.round, found.value)
     return {

@@ -69,7 +69,11 @@ def cost(run: RunView) -> Html:
         return tag("p", "No step was booked.", class_="hint")
     return markup(
         columns_table(cost_columns(run), "What each kind of step cost"),
-        tag("p", "Evaluation is booked apart and counts in no curve, target or total.", class_="hint"),
+        tag(
+            "p",
+            "What only served to measure the run is booked apart and counts in no curve, target or total.",
+            class_="hint",
+        ),
     )
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from covey.errors import UserError
 from covey.report.rows import Rows
-from covey.report.wording import higher_is_better
+from covey.report.wording import higher_is_better, split_name
 
 KNOWN_SCHEMA = 1
 MEASURED = ("global-test/", "local-test/")
+MEASURING = " (measuring)"  # ends the name of a step kind that only observed the run
 COSTS = ("messages", "bytes_up", "bytes_down", "bytes_peer", "seconds")
 T = TypeVar("T")
 
@@ -198,16 +199,20 @@ def parse_losses(raw: Mapping[str, Any]) -> Losses:
 
 
 def progress_of(rows: Rows, known: Summary) -> Summary:
-    """What `known` says of an unfinished run, with everything measured taken from its rows."""
+    """What `known` says of an unfinished run, with everything measured taken from its rows.
+
+    What measuring cost is in no row: it stays as `known` has it.
+    """
     last: dict[str, float] = {}
     best: dict[str, Best] = {}
     for name in rows.names:
         curve = rows.overall(name) if name.startswith(MEASURED) else rows.take(np.zeros(0, dtype=np.intp))
         if len(curve):
             last[name] = float(curve.value[-1])
-            best[name] = best_of(name, curve)
+            if split_name(name)[2] != "std":
+                best[name] = best_of(name, curve)
     by_kind = {kind: cost_of(rows, kind) for kind in kinds_of(rows)}
-    training = [cost for kind, cost in by_kind.items() if not kind.startswith("evaluate.")]
+    measuring = {kind: cost for kind, cost in known.by_kind.items() if kind.endswith(MEASURING)}
     lost, refused = (int(rows.overall(f"fleet/{name}").value.sum()) for name in ("lost", "refused"))
     clients = rows.client[rows.client >= 0]
     return replace(
@@ -218,9 +223,8 @@ def progress_of(rows: Rows, known: Summary) -> Summary:
         last=last,
         best=best,
         targets=tuple(reach(rows, wanted.metric, wanted.target) for wanted in known.targets),
-        cost=Cost(**{name: sum(getattr(cost, name) for cost in training) for name in COSTS}),
-        evaluation_bytes=sum(cost.bytes for kind, cost in by_kind.items() if kind.startswith("evaluate.")),
-        by_kind=by_kind,
+        cost=Cost(**{name: sum(getattr(cost, name) for cost in by_kind.values()) for name in COSTS}),
+        by_kind=by_kind | measuring,
         lost=replace(known.lost, count=lost),
         refused=replace(known.refused, count=refused),
     )

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from covey.report.folder import RunView
-from covey.report.summary import Cost
+from covey.report.summary import MEASURING, Cost
 from covey.report.wording import (
     higher_is_better,
     metric_title,
@@ -110,11 +110,11 @@ def lowest(head: str, values: Sequence[float | None], show: Callable[[float | No
 
 
 def cost_columns(run: RunView) -> list[Column]:
-    """One row a step kind, training first, then evaluation, then the sum of training."""
+    """One row a step kind, then their sum; what only served to measure the run comes after it."""
     kinds = run.summary.by_kind
-    training = sorted(kind for kind in kinds if not kind.startswith("evaluate."))
-    evaluation = sorted(kind for kind in kinds if kind.startswith("evaluate."))
-    names = [*training, "all training", *evaluation]
+    training = sorted(kind for kind in kinds if not kind.endswith(MEASURING))
+    evaluation = sorted(kind for kind in kinds if kind.endswith(MEASURING))
+    names = [*training, "all", *evaluation]
     costs: list[Cost] = [kinds[k] for k in training] + [run.summary.cost] + [kinds[k] for k in evaluation]
     return [
         Column(head="step", cells=tuple(names), right=False, best=frozenset({len(training)})),
