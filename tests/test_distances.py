@@ -106,7 +106,7 @@ def test_newcomers_are_placed_and_nobody_moves() -> None:
     # Clusters at 0 (0, 1, 2 -> members 0.1 apart) and at 10; on a line, so distances are differences.
     spots = np.array([0.0, 0.1, 0.2, 10.0, 10.3])
     labels = np.array([0, 0, 0, 1, 1])
-    nearest = nearest_fellow(np.abs(spots[:, None] - spots), labels)
+    nearest = nearest_fellow(labels, lambda at: np.abs(spots[at, None] - spots[at]))
     assert nearest == pytest.approx([0.1, 0.1, 0.1, 0.3, 0.3])
     reach = reaches(labels, nearest)
     assert reach == pytest.approx([0.1, 0.3])

@@ -2,14 +2,18 @@
 
 import math
 import sys
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from covey.core import Client, Task
 from covey.errors import Refused, UserError
 from covey.steps.noise import Privacy, add_noise, present, published_noise, shares, spend
-from covey.steps.summaries import feature_counts, feature_sensitivity, label_counts
+from covey.steps.summaries import LabelSummary, feature_counts, feature_sensitivity, label_counts
+from covey.testing import small_federation
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -149,7 +153,7 @@ def test_what_is_not_private_costs_no_epsilon_and_says_so() -> None:
     assert "NOT differentially private" in published.note()
     assert "no differential privacy" in Privacy().note()
     assert "(0.1, 0)-differentially private" in Privacy(epsilon=0.1, noise="opendp").note()
-    assert 'private only with noise = "opendp"' in Privacy(epsilon=0.1).note()
+    assert "drawn from the run's seed" in Privacy(epsilon=0.1).note()
 
 
 @pytest.mark.parametrize(
@@ -170,6 +174,25 @@ def test_wrong_privacy_settings_are_one_sentence(settings: dict[str, object], wo
     with pytest.raises(UserError) as error:
         Privacy(**settings)  # type: ignore[arg-type]
     assert words in str(error.value)
+
+
+def test_a_real_device_never_draws_its_noise_from_the_runs_seed() -> None:
+    pytest.importorskip("opendp")
+    told: dict[bool, list[list[float]]] = {}
+    for live in (False, True):
+        for _ in range(2):
+            client = replace(small_client(), live=live, rng=rng(1))
+            reply = LabelSummary(privacy=Privacy(epsilon=0.5))(client, Task())
+            told.setdefault(live, []).append(reply.stats["shares"].tolist())
+            assert reply.stats["epsilon"] == 0.5
+    assert told[False][0] == told[False][1]
+    assert told[True][0] != told[True][1]
+
+
+def small_client() -> Client:
+    share = small_federation().shares[0]
+    bench: Any = None  # a summary runs no model
+    return Client(id=0, train=share.train, test=share.test, state={}, rng=rng(), bench=bench, seed=0, round=1)
 
 
 def test_missing_opendp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
 from covey.errors import UserError
 from covey.select.haccs import cluster_means, cluster_weights, draw
@@ -17,7 +18,6 @@ from covey.select.oort import (
     scores,
     speed_factor,
     top,
-    utility,
 )
 from covey.select.power_of_choice import candidates, highest
 from covey.select.tifl import (
@@ -28,6 +28,7 @@ from covey.select.tifl import (
     stalled,
     tier_probabilities,
 )
+from covey.steps.utility import utility
 
 # Three clusters A, B, C of seven devices, seconds and losses.
 CLUSTERS = [[0, 1], [2, 3, 4], [5, 6]]
@@ -167,7 +168,8 @@ def test_preferred_duration_is_a_percentile_of_all() -> None:
 
 
 def test_statistical_utility() -> None:
-    assert utility(100, 0.25) == 50.0
+    # Losses 3 and 4: mean square 12.5, times the two samples.
+    assert utility(torch.tensor([3.0, 4.0])) == pytest.approx(2 * math.sqrt(12.5))
 
 
 def test_oort_scores_by_hand() -> None:

@@ -168,7 +168,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     if model.get("name", "usual") == "usual":
         model["name"] = USUAL_MODEL.get(data["name"], "mlp")
     result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
-    result["method"] = _resolve_method(tables, per_method)
+    result["method"] = _resolve_method(tables, per_method, data["clients"])
     train = {**tables.get("train", {}), **_own_train(result["method"]["name"], per_method)}
     for section, maker in (
         ("train", Train),
@@ -198,13 +198,21 @@ SECTIONS = (
 )
 
 
-def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:
     method = {"name": "fedavg", **tables.get("method", {})}
     for name in per_method:
         if name not in METHODS:
             raise UserError(unknown(f"methods.{name}", name, METHODS))
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
-    return _complete_choice("method", {**method, **own}, METHODS)
+    asked = {**method, **own}
+    whole = _complete_choice("method", asked, METHODS)
+    if isinstance(whole.get("per_round"), int) and whole["per_round"] > clients:
+        if "per_round" in asked:
+            raise UserError(
+                f"method.per_round is {whole['per_round']}, but data.clients is {clients}; it must be at most that"
+            )
+        whole["per_round"] = clients  # the default is meant for larger fleets
+    return whole
 
 
 def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:

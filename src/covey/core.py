@@ -102,7 +102,10 @@ def plain_bytes(value: Any) -> int:
 
 @dataclass(kw_only=True)
 class Client:
-    """What a step may touch on a device; `state` outlives the round, `rng` is this step's own stream."""
+    """What a step may touch on a device; `state` outlives the round, `rng` is this step's own stream.
+
+    `live` says that this is a real device, where nothing that protects its data may come from the run's seed.
+    """
 
     id: int
     train: Samples
@@ -112,6 +115,7 @@ class Client:
     bench: Bench
     seed: int
     round: int
+    live: bool = False
 
     def stream(self, *names: str | int) -> np.random.Generator:
         """A stream of this client that does not change from round to round."""

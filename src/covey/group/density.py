@@ -1,6 +1,7 @@
 """Density-based clusters of clients, and placing newcomers without moving the others."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -108,13 +109,16 @@ def reaches(labels: Labels, nearest: Array) -> Array:
     return reach
 
 
-def nearest_fellow(table: Array, labels: Labels) -> Array:
-    """Distance [n] from each client to the nearest other member of its cluster, infinite if there is none."""
+def nearest_fellow(labels: Labels, table: Callable[[Labels], Array]) -> Array:
+    """Distance [n] from each client to the nearest other member of its cluster, infinite if there is none.
+
+    `table` gives the distances among the clients at some positions: one cluster at a time, never all of them.
+    """
     nearest = np.full(len(labels), np.inf)
     for cluster in np.unique(labels):
         members = np.flatnonzero(labels == cluster)
         if len(members) > 1:
-            inside = table[np.ix_(members, members)]
+            inside = table(members)
             np.fill_diagonal(inside, np.inf)
             nearest[members] = inside.min(axis=1)
     return nearest

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from covey.core import Method
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
+from covey.methods.haccs import haccs
+from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
 
 MethodMaker = Callable[..., Method]
@@ -18,4 +20,10 @@ METHODS: dict[str, MethodMaker] = {
     "decentralized": decentralized,
     "hierarchical": hierarchical,
     "semi-decentralized": semi_decentralized,
+    "haccs": haccs,
+    "random": random,
+    "tifl": tifl,
+    "oort": oort,
+    "oort-simple": oort_simple,
+    "power-of-choice": power_of_choice,
 }

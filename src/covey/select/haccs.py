@@ -1,16 +1,92 @@
 """HACCS scheduling: which clusters work, by latency and loss, and which of their devices.
 
-Pure functions on arrays; a cluster is a list of positions, latencies are in seconds.
+The functions work on arrays; a cluster is a list of positions, latencies are in seconds.
 """
 
-from collections.abc import Sequence
-from typing import Literal
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.core import Round, Step
+from covey.errors import UserError
+from covey.select.feedback import Losses, check_losses, known_losses
+
 Array = NDArray[np.float64]
+Draws = Literal["weighted", "quasi"]
 Inside = Literal["fastest", "sampled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByCluster:
+    """Clusters drawn by theta (eq. 7), and of each drawn cluster its fastest reachable device (Algorithm 1).
+
+    count: devices a round. step: what they will do, for their latency. rho: weight of latency against loss.
+    squared: losses are squared before they are averaged, as in the authors' code.
+    """
+
+    count: int
+    step: Step
+    rho: float = 0.5
+    losses: Losses = "reported"
+    squared: bool = False
+    draws: Draws = "weighted"
+    inside: Inside = "fastest"
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UserError(f"per_round is {self.count}; it must be at least 1.")
+        if not 0 <= self.rho <= 1:
+            raise UserError(f"rho is {self.rho!r}; it must lie in 0 to 1.")
+        check_losses(self.losses)
+        if self.draws not in get_args(Draws):
+            raise UserError(f'draws is "{self.draws}"; it must be weighted or quasi.')
+        if self.inside not in get_args(Inside):
+            raise UserError(f'inside is "{self.inside}"; it must be fastest or sampled.')
+
+    def __call__(self, now: Round) -> list[int]:
+        here = now.here
+        seconds = now.fleet.seconds(self.step, here)
+        latency = np.array([seconds[i] for i in here])
+        loss = np.array(device_losses(here, now.groups, known_losses(now, self.losses)))
+        names = sorted({now.groups[i] for i in here})
+        clusters = [[p for p, i in enumerate(here) if now.groups[i] == name] for name in names]
+        theta = cluster_weights(
+            cluster_means(latency, clusters),
+            cluster_means(loss**2 if self.squared else loss, clusters),
+            rho=self.rho,
+        )
+        now.notes["schedule"] = {
+            "cluster": names,
+            "reachable": [len(members) for members in clusters],
+            "latency": np.round(cluster_means(latency, clusters), 4).tolist(),
+            "loss": np.round(cluster_means(loss, clusters), 4).tolist(),
+            "theta": np.round(theta, 4).tolist(),
+        }
+        drawn = draw(
+            clusters,
+            theta,
+            latency,
+            self.count,
+            now.stream("select"),
+            quasi=self.draws == "quasi",
+            inside=self.inside,
+        )
+        return sorted(here[position] for position in drawn)
+
+
+def device_losses(here: Sequence[int], groups: Mapping[int, int], known: Mapping[int, float]) -> list[float]:
+    """A loss for every device: its own, else its cluster's mean, else the highest there is (1 at the start)."""
+    by_cluster: dict[int, list[float]] = {}
+    for client, loss in known.items():
+        by_cluster.setdefault(groups[client], []).append(loss)
+    means = {cluster: float(np.mean(losses)) for cluster, losses in by_cluster.items()}
+    highest = max(known.values(), default=1.0)
+    return [known.get(i, means.get(groups[i], highest)) for i in here]
 
 
 def cluster_weights(latency: Array, loss: Array, *, rho: float) -> Array:

@@ -1,17 +1,25 @@
 """Oort: clients of high statistical utility that are fast enough, with exploration, staleness and a pacer.
 
-Pure functions on arrays over the clients that can be chosen; times in seconds, rounds counted from 1.
+The functions work on arrays over the clients that can be chosen; times in seconds, rounds counted from 1.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
+from covey.core import Round, Step
 from covey.errors import UserError
+from covey.select.feedback import Losses, check_losses, known_losses
+from covey.select.power_of_choice import known_sizes
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+MEMORY = "oort"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +55,103 @@ class Oort:
             raise UserError(f"pace_every is {self.pace_every!r}; it must be at least 1 round.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ByUtility:
+    """The full algorithm: exploit clients of high utility, explore untried ones, first round at random.
+
+    most: samples that a client trains on at most in a round, its |B|. What happened is kept by `remember`.
+    """
+
+    count: int
+    step: Step
+    oort: Oort
+    most: float = float("inf")
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UserError(f"per_round is {self.count}; it must be at least 1.")
+
+    def __call__(self, now: Round) -> list[int]:
+        state = now.memory.get(MEMORY) or {
+            "exploration": self.oort.explore,
+            "percentile": self.oort.percentile,
+            "gains": [],
+            "clients": {},  # id -> utility, round of last use
+        }
+        sizes = known_sizes(now)
+        tried = {int(i): seen for i, seen in state["clients"].items()}
+        hope = [min(sizes.get(i, 0.0), self.most) for i in now.here]
+        seconds = now.fleet.seconds(self.step, now.fleet.members())
+        percentile = paced(state["percentile"], state["gains"], now.number, self.oort)
+        untried = any(i not in tried for i in now.here)
+        exploration = next_exploration(state["exploration"], self.oort, untried_left=untried)
+        picked = pick(
+            np.array([tried[i][0] if i in tried else hope[p] for p, i in enumerate(now.here)]),
+            np.array([seconds[i] for i in now.here]),
+            np.array([tried[i][1] if i in tried else 0.0 for i in now.here]),
+            np.array([i in tried for i in now.here]),
+            number=now.number,
+            count=self.count,
+            exploration=exploration,
+            preferred=preferred_duration(np.array(list(seconds.values())), percentile),
+            oort=self.oort,
+            rng=now.stream("select"),
+        )
+        chosen = picked.all()
+        if now.number == 1:
+            size = min(self.count, len(now.here))
+            chosen = now.stream("select").choice(len(now.here), size=size, replace=False).tolist()
+        now.memory[MEMORY] = {
+            **state,
+            "exploration": exploration,
+            "percentile": percentile,
+            "exploited": [now.here[position] for position in picked.exploited],
+        }
+        return sorted(now.here[position] for position in chosen)
+
+
+def remember(now: Round, rows: Tensor) -> Tensor:
+    """After a round: keep each worker's utility and round, and what the exploited ones gained."""
+    state: dict[str, Any] = now.memory[MEMORY]
+    fresh = {str(reply.id): [float(reply.stats["utility"]), float(now.number)] for reply in now.replies}
+    gains = [fresh[str(i)][0] for i in state["exploited"] if str(i) in fresh]
+    now.memory[MEMORY] = {
+        **state,
+        "clients": {**state["clients"], **fresh},
+        "gains": [*state["gains"], float(np.mean(gains)) if gains else 0.0],
+    }
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByPenalisedLoss:
+    """HACCS' simplified Oort: the highest losses, with a penalty for devices slower than T."""
+
+    count: int
+    step: Step
+    oort: Oort
+    losses: Losses = "reported"
+
+    def __post_init__(self) -> None:
+        check_losses(self.losses)
+        if self.count < 1:
+            raise UserError(f"per_round is {self.count}; it must be at least 1.")
+
+    def __call__(self, now: Round) -> list[int]:
+        known = known_losses(now, self.losses)
+        highest = max(known.values(), default=1.0)
+        seconds = now.fleet.seconds(self.step, now.here)
+        durations = np.array([seconds[i] for i in now.here])
+        chosen = top(
+            np.array([known.get(i, highest) for i in now.here]),
+            durations,
+            count=self.count,
+            preferred=preferred_duration(durations, self.oort.percentile),
+            penalty=self.oort.penalty,
+        )
+        return sorted(now.here[position] for position in chosen)
+
+
 @dataclass(frozen=True)
 class Picked:
     """Positions chosen by what is known, out of curiosity, and to fill up."""
@@ -72,11 +177,6 @@ def speed_factor(durations: Array, preferred: float, penalty: float) -> Array:
     slow = durations > preferred
     ratio = np.divide(preferred, np.maximum(durations, 1e-4), out=np.ones_like(durations), where=slow)
     return np.asarray(ratio**penalty)
-
-
-def utility(samples: float, mean_squared_loss: float) -> float:
-    """Statistical utility |B| sqrt(mean of squared per-sample losses)."""
-    return float(samples * np.sqrt(mean_squared_loss))
 
 
 def scores(

@@ -1,15 +1,109 @@
 """TiFL: tiers of devices of like speed; each round one tier works, inaccurate tiers more often.
 
-Pure functions; the state (tiers, credits, probabilities, accuracies) goes in and comes out.
+The functions are pure: the state (tiers, credits, probabilities, accuracies) goes in and comes out.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.core import Round, Step
+from covey.errors import UserError
+from covey.select.feedback import Losses, check_losses, known_losses
+
 Array = NDArray[np.float64]
+MEMORY = "tiers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByTier:
+    """One tier a round, drawn by probability while it has credits; of its reachable clients `count` at random.
+
+    tiers: how many, fewer if they could not fill a round. interval: after so many rounds without progress of the
+    tier in work, the tiers are ranked anew. rounds: of the whole run; a tier has ceil(rounds / tiers) credits, and when
+    all are spent they start anew.
+    """
+
+    count: int
+    step: Step
+    tiers: int = 5
+    interval: int = 5
+    rounds: int = 200
+    losses: Losses = "reported"
+
+    def __post_init__(self) -> None:
+        check_losses(self.losses)
+        for name, value in (
+            ("per_round", self.count),
+            ("tiers", self.tiers),
+            ("interval", self.interval),
+            ("rounds", self.rounds),
+        ):
+            if value < 1:
+                raise UserError(f"{name} is {value}; it must be at least 1.")
+
+    def __call__(self, now: Round) -> list[int]:
+        seconds = now.fleet.seconds(self.step, sorted({*now.seen, *now.fleet.members()}))
+        state = self._with_newcomers(now.memory.get(MEMORY), now, seconds)
+        tiers, here = state["tiers"], set(now.here)
+        history = grown(state["history"], tiers, known_losses(now, self.losses))
+        credits = np.array(state["credits"], dtype=np.int64)
+        probabilities = np.array(state["probabilities"])
+        due = now.number > 1 and now.number % self.interval == 0
+        if due and stalled([-loss for loss in history[state["current"]]], self.interval):
+            probabilities = tier_probabilities(np.array([-losses[-1] for losses in history]), credits)
+        reachable = np.array([any(i in here for i in tier) for tier in tiers])
+        current = draw_tier(probabilities, credits, reachable, now.stream("select", "tier"))
+        credits[current] -= 1
+        if (credits <= 0).all():
+            credits[:] = credits_each(self.rounds, len(tiers))
+        now.memory[MEMORY] = {
+            "tiers": tiers,
+            "credits": credits.tolist(),
+            "probabilities": probabilities.tolist(),
+            "history": [losses[-self.interval - 1 :] for losses in history],
+            "current": current,
+        }
+        members = [i for i in tiers[current] if i in here]
+        size = min(self.count, len(members))
+        drawn = now.stream("select").choice(sorted(members), size=size, replace=False)
+        return sorted(int(i) for i in drawn)
+
+    def _with_newcomers(
+        self, state: Mapping[str, Any] | None, now: Round, seconds: Mapping[int, float]
+    ) -> Mapping[str, Any]:
+        if state is None:
+            enough = max(1, min(self.tiers, len(seconds) // self.count))  # a tier has to fill a round
+            tiers = make_tiers(seconds, enough)
+            return {
+                "tiers": tiers,
+                "credits": [credits_each(self.rounds, len(tiers))] * len(tiers),
+                "probabilities": [1.0 / len(tiers)] * len(tiers),
+                "history": [[] for _ in tiers],
+                "current": 0,
+            }
+        placed = {i for tier in state["tiers"] for i in tier}
+        tiers = [list(tier) for tier in state["tiers"]]
+        for newcomer in (i for i in now.here if i not in placed):
+            tiers[nearest_tier(tiers, seconds, seconds[newcomer])].append(newcomer)
+        return {**state, "tiers": tiers}
+
+
+def grown(
+    history: Sequence[Sequence[float]], tiers: Sequence[Sequence[int]], known: Mapping[int, float]
+) -> list[list[float]]:
+    """Each tier's mean losses so far and now; where nothing is known now, the last one again (1 at the start)."""
+    means = []
+    for past, tier in zip(history, tiers, strict=True):
+        losses = [known[i] for i in tier if i in known]
+        means.append([*past, float(np.mean(losses)) if losses else past[-1] if past else 1.0])
+    return means
 
 
 def make_tiers(latency: Mapping[int, float], count: int) -> list[list[int]]:

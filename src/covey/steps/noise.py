@@ -28,8 +28,9 @@ class Privacy:
 
     epsilon: privacy loss of one summary; None sends exact shares. noise: `opendp` draws from OpenDP's secure
     source (private, cannot be repeated); `simulated` draws the same distribution from the client's seeded
-    stream (repeatable, hence no secret to whoever has the seed); `published` is the HACCS authors' noise on
-    the bins that are not empty, which is NOT private. budget: the most epsilon that a client ever spends.
+    stream, so that a simulation can be repeated bit for bit (a real device, where the seed is no secret,
+    takes OpenDP instead); `published` is the HACCS authors' noise on the bins that are not empty, which is
+    NOT private. budget: the most epsilon that a client ever spends.
     """
 
     epsilon: float | None = None
@@ -64,8 +65,8 @@ class Privacy:
             return "Summaries carry the published noise on non-empty bins only: NOT differentially private."
         if self.noise == "simulated":
             return (
-                f"Summaries carry Laplace noise for epsilon {self.epsilon:g} drawn from the run's seed: "
-                'the right distribution, private only with noise = "opendp".'
+                f"Summaries carry simulated Laplace noise for epsilon {self.epsilon:g}: the right distribution, "
+                "drawn from the run's seed. Real devices draw it from OpenDP."
             )
         return f"Summaries are ({self.epsilon:g}, 0)-differentially private for one sample (OpenDP)."
 

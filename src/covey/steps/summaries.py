@@ -1,14 +1,149 @@
 """What a client tells about its data: the label histogram P(y), and a feature histogram for each label P(X|y)."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from covey.core import Client, Reply, Task
 from covey.errors import UserError
+from covey.steps.noise import Privacy, add_noise, present, shares, spend
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 CHUNK = 256  # samples whose features are binned at a time
+BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on it
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSummary:
+    """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
+
+    labels: size of the label space; None takes the data set's classes. Asked with `tolerance`, a client answers
+    with a summary only if its data moved by more than that (total variation) since its last one.
+    """
+
+    privacy: Privacy = Privacy()
+    labels: int | None = None
+
+    kind: ClassVar[str] = "query.labels"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        labels = _label_space(client, self.labels)
+        counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
+        if not _worth_telling(client, task, counts):
+            return Reply(id=client.id)
+        told, noisy = _tell(client, self.privacy, counts, sensitivity=1.0)
+        return Reply(id=client.id, stats={"shares": shares(noisy), **told})
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureSummary:
+    """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
+
+    Images are taken before their normalisation, so that their range is [0, 1]. One sample moves as many counts
+    as it has values, and the noise is scaled by that, or by `bound`, to which its contribution is then scaled down.
+    With noise, a label counts as present when its total stands out of the noise.
+    """
+
+    privacy: Privacy = Privacy()
+    labels: int | None = None
+    bins: int = 20
+    low: float = 0.0
+    high: float = 1.0
+    bound: float | None = None
+
+    kind: ClassVar[str] = "query.features"
+
+    def __post_init__(self) -> None:
+        if self.bins < 2:
+            raise UserError(f"bins is {self.bins!r}; it must be at least 2.")
+        if not self.low < self.high:
+            raise UserError(f"low is {self.low!r} and high is {self.high!r}; low must be less than high.")
+        if self.bound is not None and not self.bound > 0:
+            raise UserError(f"bound is {self.bound!r}; it must be greater than 0.")
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        x = raw_features(client)
+        counts = feature_counts(
+            x,
+            client.train.labels(),
+            labels=_label_space(client, self.labels),
+            bins=self.bins,
+            low=self.low,
+            high=self.high,
+            bound=self.bound,
+            who=f"client {client.id}",
+        )
+        if not _worth_telling(client, task, counts):
+            return Reply(id=client.id)
+        sensitivity = feature_sensitivity(x, self.bound)
+        told, noisy = _tell(client, self.privacy, counts, sensitivity=sensitivity)
+        has = present(noisy, sensitivity=sensitivity, privacy=self.privacy)
+        return Reply(id=client.id, stats={"shares": shares(noisy), "has": has, **told})
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return BINNING_SHARE * train
+
+
+@dataclass(frozen=True)
+class SampleCount:
+    """How many training samples a client has."""
+
+    kind: ClassVar[str] = "query.size"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        return Reply(id=client.id, size=len(client.train))
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+def raw_features(client: Client) -> NDArray[np.floating]:
+    """The client's inputs as they were before normalisation (pixels in [0, 1])."""
+    x, _ = client.train.tensors()
+    scale = client.train.dataset.scale
+    if scale is not None:
+        shape = (-1,) + (1,) * (x.dim() - 2)
+        x = x * torch.tensor(scale.std).view(shape) + torch.tensor(scale.mean).view(shape)
+    return x.numpy()
+
+
+def _label_space(client: Client, labels: int | None) -> int:
+    space = len(client.train.dataset.classes) if labels is None else labels
+    if space < 1:
+        raise UserError("a summary by label needs data with classes, or the number of labels given.")
+    return space
+
+
+def _worth_telling(client: Client, task: Task, counts: Array) -> bool:
+    """Whether the server has no summary yet, asks for a new one, or the data moved enough since the last."""
+    last = client.state.get("summary")
+    tolerance = task.args.get("tolerance")
+    if last is None or tolerance is None or last.shape != counts.shape:
+        return True
+    moved = 0.5 * np.abs(counts / counts.sum() - last / last.sum()).sum()
+    return bool(moved > tolerance)
+
+
+def _tell(
+    client: Client, privacy: Privacy, counts: Array, *, sensitivity: float
+) -> tuple[dict[str, Any], Array]:
+    """Book the privacy loss, add the noise, and remember on the device (only) what the summary was made of."""
+    if client.live and privacy.noise == "simulated":
+        privacy = replace(privacy, noise="opendp")
+    total = spend(client.state, privacy)
+    noisy = add_noise(counts, sensitivity=sensitivity, privacy=privacy, rng=client.rng)
+    client.state["summary"] = counts
+    return ({"epsilon": total} if privacy.counted else {}), noisy
 
 
 def label_counts(y: NDArray[np.generic], *, labels: int, who: str = "the client") -> Array:

@@ -1,0 +1,89 @@
+"""HACCS: clusters of devices with like data, and a scheduler that picks clusters rather than devices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from covey.core import Method
+from covey.errors import UserError
+from covey.group.by_summary import BySummary, Distance
+from covey.group.density import Algorithm, Density, Extract
+from covey.mix.average import Average, Weighting
+from covey.select.feedback import Losses, remember_losses
+from covey.select.haccs import ByCluster, Draws, Inside
+from covey.steps import Train
+from covey.steps.noise import Noise, Privacy
+from covey.steps.summaries import FeatureSummary, LabelSummary
+
+
+def haccs(
+    train: Train,
+    *,
+    per_round: int = 10,
+    summary: Literal["labels", "features"] = "labels",
+    epsilon: float | None = 1.0,
+    noise: Noise = "simulated",
+    budget: float | None = None,
+    labels: int | None = None,
+    bins: int = 20,
+    low: float = 0.0,
+    high: float = 1.0,
+    bound: float | None = None,
+    distance: Distance = "l2",
+    algorithm: Algorithm = "optics",
+    extract: Extract | None = None,
+    eps: float = 0.25,
+    xi: float = 0.05,
+    min_samples: int = 2,
+    watch: int = 0,
+    tolerance: float = 0.1,
+    recluster: float = 0.2,
+    rho: float = 0.5,
+    losses: Losses = "reported",
+    squared: bool = False,
+    draws: Draws = "weighted",
+    inside: Inside = "fastest",
+    weighting: Weighting = "equal",
+) -> Method:
+    """Clients tell a private histogram of their labels P(y) or of their features by label P(X|y); the server clusters
+    like ones by density, and every round draws clusters by latency and loss (eq. 6 and 7: theta = rho tau + (1 - rho)
+    loss share) and takes the fastest reachable device of each (Wolfrath et al., 2022).
+
+    Privacy: `epsilon` of one summary (none: exact), `noise` (opendp is the secure one), `budget` of a client.
+    P(X|y): `bins` over [low, high], and `bound` to what a sample may add. Clusters: `distance` of P(y), `algorithm`,
+    `extract` (none: dbscan for labels, xi for features), `eps`, `xi`, `min_samples`. Live: `watch` (rounds between
+    questions whether data changed), `tolerance`, `recluster`. Schedule: `rho`, `losses` (how they are known),
+    `squared`, `draws`, `inside`.
+    """
+    privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
+    ask: LabelSummary | FeatureSummary
+    if summary == "labels":
+        ask = LabelSummary(privacy=privacy, labels=labels)
+    elif summary == "features":
+        ask = FeatureSummary(privacy=privacy, labels=labels, bins=bins, low=low, high=high, bound=bound)
+    else:
+        raise UserError(f'summary is "{summary}"; it must be labels or features.')
+    extract = extract or ("dbscan" if summary == "labels" else "xi")
+    return Method(
+        name="haccs",
+        group=BySummary(
+            ask=ask,
+            distance=distance,
+            density=Density(algorithm=algorithm, extract=extract, eps=eps, xi=xi, min_samples=min_samples),
+            watch=watch,
+            tolerance=tolerance,
+            recluster=recluster,
+        ),
+        select=ByCluster(
+            count=per_round,
+            step=train,
+            rho=rho,
+            losses=losses,
+            squared=squared,
+            draws=draws,
+            inside=inside,
+        ),
+        local=train,
+        mix=Average(weighting=weighting),
+        update=remember_losses,
+    )
