@@ -6,7 +6,13 @@ from collections.abc import Callable
 
 from covey.core import Method
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
+from covey.methods.cfic import cfic
+from covey.methods.clustered_sampling import clustered_sampling
+from covey.methods.feddyn import feddyn
+from covey.methods.fedfa import fedfa
+from covey.methods.fedmgda import fedmgda
 from covey.methods.haccs import haccs
+from covey.methods.robust import krum, median, trimmed_mean
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
 
@@ -26,4 +32,12 @@ METHODS: dict[str, MethodMaker] = {
     "oort": oort,
     "oort-simple": oort_simple,
     "power-of-choice": power_of_choice,
+    "cfic": cfic,
+    "feddyn": feddyn,
+    "fedfa": fedfa,
+    "fedmgda": fedmgda,
+    "clustered-sampling": clustered_sampling,
+    "krum": krum,
+    "trimmed-mean": trimmed_mean,
+    "median": median,
 }

@@ -1,0 +1,66 @@
+"""Grouping by the one label that stands out most at a client (CFIC, eq. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core import Client, Reply, Round, Select, Task
+from covey.errors import UserError
+
+
+def label_feature(counts: NDArray[np.integer]) -> int:
+    """L = argmax over i of |D_i - 1/C|, D the label shares; ties go to the larger share, then the smaller label.
+
+    The paper writes argmin of log|D_i - 1/C| / sum of logs: all logs are negative, so the smallest ratio belongs to
+    the largest deviation. The ratio itself is not defined where a share is exactly 1/C; this is.
+    """
+    # |D_i - 1/C| times n C, in whole numbers: shares that are equal on paper are equal here.
+    total = int(counts.sum())
+    deviation = np.abs(len(counts) * counts.astype(np.int64) - total)
+    return int(np.lexsort((-counts.astype(np.int64), -deviation))[0])
+
+
+@dataclass(frozen=True)
+class TellLabel:
+    """A client's label feature: one whole number is all that the server learns about its data."""
+
+    kind: ClassVar[str] = "query.label-feature"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        classes = len(client.train.dataset.classes)
+        if not classes:
+            raise UserError("method cfic groups clients by label, but the data set has no classes")
+        counts = np.bincount(client.train.labels().astype(np.int64), minlength=classes)
+        return Reply(id=client.id, stats={"label": label_feature(counts)})
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+def with_labels(now: Round, ids: Iterable[int]) -> dict[int, int]:
+    """The groups, with those of `ids` that had none asked for their label; who does not answer is asked again."""
+    unknown = [i for i in ids if i not in now.groups]
+    replies = now.ask(TellLabel(), unknown) if unknown else []
+    return now.groups | {reply.id: int(reply.stats["label"]) for reply in replies}
+
+
+def by_label(now: Round) -> dict[int, int]:
+    """Clients of equal label are a group; a newcomer is asked, and placed, as soon as it can be reached."""
+    return with_labels(now, now.here)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelWhenChosen:
+    """Algorithm 1 to the letter: a client's label becomes known only when it is first chosen to train."""
+
+    select: Select
+
+    def __call__(self, now: Round) -> list[int]:
+        chosen = self.select(now)
+        now.groups = with_labels(now, chosen)
+        return chosen

@@ -1,0 +1,27 @@
+"""Clustered sampling (Fraboni et al., 2021)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from covey.core import Method
+from covey.mix.average import Average
+from covey.select.clustered_sampling import FromUrns, keep_sketches
+from covey.steps import Train
+
+
+def clustered_sampling(
+    train: Train, *, per_round: int = 10, by: Literal["size", "similarity"] = "size"
+) -> Method:
+    """FedAvg on clients drawn from m urns, one from each: every client's expected weight is its share of the data.
+
+    The urns hold clients of similar size (Algorithm 1), or clients whose last updates point alike (Algorithm 2, from a
+    sketch of 512 numbers a client). The new model is the plain mean of the drawn models (Fraboni et al., 2021).
+    """
+    return Method(
+        name="clustered-sampling",
+        select=FromUrns(count=per_round, by=by),
+        local=train,
+        mix=Average(weighting="equal"),
+        update=keep_sketches if by == "similarity" else None,
+    )

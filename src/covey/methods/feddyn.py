@@ -1,0 +1,69 @@
+"""FedDyn: federated learning based on dynamic regularisation (Acar et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from covey.core import Method, Round, Task, to_everybody
+from covey.errors import UserError
+from covey.mix.average import Average
+from covey.select import Uniform
+from covey.steps import Train
+from covey.steps.dyn import DynTrain
+from covey.steps.size import sizes
+
+
+@dataclass(frozen=True)
+class WithMemory:
+    """What is trained is the average of the last round plus the mean of all clients' memories."""
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        known = sizes(now, now.here)
+        row = now.models[:1].clone()
+        if "feddyn.sum" in now.memory:
+            total: Tensor = now.memory["feddyn.sum"]
+            row[0, : len(total)] += total / len(now.fleet.members())
+        args = {"mean_size": sum(known.values()) / len(known)} if known else {}
+        return dict.fromkeys(ids, Task(models=row, slots=(0,), args=args))
+
+
+@dataclass(frozen=True)
+class AddMoves:
+    """Adds what the clients of this round have added to their memories to the sum that the server keeps."""
+
+    def __call__(self, now: Round, rows: Tensor) -> Tensor:
+        trainable = now.fleet.layout.trainable
+        total = now.memory.get("feddyn.sum", torch.zeros(trainable)).clone()
+        for reply in now.replies:
+            assert reply.vector is not None
+            total += reply.vector[:trainable] - now.tasks[reply.id].models[0, :trainable]
+        now.memory["feddyn.sum"] = total
+        return rows
+
+
+CLIP = 10.0  # norm of a gradient, unless the training settings say another
+
+
+def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
+    """FedAvg whose clients remember how far they drifted, so that their optima agree with the common one.
+
+    Client k minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> with a_k = alpha n_mean / n_k, then adds w_k - w to
+    its memory s_k; the next w is the plain mean of the round's w_k plus the mean of all clients' s_k (Acar et al.,
+    2021, as in the authors' code). The plain mean is the model that is used and evaluated. Gradients are clipped
+    (`train.clip`, else to norm 10), without which few clients a round with few labels each can make it diverge.
+    """
+    if not alpha > 0:
+        raise UserError(f"alpha is {alpha!r}; it must be greater than 0")
+    return Method(
+        name="feddyn",
+        select=Uniform(count=per_round),
+        send=WithMemory(),
+        serve=to_everybody,
+        local=DynTrain(train=replace(train, clip=train.clip or CLIP), alpha=alpha),
+        mix=Average(weighting="equal"),
+        update=AddMoves(),
+    )

@@ -1,0 +1,82 @@
+"""FedFa: fairness and accuracy in federated learning (Huang et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core import Method, Mixing, Round
+from covey.errors import UserError
+from covey.mix.average import weighted_rows
+from covey.select import Uniform
+from covey.steps import Train
+from covey.steps.scored import ScoredTrain
+from covey.update.momentum import Momentum, ServerMomentum
+
+Array = NDArray[np.float64]
+
+
+def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
+    """p_k = (1 - beta) a_k + beta b_k: who is less accurate, and who took part more often, counts more.
+
+    a_k ~ -log2(acc_k / sum acc + 1e-6) and b_k ~ -log2(1 - f_k / sum f + 1e-5), each scaled to sum 1. If nobody is
+    right about anything, a_k is equal for all; a single client has all the weight.
+    """
+    if len(accuracy) == 1:
+        return np.ones(1)
+    everybody = np.full(len(accuracy), 1 / len(accuracy))
+    a = -np.log2(accuracy / accuracy.sum() + 1e-6) if accuracy.sum() > 0 else everybody
+    b = -np.log2(1 - times / times.sum() + 1e-5)
+    a, b = np.maximum(a, 0), np.maximum(b, 0)  # the small constants can push a weight just below 0
+    return np.asarray((1 - beta) * a / a.sum() + beta * b / b.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FairAverage:
+    """The average with FedFa's weights; remembers how often each client has taken part."""
+
+    beta: float
+
+    def __call__(self, now: Round) -> Mixing:
+        before: dict[int, int] = now.memory.get("fedfa.times", {})
+        times = before | {reply.id: before.get(reply.id, 0) + 1 for reply in now.replies}
+        now.memory["fedfa.times"] = times
+        weights = fair_weights(
+            np.array([float(reply.stats["accuracy"]) for reply in now.replies]),
+            np.array([float(times[reply.id]) for reply in now.replies]),
+            self.beta,
+        )
+        return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
+
+
+def fedfa(
+    train: Train,
+    *,
+    per_round: int = 10,
+    beta: float = 0.5,
+    gamma: float = 0.9,
+    momentum: Momentum = "accelerate",
+) -> Method:
+    """Momentum at the clients and at the server, and weights for fairness.
+
+    Clients train with momentum `gamma`. Their weight is (1 - beta) a_k + beta b_k: a_k grows as the received model's
+    accuracy on their data falls, b_k with how often they took part (Huang et al., 2020). The server then goes on along
+    the smoothed step: m <- gamma m + (1 - gamma)(w - new); w <- new - lr m. With `momentum = "published"` the sign
+    is that of the public code, which brakes.
+    """
+    if not 0 <= beta <= 1:
+        raise UserError(f"beta is {beta!r}; allowed: from 0 to 1")
+    if not 0 <= gamma < 1:
+        raise UserError(f"gamma is {gamma!r}; allowed: from 0 to below 1")
+    if momentum not in ("accelerate", "published"):
+        raise UserError(f"momentum is {momentum!r}; allowed: accelerate, published")
+    train = replace(train, momentum=gamma)
+    return Method(
+        name="fedfa",
+        select=Uniform(count=per_round),
+        local=ScoredTrain(train=train),
+        mix=FairAverage(beta=beta),
+        update=ServerMomentum(gamma=gamma, train=train, momentum=momentum),
+    )

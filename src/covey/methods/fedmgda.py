@@ -1,0 +1,23 @@
+"""FedMGDA+: federated learning meets multi-objective optimisation (Hu et al., 2022)."""
+
+from __future__ import annotations
+
+from covey.core import Method
+from covey.mix.mgda import CommonDescent
+from covey.select import Uniform
+from covey.steps import Train
+
+
+def fedmgda(train: Train, *, per_round: int = 10, eta: float = 1.0, eps: float = 0.1) -> Method:
+    """A step of fixed length along a direction that serves all clients of the round.
+
+    Every update is scaled to length 1, d_k = (w - w_k) / ||w - w_k||; w <- w - eta sum l_k d_k with the weights l that
+    make the sum shortest, each at most `eps` from the client's share of samples (Hu et al., 2022). eps = 0 fixes the
+    weights, eps = 1 is MGDA. The step is at most `eta` long in parameter space, whatever the learning rate.
+    """
+    return Method(
+        name="fedmgda",
+        select=Uniform(count=per_round),
+        local=train,
+        mix=CommonDescent(eta=eta, eps=eps),
+    )

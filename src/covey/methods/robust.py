@@ -1,0 +1,31 @@
+"""FedAvg with combines that withstand bad replies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from covey.core import Method
+from covey.methods.baselines import fedavg
+from covey.mix.robust import Krum, Median, TrimmedMean
+from covey.steps import Train
+
+
+def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) -> Method:
+    """The reply that lies closest to its neighbours becomes the model (Blanchard et al., 2017).
+
+    Its score is the sum of squared distances to the n - f - 2 nearest replies, f = `hostile`. With `keep` above 1 the
+    best so many are averaged equally (multi-Krum).
+    """
+    return replace(fedavg(train, per_round=per_round), name="krum", mix=Krum(hostile=hostile, keep=keep))
+
+
+def trimmed_mean(train: Train, *, per_round: int = 10, trim: float = 0.1) -> Method:
+    """Each parameter is the mean of the replies without the share `trim` at either end (Yin et al., 2018)."""
+    return replace(
+        fedavg(train, per_round=per_round), name="trimmed-mean", mix=None, combine=TrimmedMean(trim=trim)
+    )
+
+
+def median(train: Train, *, per_round: int = 10) -> Method:
+    """Each parameter is the median of the replies (Yin et al., 2018)."""
+    return replace(fedavg(train, per_round=per_round), name="median", mix=None, combine=Median())

@@ -1,0 +1,76 @@
+"""FedMGDA+: the common descent direction of the clients' normalised updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, minimize
+from scipy.sparse import csr_array
+
+from covey.core import Mixing, Round
+from covey.errors import UserError
+from covey.mix.average import weighted_rows, weights
+from covey.mix.gram import products
+
+Array = NDArray[np.float64]
+
+STANDSTILL = 1e-8  # added to the length of an update: who does not move has no say
+
+
+def shortest(gram: Array, preferred: Array, eps: float) -> Array:
+    """argmin ||sum l_k d_k||^2 over l >= 0, sum l = 1, |l_k - preferred_k| <= eps, from the products gram = <d_i, d_j>.
+
+    A convex quadratic programme in as many unknowns as there are clients; `preferred` itself is always allowed.
+    """
+
+    def squared_length(share: Array) -> float:
+        return float(share @ gram @ share)
+
+    def slope(share: Array) -> Array:
+        return np.asarray(2 * gram @ share)
+
+    found = minimize(
+        squared_length,
+        preferred,
+        jac=slope,
+        bounds=Bounds(np.maximum(preferred - eps, 0), np.minimum(preferred + eps, 1)),
+        constraints=LinearConstraint(np.ones((1, len(preferred))), 1, 1),
+        method="SLSQP",
+        tol=1e-15,
+    )
+    return np.asarray(found.x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonDescent:
+    """w <- w - eta sum l_k d_k with d_k = (w - w_k) / ||w - w_k|| and l the shortest combination.
+
+    As a matrix: the old row keeps 1 - sum of eta l_k / ||w - w_k||, reply k gets eta l_k / ||w - w_k||. Buffers are
+    averaged by samples.
+    """
+
+    eta: float
+    eps: float
+
+    def __post_init__(self) -> None:
+        if not self.eta > 0:
+            raise UserError(f"eta is {self.eta!r}; it must be greater than 0")
+        if not 0 <= self.eps <= 1:
+            raise UserError(f"eps is {self.eps!r}; allowed: from 0 to 1")
+
+    def __call__(self, now: Round) -> list[Mixing]:
+        trainable = now.fleet.layout.trainable
+        samples = weights(now.replies, "samples")
+        old = now.models[0, :trainable]
+        moves = [old - reply.vector[:trainable] for reply in now.replies if reply.vector is not None]
+        lengths = np.array([float(move.double().norm()) for move in moves]) + STANDSTILL
+        gram = products(moves) / np.outer(lengths, lengths)
+        pull = self.eta * shortest(gram, samples / samples.sum(), self.eps) / lengths
+        step = csr_array(np.concatenate([[1 - pull.sum()], pull])[None])
+        buffers = weighted_rows(now, [reply.slot for reply in now.replies], samples)
+        return [
+            Mixing(factors=[step], columns=slice(0, trainable)),
+            Mixing(factors=[buffers], columns=slice(trainable, None)),
+        ]

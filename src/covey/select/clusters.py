@@ -1,0 +1,72 @@
+"""Sampling that leaves no cluster out (CFIC, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from covey.core import Round
+from covey.errors import UserError
+
+Quota = Literal["equal", "published"]
+
+
+def sample_clusters(
+    clusters: Mapping[int, Sequence[int]],
+    others: Sequence[int],
+    count: int,
+    last_visit: Mapping[int, int],
+    rng: np.random.Generator,
+    *,
+    quota: Quota = "equal",
+) -> list[int]:
+    """Draws `count` clients (or all, if fewer): a quota from each cluster, the rest uniformly from who is left.
+
+    With m clusters the quota is max(floor(count / m), 1), or all of a smaller cluster. With more clusters than places,
+    those that were visited longest ago get one place each, ties at random: `last_visit` says in which round. The
+    `published` quota is min(floor(count / m), 1): one a cluster, or none when they are too many. `others` belong to no
+    cluster and can only be drawn with the rest.
+    """
+    everybody = sorted([*others, *(i for members in clusters.values() for i in members)])
+    count = min(count, len(everybody))
+    places = count // max(1, len(clusters))
+    each = min(places, 1) if quota == "published" else max(places, 1)
+    order = rng.permutation(sorted(clusters)).tolist()
+    if len(clusters) > count:
+        order = sorted(order, key=lambda cluster: last_visit.get(cluster, 0))[:count]
+    chosen: set[int] = set()
+    for cluster in order:
+        members = sorted(clusters[cluster])
+        chosen.update(rng.choice(members, size=min(each, len(members)), replace=False).tolist())
+    left = [i for i in everybody if i not in chosen]
+    chosen.update(rng.choice(left, size=count - len(chosen), replace=False).tolist() if left else [])
+    return sorted(chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EveryCluster:
+    """So many of the reachable clients, as evenly from the groups as they allow; uniformly while no group is known."""
+
+    count: int
+    quota: Quota = "equal"
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UserError(f"per_round is {self.count}; it must be at least 1")
+        if self.quota not in ("equal", "published"):
+            raise UserError(f"quota is {self.quota!r}; allowed: equal, published")
+
+    def __call__(self, now: Round) -> list[int]:
+        clusters: dict[int, list[int]] = {}
+        for i in now.here:
+            if i in now.groups:
+                clusters.setdefault(now.groups[i], []).append(i)
+        others = [i for i in now.here if i not in now.groups]
+        visits: dict[int, int] = now.memory.get("clusters.visits", {})
+        chosen = sample_clusters(clusters, others, self.count, visits, now.stream("select"), quota=self.quota)
+        seen = {now.groups[i]: now.number for i in chosen if i in now.groups}
+        now.memory["clusters.visits"] = visits | seen
+        return chosen

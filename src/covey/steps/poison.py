@@ -1,0 +1,47 @@
+"""Hostile clients for a simulation: what they send is not what they trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+
+from covey.core import Client, Reply, Step, Task
+from covey.errors import UserError
+
+Attack = Literal["scale", "flip", "nan"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poisoned:
+    """The step `local`, except that some clients spoil their update w_k - w before they send it.
+
+    scale: times `factor`. flip: times -1. nan: one number of the row is not a number.
+    """
+
+    local: Step
+    clients: tuple[int, ...]
+    attack: Attack
+    factor: float = 1000.0
+
+    kind: ClassVar[str] = "train.poisoned"
+
+    def __post_init__(self) -> None:
+        if self.attack not in ("scale", "flip", "nan"):
+            raise UserError(f"attack is {self.attack!r}; allowed: scale, flip, nan")
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        reply = self.local(client, task)
+        if client.id not in self.clients or reply.vector is None:
+            return reply
+        if self.attack == "nan":
+            row = reply.vector.clone()
+            row[0] = torch.nan
+            return replace(reply, vector=row)
+        start = task.models[task.slots.index(reply.slot)]
+        times = self.factor if self.attack == "scale" else -1.0
+        return replace(reply, vector=start + times * (reply.vector - start))
+
+    def work(self, train: int, test: int) -> float:
+        return self.local.work(train, test)

@@ -1,0 +1,35 @@
+"""Training that also says how good the received model was on the client's training data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from covey.core import Client, Reply, Task
+from covey.errors import UserError
+from covey.steps.evaluate import FORWARD_SHARE, outputs_of
+from covey.steps.train import Train, best_row, local_fit, reply_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTrain:
+    """Local training as `train` says; the statistic `accuracy` is that of the model as it was received."""
+
+    train: Train
+
+    kind: ClassVar[str] = "train.scored"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        part = self.train.training_part(client)
+        scores = client.bench.objective.scores(*outputs_of(client, start, *part.tensors()))
+        if "accuracy" not in scores:
+            raise UserError(
+                "method fedfa weights clients by their accuracy, which this objective does not have"
+            )
+        reply = reply_of(client, local_fit(self.train, client, start), slot, size=len(part))
+        accuracy = float(scores["accuracy"].double().mean())
+        return replace(reply, stats={**reply.stats, "accuracy": accuracy})
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test) + FORWARD_SHARE * train

@@ -1,0 +1,32 @@
+"""How many training samples a client holds: asked once, before anything is weighted by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from covey.core import Client, Reply, Round, Task
+
+
+@dataclass(frozen=True)
+class Size:
+    """The number of training samples, and nothing else."""
+
+    kind: ClassVar[str] = "query.size"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        return Reply(id=client.id, size=len(client.train))
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+def sizes(now: Round, ids: Iterable[int]) -> dict[int, int]:
+    """The sizes of all clients known so far; those of `ids` that are not are asked, and remembered."""
+    known: dict[int, int] = now.memory.get("sizes", {})
+    unknown = [i for i in ids if i not in known]
+    if unknown:
+        known = known | {reply.id: reply.size for reply in now.ask(Size(), unknown)}
+        now.memory["sizes"] = known
+    return known

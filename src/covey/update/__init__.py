@@ -1,0 +1,1 @@
+"""What the server adds to the combined model: corrections and momentum."""

@@ -1,0 +1,110 @@
+"""CFIC's intra-cluster correction: momentum along the clusters' unit directions (eq. 3-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from covey.core import Reply, Round
+from covey.errors import UserError
+
+STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
+
+Scale = Literal["relative", "absolute"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Directions:
+    """Where the clusters pull: u = sum of (n_i / n) d_i, with d_i the unit vector from the old model to cluster i's."""
+
+    mean: Tensor  # u, float64
+    shares: tuple[float, ...]  # n_i / n of the clusters present; they add up to 1
+
+    @property
+    def agreement(self) -> float:
+        """Weighted mean cosine between two different clusters' directions: 1 all alike, 0 orthogonal, below 0 at odds.
+
+        ||u||^2 = sum s_i^2 + sum over i != j of s_i s_j cos_ij.
+        """
+        alone = sum(share * share for share in self.shares)
+        return (float(self.mean.square().sum()) - alone) / (1 - alone) if alone < 1 else 1.0
+
+
+def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[int, int]) -> Directions:
+    """The clusters' models are averages of their members' replies, weighted by samples (eq. 3).
+
+    `old` holds the trainable part of the old model; n_i counts the samples of the members that replied. A client of
+    unknown group is a cluster of its own; a cluster that stood still has no direction, but keeps its share.
+    """
+    clusters: dict[int | tuple[str, int], list[Reply]] = {}
+    for reply in replies:
+        clusters.setdefault(groups.get(reply.id, ("alone", reply.id)), []).append(reply)
+    sizes = [sum(reply.size for reply in members) for members in clusters.values()]
+    total = sum(sizes)
+    start = old.double()
+    mean = torch.zeros_like(start)
+    for members, size in zip(clusters.values(), sizes, strict=True):
+        move = -start
+        for reply in members:
+            assert reply.vector is not None
+            move.add_(reply.vector[: len(start)], alpha=reply.size / size)
+        length = float(move.norm())
+        if length > STANDSTILL:
+            mean.add_(move, alpha=size / total / length)
+    return Directions(mean=mean, shares=tuple(size / total for size in sizes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterCorrection:
+    """h <- alpha h - beta u; w <- average - h (eq. 4, 5), on the trainable part of the one global model.
+
+    `absolute`: beta is a length in parameter space, as printed. `relative`: beta is a multiple of the length of the
+    round's average update, so that it fits any model and fades as the model settles. beta in round t is multiplied by
+    decay^(t-1).
+    """
+
+    alpha: float
+    beta: float
+    scale: Scale = "relative"
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha < 1:
+            raise UserError(f"alpha is {self.alpha!r}; allowed: from 0 to below 1")
+        if not self.beta >= 0:
+            raise UserError(f"beta is {self.beta!r}; it must be at least 0")
+        if self.scale not in ("relative", "absolute"):
+            raise UserError(f"scale is {self.scale!r}; allowed: relative, absolute")
+        if not 0 < self.decay <= 1:
+            raise UserError(f"decay is {self.decay!r}; allowed: above 0 to 1")
+
+    def __call__(self, now: Round, rows: Tensor) -> Tensor:
+        old = now.models[0, : now.fleet.layout.trainable]
+        average = rows[0, : now.fleet.layout.trainable]
+        directions = cluster_directions(old, now.replies, now.groups)
+        beta = self.beta * self.decay ** (now.number - 1)
+        if self.scale == "relative":
+            beta *= float((average.double() - old.double()).norm())
+        return corrected(now, rows, directions, self.alpha, beta)
+
+
+def corrected(now: Round, rows: Tensor, directions: Directions, alpha: float, beta: float) -> Tensor:
+    """The rows after one step of the correction; it is remembered, and what was done is noted for the report."""
+    h = -beta * directions.mean
+    if "cfic.h" in now.memory:
+        h.add_(now.memory["cfic.h"], alpha=alpha)
+    now.memory["cfic.h"] = h.float()
+    now.notes["correction"] = {
+        "clusters": len(directions.shares),
+        "agreement": directions.agreement,
+        "alpha": alpha,
+        "beta": beta,
+        "length": float(h.norm()),
+    }
+    new = rows.clone()
+    new[0, : len(h)] -= now.memory["cfic.h"]
+    return new
