@@ -183,7 +183,7 @@ def _as_array(value: Any) -> Tensor:
         array = array[None]
     elif array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3, 4):
         array = array.transpose(2, 0, 1)
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(array.copy(order="C"))
 
 
 def _stack(values: list[Tensor], what: str) -> Tensor:

@@ -71,12 +71,12 @@ def two_label_groups(
 def random_classes(
     labels: Indices, *, clients: int, rng: np.random.Generator, most_classes: int | None = None
 ) -> Parts:
-    """Client i wants m_i ~ uniform 1..most_classes classes and gets one even part of each; all data used.
+    """Client i wants m_i ~ uniform 1..most_classes classes and gets one even part of each.
 
     CAFA's default (P0). sum(m_i) parts are dealt to the classes at random, at least one each; clients in
     order take one part of each of the m_i classes that have most parts left. `most_classes` is C - 1 by
-    default. Where the random numbers leave parts that nobody can take, the class is cut into the parts that
-    were taken.
+    default. All data are used: where the random numbers leave parts that nobody can take, the class is cut
+    into the parts that were taken (only with fewer parts than classes some classes stay unused).
     """
     check_enough(samples=len(labels), clients=clients)
     totals = counts_of(labels)
@@ -93,7 +93,8 @@ def random_classes(
         left[chosen] -= 1
     counts = np.zeros((clients, len(totals)), dtype=np.int64)
     for label, takers in zip(present, takes.T, strict=True):
-        counts[takers, label] = equal_sizes(int(totals[label]), int(takers.sum()))
+        if takers.any():
+            counts[takers, label] = equal_sizes(int(totals[label]), int(takers.sum()))
     check_nobody_empty(counts)
     return deal(labels, counts, rng)
 

@@ -54,10 +54,10 @@ def equal_sizes(samples: int, clients: int) -> Indices:
 
 
 def cut_by_shares(total: int, shares: Floats) -> Indices:
-    """Cut `total` at the cumulative shares, rounded down; the parts always add up to `total`."""
-    ends = (np.cumsum(shares) / shares.sum() * total).astype(np.int64)
-    ends[-1] = total
-    sizes: Indices = np.diff(ends, prepend=0)
+    """Cut `total` at the cumulative shares, rounded down; the parts add up to `total`, a share of 0 gets nothing."""
+    ends = np.cumsum(shares)
+    # Divided by the last sum, not by the sum of the shares: the end is then exactly 1 in floating point.
+    sizes: Indices = np.diff((ends / ends[-1] * total).astype(np.int64), prepend=0)
     return sizes
 
 

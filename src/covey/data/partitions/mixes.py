@@ -175,9 +175,8 @@ def _spread(chosen: Indices, shares: tuple[float, ...], base: Floats, classes: i
 def _ceil_counts(mixes: Floats, sizes: Indices) -> Indices:
     """ceil(share * size), then 1 less of the largest count until the client's total is its size."""
     counts = np.ceil(mixes * sizes[:, None] - EPSILON).astype(np.int64)
-    for row, size in zip(counts, sizes, strict=True):
-        while row.sum() > size:
-            row[np.argmax(row)] -= 1
+    while len(over := np.flatnonzero(counts.sum(axis=1) > sizes)):
+        counts[over, counts[over].argmax(axis=1)] -= 1
     return counts
 
 
