@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 from covey.core import Method
-from covey.data import DATASETS, PARTITIONS, Federation, federate, load
+from covey.data import DATASETS, PARTITIONS, SHIFTS, Federation, federate, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
@@ -25,9 +25,11 @@ from covey.steps import Train
 
 # Arguments that the program fills in; all others of a function are the user's settings.
 GIVEN = (
+    "dataset",
     "labels",
     "groups",
     "pixels",
+    "counts",
     "rng",
     "classes",
     "clients",
@@ -49,8 +51,6 @@ USUAL_MODEL = {
     "svhn": "lenet5",
     "pacs": "cnn-cifar",
 }
-
-SHIFTS: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,15 +281,17 @@ def method_of(config: Config) -> Method:
 
 def federation_of(config: Config) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
-    data = config["data"]
+    data, shift = config["data"], config.tables.get("shift", {})
     dataset = load(data["name"], **_own_settings(data, DataSection))
     return federate(
         dataset,
         partition=config["partition"]["name"],
         clients=data["clients"],
         seed=config.top.seed,
+        shift=shift.get("name"),
         test_fraction=data["test_fraction"],
         **_own_settings(config["partition"]),
+        **_own_settings(shift),
     )
 
 

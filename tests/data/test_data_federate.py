@@ -173,12 +173,13 @@ def test_the_true_kind_of_a_client_is_what_the_partition_and_the_shift_know(
 @pytest.mark.parametrize(
     ("request_", "sentence"),
     [
-        ({"partition": "dir-clas"}, "partition 'dir-clas' is not known: did you mean 'dir-class'"),
+        ({"partition": "dir-clas"}, "partition 'dir-clas' is not known; did you mean dir-class"),
         (
             {"partition": "dir-class", "alfa": 1.0},
-            "'alfa' is not known: did you mean 'alpha'.*Allowed: alpha, minimum",
+            "partition.alfa is not known; did you mean alpha.*Allowed: alpha, minimum",
         ),
-        ({"partition": "iid", "rng": 3}, "'rng' is not known"),
+        ({"partition": "iid", "rng": 3}, "partition.rng is not known"),
+        ({"partition": "dir-class", "alpha": "high"}, "partition.alpha is 'high'; allowed: a number"),
         ({"partition": "iid", "test_fraction": 1.0}, "test_fraction = 1.0: it must lie between 0 and 1"),
         ({"partition": "natural"}, "partition = 'natural': own has no writer of its samples"),
         ({"partition": "domain"}, "partition = 'domain': own has no domain of its samples"),

@@ -56,7 +56,7 @@ def test_cifar100_has_fine_and_coarse_labels(tmp_path):
     assert load("cifar100", folder=tmp_path).y[:4].tolist() == [0, 1, 2, 3]
     coarse = load("cifar100", folder=tmp_path, level="coarse")
     assert (coarse.y[:4].tolist(), coarse.classes) == ([0, 0, 1, 1], ("low", "high"))
-    with pytest.raises(UserError, match="level = 'rough': it must be fine or coarse"):
+    with pytest.raises(UserError, match=r"data.level is 'rough'; allowed: fine, coarse"):
         load("cifar100", folder=tmp_path, level="rough")
 
 
@@ -75,7 +75,7 @@ def test_scaling_is_unit_half_or_by_mean_and_deviation(tmp_path):
     np.testing.assert_allclose(standard.std(axis=(0, 2, 3)), 1, atol=1e-5)
     usual = (pixels[:, 1] - 0.4822) / 0.1994
     np.testing.assert_allclose(loaded("cifar10", "standard")[:, 1], usual, atol=1e-5)
-    with pytest.raises(UserError, match="scaling = 'best': it must be unit, half or standard"):
+    with pytest.raises(UserError, match=r"data.scaling is 'best'; allowed: unit, half, standard"):
         load("svhn", folder=tmp_path, scaling="best")
 
 

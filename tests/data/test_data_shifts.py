@@ -113,7 +113,7 @@ def test_the_tilt_shift_gives_both_angles_to_clients_of_the_same_majority_label(
         ((5,), False, "tilt", "does not hold images"),
         ((1, 4, 4), True, "label", "shift = 'label': own has no classes"),
         ((1, 4, 4), True, "tilt", "shift = 'tilt': own has no classes"),
-        ((1, 4, 4), False, "rotate", "shift 'rotate' is not known: did you mean 'rotation'"),
+        ((1, 4, 4), False, "rotate", "shift 'rotate' is not known; did you mean rotation"),
     ],
 )
 def test_a_shift_that_does_not_fit_the_data_is_refused(shape, floats, shift, sentence):

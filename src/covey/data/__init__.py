@@ -5,22 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from covey.data.federate import federate, pick, settings_of, unknown
+from covey.data.federate import GIVEN, federate, pick
 from covey.data.loaders import DATASETS
 from covey.data.own import from_huggingface, from_tensors, from_torch
 from covey.data.partitions import PARTITIONS
 from covey.data.shifts import SHIFTS
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift
-from covey.errors import UserError
+from covey.settings import checked, settings_of
 
 
 def load(name: str, *, folder: Path | None = None, **settings: Any) -> Dataset:
     """Load a data set by its name; `folder` says where its files are, the settings are the loader's own."""
     loader = pick("dataset", name, DATASETS)
-    for key in settings:
-        if key not in settings_of(loader):
-            raise UserError(unknown(f"dataset {name!r} setting", key, settings_of(loader)))
-    return loader(folder=folder, **settings)
+    return loader(folder=folder, **checked("data", settings_of(loader, given=GIVEN), settings))
 
 
 __all__ = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from covey.data.partitions.mixes import IID_CLIENTS
 from covey.data.shifts import SHIFTS
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
+from covey.settings import checked, settings_of, unknown
 
 Entry = TypeVar("Entry")
 
@@ -49,11 +49,9 @@ def federate(
     """
     cut = pick("partition", partition, PARTITIONS)
     move = None if shift is None else pick("shift", shift, SHIFTS)
-    cut_settings = settings_of(cut)
-    move_settings = settings_of(move) if move else set()
-    for key in settings:
-        if key not in cut_settings | move_settings:
-            raise UserError(unknown(f"partition {partition!r} setting", key, cut_settings | move_settings))
+    cut_settings = settings_of(cut, given=GIVEN)
+    move_settings = settings_of(move, given=GIVEN) if move else {}
+    settings = checked("partition", cut_settings | move_settings, settings)
     if test_fraction is not None and not 0 < test_fraction < 1:
         raise UserError(f"test_fraction = {test_fraction}: it must lie between 0 and 1")
 
@@ -80,23 +78,11 @@ def federate(
     return Federation(dataset, shares, Samples(dataset, dataset.test))
 
 
-def settings_of(function: Callable[..., Any]) -> set[str]:
-    """The names of the settings that a loader, partition or shift takes."""
-    return set(inspect.signature(function).parameters) - GIVEN
-
-
 def pick(field: str, name: str, registry: Mapping[str, Entry]) -> Entry:
     """The entry of that name, or one sentence that says which names there are."""
     if name not in registry:
-        raise UserError(unknown(field, name, registry))
+        raise UserError(unknown(f"{field} {name!r}", name, registry))
     return registry[name]
-
-
-def unknown(field: str, name: str, allowed: Collection[str]) -> str:
-    """The sentence for a misspelt name, with the nearest right one."""
-    near = difflib.get_close_matches(name, list(allowed), n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{field} {name!r} is not known: {hint}Allowed: {', '.join(sorted(allowed)) or 'nothing'}"
 
 
 def _only(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

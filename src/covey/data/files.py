@@ -38,7 +38,7 @@ def lacking(folder: Path, missing: Sequence[str], source: str) -> UserError:
     """The sentence for missing files."""
     return UserError(
         f"missing {', '.join(missing)} in {folder.absolute()}: get {source}, and put the files there, "
-        "or name their folder with folder = ..., or set COVEY_DATA to the folder above it"
+        "or set COVEY_DATA to the folder that holds the data sets' folders"
     )
 
 

@@ -8,7 +8,6 @@ from typing import Literal
 from covey.data.files import find_folder
 from covey.data.loaders.images import Scaling, scale_for, train_and_test
 from covey.data.types import Dataset, Scale
-from covey.errors import UserError
 
 CIFAR10_SCALE = Scale((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 LAYOUT = "as train.npz and test.npz with x (uint8, N,H,W,C), y and classes"
@@ -31,8 +30,6 @@ def cifar100(
     The files hold x, y, classes, y_coarse and coarse_classes. scaling: unit is [0, 1]; half is (x - 0.5) /
     0.5; standard is by the training images' means and standard deviations.
     """
-    if level not in ("fine", "coarse"):
-        raise UserError(f"level = {level!r}: it must be fine or coarse")
     keys = ("y", "classes") if level == "fine" else ("y_coarse", "coarse_classes")
     source = f"CIFAR-100 (Krizhevsky 2009), {LAYOUT}, y_coarse, coarse_classes"
     return _load("cifar100", folder, source, scaling, keys=keys)

@@ -46,9 +46,7 @@ def scale_for(scaling: Scaling, x: Tensor, train: Indices, known: Scale | None =
         return None
     if scaling == "half":
         return Scale((0.5,) * channels, (0.5,) * channels)
-    if scaling == "standard":
-        return known or _measured(x[torch.from_numpy(train)])
-    raise UserError(f"scaling = {scaling!r}: it must be unit, half or standard")
+    return known or _measured(x[torch.from_numpy(train)])
 
 
 def train_and_test(
