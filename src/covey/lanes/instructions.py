@@ -1,0 +1,270 @@
+"""The instruction set of the training machine: what the planner writes and the kernels read.
+
+A program is a table of int64 rows `[operation, field, field, ...]`. Places are offsets into the workspace or
+the model's row, in floats (marks: in bytes). A tensor of the workspace is `[block][channel][row][column][lane]`
+with one sample a lane; "block" fields are the distance between two groups of samples, "m" fields between two
+channels. Tables are offsets into the program's int64 constants.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Gather(NamedTuple):
+    """Samples of the batch into lanes: y[block][place[i]][lane] = x[sample, i]."""
+
+    y: int
+    y_block: int
+    features: int
+    places: int  # table: where feature i goes
+
+
+class Scatter(NamedTuple):
+    """Lanes back into samples: out[sample, i] = x[block][i][lane]."""
+
+    x: int
+    x_block: int
+    features: int
+
+
+class Zero(NamedTuple):
+    """y[0:size] = 0."""
+
+    y: int
+    size: int
+
+
+class Conv(NamedTuple):
+    """y[m, h, w] = start + sum over taps of weight * x: convolution, and its gradient by x (taps flipped).
+
+    Row h of y reads rows h * stride - pad + kh of x, kh from 0 to `heights`; those outside 0..x_rows are zero
+    and left out. For each kh the table has `per` pairs (offset in the weights, offset in x), every pair the
+    start of a run of `run` taps that advance by `w_run` and `x_run`.
+    """
+
+    x: int
+    x_block: int
+    x_row: int
+    x_step: int
+    x_rows: int
+    stride: int
+    pad: int
+    weight: int
+    weight_m: int
+    bias: int  # -1: none
+    taps: int  # table
+    heights: int
+    per: int
+    run: int
+    w_run: int
+    x_run: int
+    y: int
+    y_block: int
+    y_m: int
+    y_row: int
+    y_step: int
+    y_rows: int
+    accumulate: int
+    relu: int
+    m_chunks: int  # table of (first channel, channels)
+    m_count: int
+    w_chunks: int  # table of (first column, columns a tile, tiles)
+    w_count: int
+
+
+class Rows(NamedTuple):
+    """Where the rows of a tensor are."""
+
+    x: int
+    x_block: int
+    x_m: int
+    x_row: int
+
+
+class Pooling(NamedTuple):
+    """The 2 x 2 maximum of a tensor's rows, or of a `Conv` whose y is a scratch of two rows a channel."""
+
+    y: int
+    y_block: int
+    y_m: int
+    y_row: int
+    channels: int
+    rows: int
+    columns: int
+    marks: int  # which of the four won (4: none, the ReLU is shut)
+    marks_block: int
+    marks_m: int
+    relu: int
+
+
+class Delta(NamedTuple):
+    """The gradient by a layer's output from the gradient by what pooling and ReLU made of it."""
+
+    d: int
+    d_block: int
+    y: int  # the stage's output, for the ReLU
+    y_block: int
+    y_m: int
+    y_row: int
+    marks: int
+    marks_block: int
+    delta: int
+    delta_block: int
+    delta_m: int
+    delta_row: int
+    channels: int
+    rows: int
+    columns: int
+    pooled: int
+    relu: int
+    bias_gradient: int  # -1: none
+    total: int  # scratch: one vector
+
+
+class ConvGrad(NamedTuple):
+    """gradient[m, tap] += sum over places and lanes of delta[m, place] * x[place + tap]."""
+
+    x: int
+    x_block: int
+    x_row: int
+    x_step: int
+    x_rows: int
+    stride: int
+    pad: int
+    delta: int
+    delta_m: int
+    delta_row: int
+    rows: int
+    columns: int
+    heights: int
+    taps: int  # table of (offset in x, offset in the gradient), `per` for each kh
+    per: int
+    gradient: int
+    gradient_m: int
+    m_chunks: int
+    m_count: int
+    t_chunks: int  # table of (first tap, taps)
+    t_count: int
+
+
+class Linear(NamedTuple):
+    """y[m] = start + sum over k of weight[m * weight_m + k * weight_k] * x[k], all blocks at once."""
+
+    x: int
+    x_block: int
+    inputs: int
+    weight: int
+    weight_m: int
+    weight_k: int
+    bias: int  # -1: none
+    y: int
+    y_block: int
+    accumulate: int
+    relu: int
+    k_block: int
+    columns: int  # blocks in a tile
+    zeros: int  # table (0, 0)
+    m_chunks: int
+    m_count: int
+
+
+class LinearGrad(NamedTuple):
+    """The gradient by a linear layer's weight and bias, finished (see `finish`) while it is in the cache."""
+
+    x: int
+    x_block: int
+    d: int
+    d_block: int
+    inputs: int
+    outputs: int
+    weight: int
+    bias: int  # -1: none
+    turned: int  # scratch: x with samples as rows
+    turned_row: int
+    places: int  # table of lanes offsets 0, L, 2L ...; then 0, turned_row, 2 * turned_row ...
+    gradient: int  # scratch: `tiles` tiles, or the bias
+    columns: int  # vectors of inputs in a tile
+    tiles: int
+    m_chunks: int
+    m_count: int
+    blocks: int  # table of (d, turned) offsets of each block
+
+
+class Elementwise(NamedTuple):
+    """y = f(x) or d *= f'(...) on `rows` stretches of `size` floats; what f is, the operation says."""
+
+    x: int
+    x_block: int
+    y: int
+    y_block: int
+    rows: int
+    size: int
+    x_row: int
+    y_row: int
+
+
+class Dropout(NamedTuple):
+    """y = x * 2^32 / keep where a random 32-bit number is below `keep`, else 0; the same for the gradient."""
+
+    x: int
+    x_block: int
+    y: int
+    y_block: int
+    rows: int
+    columns: int
+    x_row: int
+    y_row: int
+    shared: (
+        int  # this many rows share one decision a sample (Dropout2d: a channel's); 0: each value has its own
+    )
+    layer: int
+    keep: int
+
+
+class Finish(NamedTuple):
+    """A gradient that is complete: update these parameters, or keep it until the whole is known."""
+
+    gradient: int
+    parameter: int
+    size: int
+
+
+class Loss(NamedTuple):
+    """The loss of the batch, and its gradient by the output x into d."""
+
+    x: int
+    x_block: int
+    d: int
+    d_block: int
+    features: int
+    scratch: int
+
+
+class Operation(IntEnum):
+    """The first field of a row."""
+
+    GATHER = 0
+    SCATTER = 1
+    ZERO = 2
+    CONV = 3
+    CONV_POOL = 4
+    DELTA = 5
+    CONV_GRAD = 6
+    LINEAR = 7
+    LINEAR_GRAD = 8
+    RELU = 9
+    RELU_BACK = 10
+    TANH = 11
+    TANH_BACK = 12
+    SIGMOID = 13
+    SIGMOID_BACK = 14
+    CROSS_ENTROPY = 15
+    SQUARED_ERROR = 16
+    FINISH = 17
+    FINISH_ALL = 18
+    DROPOUT = 19
+    MAX_POOL = 20
+    COPY = 21
+
+
+WIDTH = 48  # int64 values in a row of the program: the operation and its fields, CONV_POOL has two tuples

@@ -1,0 +1,84 @@
+"""Decides whether lanes can train a model, and holds what all its trainers share."""
+
+import functools
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from torch import nn
+
+from covey.lanes.isa import Isa, host
+from covey.lanes.layers import Chain, UnsupportedError
+from covey.lanes.library import Progress, ensure_built, load
+from covey.lanes.program import Mode, Program, write
+from covey.lanes.read import read
+from covey.lanes.stages import stages
+from covey.lanes.tiles import shapes
+from covey.lanes.trainer import Trainer
+
+Objective = Literal["cross-entropy", "mse"]
+Optimiser = Literal["sgd", "adam"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Lanes cannot train this model; PyTorch will."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A model that lanes can train; its row has the parameters in the order of named_parameters()."""
+
+    chain: Chain
+    objective: Objective
+    optimiser: Optimiser
+    isa: Isa
+
+    @property
+    def parameters(self) -> int:
+        return self.chain.parameters
+
+    def compile(self, progress: Progress | None = None) -> None:
+        """Builds the kernels if this machine has not got them yet, and loads them."""
+        ensure_built(self.isa, progress)
+        load(self.isa)
+
+    def trainer(self) -> Trainer:
+        return Trainer(self)
+
+    def program(self, mode: Mode, blocks: int) -> Program:
+        return _program(self.chain, self.isa, blocks, mode)
+
+    def info(self) -> dict[str, Any]:
+        """What a run's record says about its trainer."""
+        return {
+            "trainer": "lanes",
+            "isa": self.isa.name,
+            "vector_width": self.isa.lanes,
+            "kernels": f"{len(shapes(self.isa))} tile shapes",
+            "stages": [type(stage.kind).__name__.lower() for stage in stages(self.chain)],
+        }
+
+
+@functools.lru_cache(maxsize=64)
+def _program(chain: Chain, isa: Isa, blocks: int, mode: Mode) -> Program:
+    return write(chain, isa, blocks, mode)
+
+
+def plan(
+    model: nn.Module, input_shape: tuple[int, ...], objective: Objective, optimiser: Optimiser
+) -> Plan | Refusal:
+    """How lanes would train this model, or why it cannot."""
+    if find_spec("numba") is None:
+        return Refusal("numba is not installed")
+    if objective not in ("cross-entropy", "mse"):
+        return Refusal(f"the objective {objective} is not supported")
+    if optimiser not in ("sgd", "adam"):
+        return Refusal(f"the optimiser {optimiser} is not supported")
+    try:
+        chain = read(model, input_shape, objective)
+    except UnsupportedError as reason:
+        return Refusal(str(reason))
+    return Plan(chain=chain, objective=objective, optimiser=optimiser, isa=host())

@@ -1,0 +1,236 @@
+"""Trains and runs one model in one thread: work buffers, and calls of the compiled machine."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.lanes.isa import Isa
+from covey.lanes.layers import Chain
+from covey.lanes.library import load
+from covey.lanes.program import Mode, Program
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+FORWARD_BLOCKS = 4  # blocks of samples run forward at a time
+
+
+class Batches(NamedTuple):
+    """Which samples each batch has: batch i is order[offsets[i]:offsets[i + 1]]."""
+
+    order: Ints
+    offsets: Ints
+
+
+def batches_of(parts: Sequence[Ints] | Batches) -> Batches:
+    if isinstance(parts, Batches):
+        return parts
+    order = (
+        np.concatenate([np.asarray(part, np.int64) for part in parts])
+        if len(parts)
+        else np.zeros(0, np.int64)
+    )
+    return Batches(order, np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64))
+
+
+class _Space(NamedTuple):
+    """Work buffers of a program; zero at the start, where the margins of images stay so."""
+
+    program: Program
+    floats: Floats
+    marks: NDArray[np.uint8]
+
+
+class Trainer:
+    """One for each thread; what it returns does not depend on what it did before."""
+
+    def __init__(self, plan: Any) -> None:
+        self._plan = plan
+        self._isa: Isa = plan.isa
+        self._chain: Chain = plan.chain
+        self._run = load(self._isa)
+        self._spaces: dict[Mode, _Space] = {}
+        self._scratch = np.zeros(self._isa.lanes, np.int64)
+
+    def fit(
+        self,
+        row: Floats,
+        x: Floats,
+        y: Ints | Floats,
+        batches: Sequence[Ints] | Batches,
+        *,
+        lr: float,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        prox: float = 0.0,
+        linear: Floats | None = None,
+        velocity: Floats | None = None,
+        clip: float | None = None,
+        dropout_seed: int = 0,
+    ) -> NDArray[np.float64]:
+        """Trains the row in place, one step a batch, and returns each batch's mean loss before its step.
+
+        The steps are those of torch.optim.SGD or Adam on loss + prox / 2 * |w - start|^2 + linear . w; `clip`
+        is the largest norm of that gradient. `velocity` is SGD's momentum, read and left for a next call.
+        """
+        plan, size = self._plan, self._chain.parameters
+        order, offsets = batches_of(batches)
+        self._check(row, x, order, offsets)
+        labels, targets = self._answers(y, len(x))
+        largest = int(np.diff(offsets).max(initial=0))
+        losses = np.zeros(len(offsets) - 1)
+        adam = plan.optimiser == "adam"
+        empty = np.zeros(1, np.float32)
+        start = row[:size].copy() if prox else empty
+        if velocity is None:
+            velocity = np.zeros(size, np.float32) if momentum or adam else empty
+        _expect(velocity, "velocity", np.float32)
+        if linear is not None:
+            _expect(linear, "linear", np.float32)
+        self._call(
+            plan.objective,
+            largest,
+            row=row,
+            start=start,
+            linear=empty if linear is None else linear,
+            velocity=velocity,
+            second=np.zeros(size, np.float32) if adam else empty,
+            gradient=np.zeros(size, np.float32) if clip is not None else empty,
+            settings=np.array([lr, momentum, weight_decay, prox, clip or 0.0], np.float32),
+            x=x,
+            labels=labels,
+            targets=targets,
+            out=empty,
+            order=order,
+            offsets=offsets,
+            losses=losses,
+            flags=(
+                dropout_seed & (2**63 - 1),
+                size,
+                int(adam),
+                int(linear is not None),
+                int(clip is not None),
+            ),
+        )
+        return losses
+
+    def forward(self, row: Floats, x: Floats) -> Floats:
+        """The model's output for each sample, in evaluation mode."""
+        size = FORWARD_BLOCKS * self._isa.lanes
+        offsets = np.append(np.arange(0, len(x), size), len(x)).astype(np.int64)
+        order = np.arange(len(x), dtype=np.int64)
+        self._check(row, x, order, offsets)
+        out = np.zeros((len(x), self._chain.output.features), np.float32)
+        empty = np.zeros(1, np.float32)
+        self._call(
+            "forward",
+            size,
+            row=row,
+            start=empty,
+            linear=empty,
+            velocity=empty,
+            second=empty,
+            gradient=empty,
+            settings=np.zeros(5, np.float32),
+            x=x,
+            labels=np.zeros(1, np.int64),
+            targets=empty,
+            out=out,
+            order=order,
+            offsets=offsets,
+            losses=np.zeros(len(offsets) - 1),
+            flags=(0, 0, 0, 0, 0),
+        )
+        return out
+
+    def _space(self, mode: Mode, samples: int) -> _Space:
+        """Work buffers for batches of so many samples, made anew when they have to grow."""
+        blocks = max(1, -(-samples // self._isa.lanes))
+        space = self._spaces.get(mode)
+        if space is None or space.program.blocks < blocks:
+            program = self._plan.program(mode, blocks)
+            raw = np.zeros(program.floats + 16, np.float32)
+            first = (-raw.ctypes.data % 64) // 4
+            aligned = raw[first : first + program.floats]
+            space = _Space(program, aligned, np.zeros(program.marks, np.uint8))
+            self._spaces[mode] = space
+        return space
+
+    def _call(
+        self,
+        mode: Mode,
+        samples: int,
+        *,
+        row: Floats,
+        start: Floats,
+        linear: Floats,
+        velocity: Floats,
+        second: Floats,
+        gradient: Floats,
+        settings: Floats,
+        x: Floats,
+        labels: Ints,
+        targets: Floats,
+        out: Floats,
+        order: Ints,
+        offsets: Ints,
+        losses: NDArray[np.float64],
+        flags: tuple[int, int, int, int, int],
+    ) -> None:
+        space = self._space(mode, samples)
+        program = space.program
+        result, exception = np.zeros(1, np.int64), np.zeros(1, np.int64)
+
+        def places(*arrays: NDArray[Any]) -> list[int]:
+            return [array.ctypes.data for array in arrays]
+
+        status = self._run(
+            *places(result, exception, program.code, program.phases),
+            len(program.phases),
+            *places(program.tables, space.floats, space.marks, self._scratch),
+            *places(row, start, linear, velocity, second, gradient, settings),
+            *places(x, labels, targets, out, order, offsets),
+            len(offsets) - 1,
+            losses.ctypes.data,
+            *flags,
+        )
+        if status:
+            raise RuntimeError(f"the lanes kernels stopped with status {status}")
+
+    def _check(self, row: Floats, x: Floats, order: Ints, offsets: Ints) -> None:
+        """The compiled code trusts its arguments; here is where they are looked at."""
+        _expect(row, "row", np.float32)
+        _expect(x, "x", np.float32)
+        _expect(order, "the batches' order", np.int64)
+        _expect(offsets, "the batches' offsets", np.int64)
+        if row.ndim != 1 or len(row) < self._chain.parameters:
+            raise ValueError(f"row has shape {row.shape}, the model {self._chain.parameters} parameters")
+        if not row.flags.writeable:
+            raise ValueError("row cannot be written")
+        if len(x) and x[0].size != self._chain.input.features:
+            raise ValueError(f"a sample has {x[0].size} values, the model takes {self._chain.input.features}")
+        if len(order) and (order.min() < 0 or order.max() >= len(x)):
+            raise ValueError(f"a batch names sample {order.max()} or {order.min()} of {len(x)}")
+        if offsets[0] != 0 or offsets[-1] != len(order) or (np.diff(offsets) <= 0).any():
+            raise ValueError("a batch is empty, or the batches' offsets do not cover their order")
+
+    def _answers(self, y: Ints | Floats, samples: int) -> tuple[Ints, Floats]:
+        """y as (labels, targets), of which the objective needs one."""
+        if len(y) != samples:
+            raise ValueError(f"{samples} samples but {len(y)} answers")
+        if self._plan.objective == "cross-entropy":
+            _expect(y, "y", np.int64)
+            classes = self._chain.output.features
+            if len(y) and (y.min() < 0 or y.max() >= classes):
+                raise ValueError(f"a label is {y.max()} or {y.min()}, the model has {classes} classes")
+            return y, np.zeros(1, np.float32)  # type: ignore[return-value]
+        _expect(y, "y", np.float32)
+        if y.size != samples * self._chain.output.features:
+            raise ValueError(f"y has shape {y.shape}, the model returns {self._chain.output.features} values")
+        return np.zeros(1, np.int64), y  # type: ignore[return-value]
+
+
+def _expect(array: NDArray[Any], name: str, dtype: type) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.flags.c_contiguous:
+        raise ValueError(f"{name} is not a contiguous numpy array of {np.dtype(dtype)}")

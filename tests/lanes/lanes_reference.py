@@ -1,0 +1,85 @@
+"""What PyTorch computes in float64, and whether the answer hangs on a near-tie of a ReLU or a maximum."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional as F
+
+NEAR = 2e-6  # relative to the largest value: float32 may decide otherwise here
+
+
+def row_of(model: nn.Module) -> NDArray[np.float32]:
+    parts = [p.detach().numpy().ravel() for p in model.parameters()]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def load_row(model: nn.Module, row: NDArray[Any]) -> nn.Module:
+    filled = copy.deepcopy(model).to(torch.float64)
+    start = 0
+    with torch.no_grad():
+        for parameter in filled.parameters():
+            piece = row[start : start + parameter.numel()]
+            parameter.copy_(torch.from_numpy(piece.astype(np.float64)).reshape(parameter.shape))
+            start += parameter.numel()
+    return filled
+
+
+class Ties:
+    """Watches ReLUs and 2 x 2 maxima for values that are nearly equal."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def relu(self, x: torch.Tensor) -> None:
+        scale = x.abs().max().item() or 1.0
+        self.found |= bool((x.abs() < NEAR * scale).any())
+
+    def pool(self, x: torch.Tensor) -> None:
+        """Two equal zeros after a ReLU are no tie: neither gets a gradient."""
+        patches = F.unfold(x.flatten(0, 1).unsqueeze(1), 2, stride=2).transpose(1, 2).reshape(-1, 4)
+        top = patches.sort(dim=1, descending=True).values
+        scale = x.abs().max().item() or 1.0
+        self.found |= bool((((top[:, 0] - top[:, 1]) < NEAR * scale) & (top[:, 0] != 0)).any())
+
+
+@contextmanager
+def watch() -> Iterator[Ties]:
+    """All ReLUs and max-poolings run inside are watched."""
+    ties, relu, pool = Ties(), F.relu, F.max_pool2d
+
+    def watched_relu(x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+        ties.relu(x.detach())
+        return relu(x)
+
+    def watched_pool(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        ties.pool(x.detach())
+        return pool(x, *args, **kwargs)
+
+    with mock.patch.object(F, "relu", watched_relu), mock.patch.object(F, "max_pool2d", watched_pool):
+        yield ties
+
+
+def loss_of(model: nn.Module, x: NDArray[Any], y: NDArray[Any], objective: str) -> torch.Tensor:
+    out = model(torch.from_numpy(x).double())
+    if objective == "cross-entropy":
+        return F.cross_entropy(out, torch.from_numpy(y))
+    return F.mse_loss(out, torch.from_numpy(y).double().reshape(out.shape))
+
+
+def gradient(
+    model: nn.Module, row: NDArray[Any], x: NDArray[Any], y: NDArray[Any], objective: str
+) -> tuple[float, NDArray[np.float64], bool]:
+    """(loss, gradient as one row, whether a near-tie was met), in float64."""
+    exact = load_row(model, row)
+    with watch() as ties:
+        loss = loss_of(exact, x, y, objective)
+        loss.backward()
+    grads = [p.grad.numpy().ravel() for p in exact.parameters() if p.grad is not None]
+    return loss.item(), np.concatenate(grads), ties.found
