@@ -1,7 +1,7 @@
 """Mixing without a server: memory for 50 nodes with 10 million parameters, seconds a round for 1,000 nodes.
 
-    python benchmarks/topologies.py memory
-    python benchmarks/topologies.py nodes [--nodes 1000] [--rounds 3]
+python benchmarks/topologies.py memory
+python benchmarks/topologies.py nodes [--nodes 1000] [--rounds 3]
 """
 
 import argparse
@@ -34,7 +34,9 @@ def memory(nodes: int = 50, parameters: int = 10_000_000) -> None:
     bank, trained = torch.rand(nodes, parameters), torch.rand(nodes, parameters)
     size = bank.nbytes / 1e9
     replies = [Reply(id=i, vector=row) for i, row in enumerate(trained)]
-    apply_mixings([Mixing(factors=[np.eye(2)])], torch.ones(2, 10), [])  # imports and the allocator's first blocks
+    apply_mixings(
+        [Mixing(factors=[np.eye(2)])], torch.ones(2, 10), []
+    )  # imports and the allocator's first blocks
     before = peak()
     print(f"{nodes} x {parameters:,}: bank {size:.2f} GB; bank, replies and Python {before:.2f} GB")
     for shape in ("wheel", "full"):
@@ -42,7 +44,9 @@ def memory(nodes: int = 50, parameters: int = 10_000_000) -> None:
         start = time.perf_counter()
         apply_mixings([Mixing(factors=factors)], bank, [reply.vector for reply in replies])
         took = time.perf_counter() - start
-        print(f"  {shape:5} {took:6.2f} s, peak {peak() - before:+.2f} GB = {(peak() - before) / size:.2f} banks")
+        print(
+            f"  {shape:5} {took:6.2f} s, peak {peak() - before:+.2f} GB = {(peak() - before) / size:.2f} banks"
+        )
 
 
 def nodes(count: int, rounds: int) -> None:
@@ -106,7 +110,9 @@ def timed(combine: object, clock: Clock) -> object:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["memory", "nodes"])
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)

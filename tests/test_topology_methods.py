@@ -238,3 +238,10 @@ def test_a_wrong_setting_is_explained(settings: dict, message: str) -> None:
     with pytest.raises(UserError) as caught:
         hierarchical(TRAIN, **settings)
     assert message in str(caught.value)
+
+
+def test_nothing_but_models_between_peers_is_a_message() -> None:
+    there = fleet(6)
+    run(decentralized(TRAIN, backbone="ring"), there, rounds=2)
+    assert there.ledger.total["train.sgd"].messages == 0
+    assert there.ledger.cost.messages == 2 * 12

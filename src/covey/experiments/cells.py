@@ -4,6 +4,7 @@ last:SPLIT/METRIC            the value after the last round        best:SPLIT/ME
 tail5:SPLIT/METRIC           mean over the last 5 measured rounds  mean:SPLIT/METRIC:30-59   mean over those rounds
 to:round | to:seconds | to:bytes     what it took to reach the target
 cost:messages | cost:bytes | cost:seconds      in all, without measuring
+cost:messages:KIND           of one kind of step, such as mix.peers (models sent from peer to peer)
 evaluation:bytes             what measuring would have cost
 note:NAME.KEY                a number that the method left in its notes
 """
@@ -31,7 +32,10 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
     if kind == "to":
         return _number(summary["targets"][0].get(name)) if summary["targets"] else None
     if kind == "cost":
-        cost = summary["cost"]
+        name, _, step = name.partition(":")
+        cost = summary["cost"]["by_kind"].get(step, {}) if step else summary["cost"]
+        if not cost:
+            return 0.0
         whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
         return float(whole) if name == "bytes" else _number(cost.get(name))
     if kind == "evaluation":
@@ -57,7 +61,11 @@ def _number(value: Any) -> float | None:
 
 
 def series(folder: Path, name: str, x: str = "round") -> tuple[np.ndarray, np.ndarray]:
-    """x and value of an overall number SPLIT/METRIC by round; x is "round", "seconds" or "bytes"."""
+    """x and value of an overall number SPLIT/METRIC by round; x is "round", "seconds", "bytes" or "messages:KIND"."""
+    if x.startswith("messages:"):
+        rounds, values = series(folder, name)
+        when, sent = series(folder, f"fleet/{x}")
+        return np.array([sent[when <= number].sum() for number in rounds]), values
     split, _, metric = name.partition("/")
     table = pq.read_table(
         folder / "metrics.parquet", columns=[x, "client", "group", "split", "metric", "value"]

@@ -84,8 +84,9 @@ class Exchange:
         if layout.buffers == "average" or not layout.has_buffers:
             mixings = [Mixing(factors=[first, *rest], peers=True)]
         else:
-            # Statistics are not mixed; who never trained takes those that come with the representative's model.
-            down = [download(clusters, lead, present)] if rest else []
+            # Statistics are not mixed: who trained keeps its own, who did not takes those of its representative.
+            trained = np.isin(now.seen, [reply.id for reply in now.replies])
+            down = [download(clusters, lead, present & ~trained)] if rest else []
             mixings = [
                 Mixing(factors=[first, *rest], columns=slice(0, layout.trainable), peers=True),
                 Mixing(factors=[first, *down], columns=slice(layout.trainable, None)),
