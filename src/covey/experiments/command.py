@@ -69,7 +69,10 @@ def print_table(result: Mapping[str, Any]) -> None:
         )
     for line in lines:
         table.add_row(*line)
-    Console().print(table)
+    # A number that is cut off is worse than a line that is too long for the terminal.
+    console = Console()
+    wanted = console.measure(table, options=console.options.update(max_width=1000)).maximum
+    Console(width=max(console.width, wanted)).print(table)
     if result["note"]:
         Console().print(result["note"], highlight=False)
 

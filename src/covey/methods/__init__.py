@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from covey.core import Method
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
+from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
 from covey.methods.clustered_sampling import clustered_sampling
 from covey.methods.feddyn import feddyn
@@ -40,4 +41,8 @@ METHODS: dict[str, MethodMaker] = {
     "krum": krum,
     "trimmed-mean": trimmed_mean,
     "median": median,
+    "cafa": cafa,
+    "abfa": abfa,
+    "cbcc": cbcc,
+    "cbcc-select": cbcc_select,
 }

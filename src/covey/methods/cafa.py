@@ -1,0 +1,113 @@
+"""CAFA: clients of large clusters and models that do well on each other's data count more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from covey.core import Method
+from covey.group.label_mix import ByLabelMix
+from covey.mix.accuracy import LikenessAverage
+from covey.mix.average import Average
+from covey.select import Uniform
+from covey.select.largest import LargestGroup
+from covey.steps import Train
+from covey.steps.noise import Noise, Privacy
+from covey.steps.summaries import LabelSummary
+
+HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
+
+
+def cafa(
+    train: Train,
+    *,
+    per_round: int = 6,
+    clusters: int | None = None,
+    epsilon: float | None = None,
+    noise: Noise = "simulated",
+    budget: float | None = None,
+) -> Method:
+    """FedAvg whose weights are the size of the client's cluster times the accuracy of its model with the others.
+
+    Before the first round clients tell the shares of their labels, and K-means with k by silhouette groups them
+    (CBCC). In every round the chosen clients send their models to each other and score them on validation data (ABFA).
+    W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j (Zhang et al., eq. 11). The validation data are the share
+    `train.holdout`, 0.2 where it is 0. `clusters` fixes k. With `epsilon` the label shares are private: `noise` is how,
+    `budget` what a client spends at most.
+    """
+    train = with_validation(train)
+    return Method(
+        name="cafa",
+        group=by_label_mix(clusters, epsilon, noise, budget),
+        select=Uniform(count=per_round),
+        local=train,
+        mix=LikenessAverage(by_cluster=True, by_accuracy=True, holdout=train.holdout),
+    )
+
+
+def abfa(train: Train, *, per_round: int = 6) -> Method:
+    """CAFA without clusters: models weigh by their accuracy on each other's validation data alone.
+
+    w_i = A_i / sum of A_j, with A_i the accuracy of model i over the validation data of all clients of the round
+    (eq. 9-10). Those data are the share `train.holdout`, 0.2 where it is 0.
+    """
+    train = with_validation(train)
+    return Method(
+        name="abfa",
+        select=Uniform(count=per_round),
+        local=train,
+        mix=LikenessAverage(by_cluster=False, by_accuracy=True, holdout=train.holdout),
+    )
+
+
+def cbcc(
+    train: Train,
+    *,
+    per_round: int = 6,
+    clusters: int | None = None,
+    epsilon: float | None = None,
+    noise: Noise = "simulated",
+    budget: float | None = None,
+) -> Method:
+    """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
+
+    w_i = |C(i)| / n with C(i) the client's cluster by label shares (eq. 8), renormalised over the round.
+    """
+    return Method(
+        name="cbcc",
+        group=by_label_mix(clusters, epsilon, noise, budget),
+        select=Uniform(count=per_round),
+        local=train,
+        mix=LikenessAverage(by_cluster=True, by_accuracy=False),
+    )
+
+
+def cbcc_select(
+    train: Train,
+    *,
+    per_round: int = 6,
+    clusters: int | None = None,
+    epsilon: float | None = None,
+    noise: Noise = "simulated",
+    budget: float | None = None,
+) -> Method:
+    """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7)."""
+    return Method(
+        name="cbcc-select",
+        group=by_label_mix(clusters, epsilon, noise, budget),
+        select=LargestGroup(count=per_round),
+        local=train,
+        mix=Average(weighting="equal"),
+    )
+
+
+def by_label_mix(
+    clusters: int | None, epsilon: float | None, noise: Noise, budget: float | None
+) -> ByLabelMix:
+    """CBCC's clusters."""
+    ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))
+    return ByLabelMix(ask=ask, clusters=clusters)
+
+
+def with_validation(train: Train) -> Train:
+    """The same training with some data kept for validation, when it has none yet."""
+    return train if train.holdout else replace(train, holdout=HOLDOUT)

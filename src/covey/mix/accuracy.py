@@ -1,0 +1,106 @@
+"""Averages by likeness and by accuracy: clients of large clusters, and models that do well with others, count more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from covey.core import Mixing, Reply, Round, Task
+from covey.mix.average import weighted_rows
+from covey.steps.cross import CrossEvaluate
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikenessAverage:
+    """W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j over the replies (CAFA, eq. 11).
+
+    w^K is the share of the client's cluster (`by_cluster`, eq. 8), w^A the accuracy of the client's model on the
+    validation data of all clients of the round (`by_accuracy`, eq. 9-10), each 1 when it is switched off. `holdout`
+    is the share of the local data kept for validation.
+    """
+
+    by_cluster: bool
+    by_accuracy: bool
+    holdout: float = 0.0
+
+    def __call__(self, now: Round) -> Mixing:
+        ids = [reply.id for reply in now.replies]
+        weights = cluster_weights(ids, now.groups) if self.by_cluster else np.ones(len(ids))
+        if self.by_accuracy:
+            weights = weights * accuracy_weights(*cross_evaluation(now, self.holdout))
+        # Equal weights become ones, as in FedAvg, so that the result is FedAvg's to the bit.
+        weights = weights / weights.max()
+        return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
+
+
+def cluster_weights(ids: Sequence[int], groups: Mapping[int, int]) -> Array:
+    """w^K_i = |C(i)| / n with n the number of all known clients (eq. 8); who has no cluster is alone in one."""
+    sizes = Counter(groups.values())
+    members = [sizes[groups[i]] if i in groups else 1 for i in ids]
+    return np.array(members, dtype=np.float64) / max(len(groups), 1)
+
+
+def cross_evaluation(now: Round, holdout: float) -> tuple[Array, Array]:
+    """Every reply's model on the validation data of everybody who replied: a_ij [models, clients] and sizes S_j.
+
+    Clients send their models to each other: K (K - 1) transfers between peers. Who does not answer judges nobody.
+    """
+    rows = torch.stack([reply.vector for reply in now.replies if reply.vector is not None])
+    slots = tuple(range(len(rows)))
+    tasks = {
+        reply.id: Task(models=rows, slots=slots, held=(place,), source="peers")
+        for place, reply in enumerate(now.replies)
+    }
+    answers = now.fleet.ask(CrossEvaluate(holdout=holdout, models=len(rows)), tasks)
+    _note_cost(now)
+    return accuracy_table(answers, len(rows))
+
+
+def accuracy_table(answers: Sequence[Reply], models: int) -> tuple[Array, Array]:
+    """a_ij and S_j out of the answers; one that does not hold an accuracy between 0 and 1 a model is left out."""
+    fit = [
+        (np.asarray(answer.stats["accuracy"], dtype=np.float64), float(answer.size))
+        for answer in answers
+        if _is_accuracy(answer.stats.get("accuracy"), models)
+    ]
+    table = np.stack([accuracy for accuracy, _ in fit], axis=1) if fit else np.zeros((models, 0))
+    return table, np.array([size for _, size in fit])
+
+
+def _is_accuracy(value: object, models: int) -> bool:
+    if not isinstance(value, np.ndarray) or value.shape != (models,):
+        return False
+    return bool(((value >= 0) & (value <= 1)).all())
+
+
+def accuracy_weights(accuracy: Array, sizes: Array) -> Array:
+    """w^A_i = A_i / sum of A_j with A_i = sum over j of a_ij S_j / sum of S_j (eq. 9-10).
+
+    The client's own validation data count too. When no model gets anything right, all weigh the same.
+    """
+    scores = (accuracy * sizes).sum(axis=1) / max(float(sizes.sum()), 1.0)
+    total = scores.sum()
+    return scores / total if total > 0 else np.full(len(scores), 1 / len(scores))
+
+
+def _note_cost(now: Round) -> None:
+    """For the report: what the cross-evaluation of the round cost beside everything else so far in it."""
+    costs = now.fleet.ledger.this_round
+    own = costs[CrossEvaluate.kind]
+    everything = sum(cost.bytes for cost in costs.values())
+    seconds = sum(cost.seconds for cost in costs.values())
+    now.notes["cross-evaluation"] = {
+        "round": now.number,
+        "messages": own.messages,
+        "bytes between peers": own.bytes_peer,
+        "share of the round's bytes": own.bytes / everything if everything else 0.0,
+        "share of the round's seconds": own.seconds / seconds if seconds else 0.0,
+    }
+    now.notes["models"] = {"text": "The clients of a round see each other's models."}

@@ -1,0 +1,34 @@
+"""Only the largest group works."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from covey.core import Round
+from covey.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LargestGroup:
+    """So many reachable clients of the largest group, uniformly without replacement (CAFA's "IID cluster", eq. 7).
+
+    Of equally large groups, that of the lowest number. When nobody of it can be reached, the next largest.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UserError(f"per_round is {self.count}; it must be at least 1")
+
+    def __call__(self, now: Round) -> list[int]:
+        sizes = Counter(now.groups.values())
+        reachable = {now.groups[i] for i in now.here if i in now.groups}
+        if not reachable:
+            members = now.here
+        else:
+            best = min(reachable, key=lambda group: (-sizes[group], group))
+            members = [i for i in now.here if now.groups.get(i) == best]
+        drawn = now.stream("select").choice(members, size=min(self.count, len(members)), replace=False)
+        return sorted(int(i) for i in drawn)

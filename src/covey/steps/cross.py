@@ -1,0 +1,45 @@
+"""Cross-evaluation: how good are the others' models on a client's own data?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from covey.core import Client, Reply, Task
+from covey.errors import UserError
+from covey.steps.evaluate import FORWARD_SHARE
+from covey.steps.train import split, validation_size, with_own_buffers
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEvaluate:
+    """Accuracy of each of the task's rows on the part of the client's data that `holdout` keeps out of training.
+
+    The data are gathered once, and every row passes over all of them in large batches, in evaluation mode.
+    `models` is the number of rows, from which the work follows.
+    """
+
+    holdout: float
+    models: int
+
+    kind: ClassVar[str] = "evaluate.cross"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        x, y = split(client, self.holdout)[1].tensors()
+        accuracy = np.zeros(len(task.models))
+        for place, row in enumerate(task.models if len(y) else ()):
+            outputs = client.bench.forward(with_own_buffers(client, row), x)
+            scores = client.bench.objective.scores(outputs, client.bench.objective.target(x, y))
+            if "accuracy" not in scores:
+                raise UserError(
+                    f"this method weighs models by accuracy, but the objective knows only {', '.join(scores)}; "
+                    "allowed: classification"
+                )
+            accuracy[place] = float(scores["accuracy"].double().mean())
+        return Reply(id=client.id, size=len(y), stats={"accuracy": accuracy})
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        """One forward pass over the validation part for every model."""
+        return FORWARD_SHARE * self.models * validation_size(train, self.holdout)
