@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import multiprocessing as mp
+import os
 import pickle
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -77,7 +80,12 @@ class Threads:
         self.benches: SimpleQueue[Bench] = SimpleQueue()
         for _ in range(workers):
             self.benches.put(make_bench())
-        self.pool = ThreadPoolExecutor(workers, thread_name_prefix="covey")
+        self.threads: list[int] = []  # as the system numbers them
+        self.pool = ThreadPoolExecutor(
+            workers,
+            thread_name_prefix="covey",
+            initializer=lambda: self.threads.append(threading.get_native_id()),
+        )
 
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
         longest_first = sorted(jobs, key=lambda job: -job.weight)
@@ -94,6 +102,11 @@ class Threads:
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
+        # Python is done with a thread before the system is. A process forked in between would inherit MKL's memory
+        # lock as the dying thread held it, and spin on it for ever.
+        for number in self.threads:
+            while os.path.exists(f"/proc/self/task/{number}"):
+                time.sleep(0.001)
 
 
 class Processes:
