@@ -184,6 +184,8 @@ def config_of(made: MadeUp) -> str:
     return f"""name = "{made.name or made.method}"
 seed = {made.seed}
 rounds = {made.rounds}
+target = {made.target}
+target_on = "local-test"
 
 [method]
 name = "{made.method}"

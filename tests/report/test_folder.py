@@ -33,7 +33,7 @@ def test_rows_are_found_by_group_and_by_client(tmp_path: Path) -> None:
 
 
 def test_a_journal_alone_says_what_the_summary_would_say(tmp_path: Path) -> None:
-    made = MadeUp(clients=6, rounds=4, groups=2, per_round=3, finished=False)
+    made = MadeUp(clients=6, rounds=4, groups=2, per_round=3, target=0.2, finished=False)
     run = read_run(write_run(tmp_path / "run", made))
     wanted = summary_of(made, records_of(made))
     assert not run.summary.finished
@@ -51,7 +51,8 @@ def test_a_journal_alone_says_what_the_summary_would_say(tmp_path: Path) -> None
     assert run.summary.cost.seconds == pytest.approx(wanted["cost"]["seconds"])
     assert run.summary.by_kind["train.sgd"].messages == wanted["cost"]["by_kind"]["train.sgd"]["messages"]
     assert run.summary.lost.count == wanted["lost"]["count"]
-    reached = run.to_target("local-test/accuracy-mean", wanted["targets"][0]["target"])
+    (reached,) = run.summary.targets
+    assert (reached.metric, reached.target) == ("local-test/accuracy-mean", made.target)
     assert (reached.round, reached.bytes) == (wanted["targets"][0]["round"], wanted["targets"][0]["bytes"])
 
 

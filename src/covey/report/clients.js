@@ -99,6 +99,7 @@ function drawFleet(place, run) {
   if (n <= 400) for (const column of ticks(0, n - 1, Math.floor(width / 60)).filter(Number.isInteger)) {
     root.append(svg("text", { x: left(column) + step / 2, y: top + 14, "text-anchor": "middle" }, String(f.ids[column][0])));
   }
+  if (n <= 400) root.append(svg("text", { x: box.left - 8, y: top + 14, "text-anchor": "end" }, many ? "first client" : "client"));
   const mark = svg("rect", { class: "hover", y: 1, height: top - 2, width: Math.max(step, 2), visibility: "hidden" });
   root.append(mark);
   scrub(root, box, n, (column, clientX, clientY) => {
@@ -117,6 +118,7 @@ function workedWords(f) {
   const [least, middle, most] = f.often;
   if (!most) return "";
   const never = f.quiet ? ` ${showCount(f.quiet)} never worked.` : "";
+  if (least === most) return ` Each worked in ${showCount(most)} rounds.`;
   return ` They worked in ${showCount(least)} to ${showCount(most)} rounds, median ${showCount(middle)}.${never}`;
 }
 

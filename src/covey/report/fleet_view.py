@@ -10,9 +10,10 @@ from covey.report.thin import MOST_BARS_A_ROUND, MOST_COLUMNS, MOST_DOTS, chunks
 
 
 def groups_of(rows: Rows) -> dict[int, int]:
-    """Each client's latest group; empty for a method that does not group."""
+    """Each client's latest group; empty when the method does not group, or every client is its own group."""
     changes = rows.by_client("groups/group")
-    return {int(c): int(g) for c, g in zip(changes.client, changes.value, strict=True)}
+    found = {int(c): int(g) for c, g in zip(changes.client, changes.value, strict=True)}
+    return found if len(set(found.values())) < len(found) else {}
 
 
 def fleet_view(rows: Rows, group: dict[int, int]) -> dict[str, Any]:

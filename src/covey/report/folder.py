@@ -10,6 +10,7 @@ from typing import Any
 from covey.errors import UserError
 from covey.report.rows import Rows, read_journal, read_parquet
 from covey.report.summary import Summary, Target, parse_summary, progress_of, reach
+from covey.report.wording import split_name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +47,7 @@ def read_run(path: Path) -> RunView:
             raise UserError(f"{path} is damaged: metrics.parquet is there, but summary.json is missing.")
         return RunView(path=path, config=config, summary=summary, rows=read_parquet(finished))
     rows = read_journal(journal)
-    known = summary or summary_from_config(settings)
+    known = summary or summary_from_config(settings, rows)
     return RunView(path=path, config=config, summary=progress_of(rows, known), rows=rows)
 
 
@@ -71,8 +72,8 @@ def read_summary(path: Path) -> Summary | None:
         raise UserError(f"{path} is damaged: it cannot be read as JSON.") from problem
 
 
-def summary_from_config(settings: Mapping[str, Any]) -> Summary:
-    """The few facts that an unfinished run's configuration gives: names are texts or tables with a name."""
+def summary_from_config(settings: Mapping[str, Any], rows: Rows) -> Summary:
+    """The facts that an unfinished run's configuration gives; a target is about the first metric but loss."""
 
     def named(key: str) -> str:
         value = settings.get(key, "")
@@ -89,4 +90,21 @@ def summary_from_config(settings: Mapping[str, Any]) -> Summary:
         model=named("model"),
         seed=whole("seed"),
         rounds=whole("rounds"),
+        targets=targets_from_config(settings, rows),
     )
+
+
+def targets_from_config(settings: Mapping[str, Any], rows: Rows) -> tuple[Target, ...]:
+    """The target of a configuration as a finished run would name it; whether it was reached comes later."""
+    target, on = settings.get("target"), settings.get("target_on")
+    wanted = (on, "mean" if on == "local-test" else "")
+    names = [
+        (base, name)
+        for name in rows.names
+        for split, base, how in [split_name(name)]
+        if (split, how) == wanted
+    ]
+    found = next((name for base, name in names if base != "loss"), None)
+    if found is None or not isinstance(target, int | float):
+        return ()
+    return (Target(metric=found, target=float(target)),)

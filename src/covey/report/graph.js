@@ -6,7 +6,10 @@ function drawGraph(place, note) {
   const { width, height, root } = canvas(place, Math.max(340, Math.min(640, (place.clientWidth || 900) * 0.62)), "Graph of the links between nodes");
   const at = positions(nodes, width, height);
   const most = Math.max(...edges.map((edge) => edge.load), 1e-9);
-  const group = new Map(nodes.map((node) => [node.id, node.group ?? -1]));
+  const own = new Set(nodes.map((node) => node.group)).size === nodes.length; // every node a group: no colours then
+  const groupOf = (node) => (own ? 0 : node.group ?? -1);
+  const group = new Map(nodes.map((node) => [node.id, own ? -1 : groupOf(node)]));
+  const widest = Math.max(0.8, Math.min(5, 5 * Math.sqrt(60 / edges.length)));
   for (const edge of [...edges].sort((a, b) => a.load - b.load)) {
     const from = at.get(edge.from), to = at.get(edge.to);
     if (!from || !to || edge.from === edge.to) continue;
@@ -14,18 +17,18 @@ function drawGraph(place, note) {
     const inside = group.get(edge.from) === group.get(edge.to) && group.get(edge.from) >= 0;
     const bend = inside ? 0 : 0.14;
     const middle = [(from[0] + to[0]) / 2 * (1 - bend) + (width / 2) * bend, (from[1] + to[1]) / 2 * (1 - bend) + (height / 2) * bend];
-    root.append(svg("path", { d: `M${from}Q${middle} ${to}`, fill: "none", stroke: inside ? colourOfGroup(group.get(edge.from)) : "var(--ink)", "stroke-width": (0.6 + 5 * share).toFixed(2), opacity: (edges.length > 300 ? 0.12 : 0.25) + 0.35 * share, "stroke-linecap": "round",
+    root.append(svg("path", { d: `M${from}Q${middle} ${to}`, fill: "none", stroke: inside ? colourOfGroup(group.get(edge.from)) : "var(--ink)", "stroke-width": (0.5 + widest * share).toFixed(2), opacity: ((0.25 + 0.35 * share) * Math.min(1, 0.35 + widest / 8)).toFixed(2), "stroke-linecap": "round",
       onpointermove: (event) => showTip(event.clientX, event.clientY, `${edge.from} ${edge.both ? "↔" : "→"} ${edge.to}`, [["load", showCount(edge.load)]]), onpointerleave: hideTip }));
   }
   const radius = nodes.length > 150 ? 3 : nodes.length > 60 ? 5 : 8;
   for (const node of nodes) {
     const [x, y] = at.get(node.id);
-    root.append(svg("circle", { cx: x, cy: y, r: node.head ? radius * 1.5 : radius, fill: colourOfGroup(node.group ?? -1), stroke: node.head ? "var(--ink)" : "var(--paper)", "stroke-width": node.head ? 2 : 1.2,
-      onpointermove: (event) => showTip(event.clientX, event.clientY, `node ${node.id}`, [...(node.head ? [["speaks for its group", ""]] : []), ...(isNumber(node.group) ? [["group", String(node.group), colourOfGroup(node.group)]] : [])]), onpointerleave: hideTip }));
+    root.append(svg("circle", { cx: x, cy: y, r: node.head ? radius * 1.5 : radius, fill: colourOfGroup(groupOf(node)), stroke: node.head ? "var(--ink)" : "var(--paper)", "stroke-width": node.head ? 2 : 1.2,
+      onpointermove: (event) => showTip(event.clientX, event.clientY, `node ${node.id}`, [...(node.head ? [["speaks for its group", ""]] : []), ...(isNumber(node.group) && !own ? [["group", String(node.group), colourOfGroup(node.group)]] : [])]), onpointerleave: hideTip }));
     if (nodes.length <= 24) root.append(svg("text", { x, y: y + 4, "text-anchor": "middle", style: "fill:var(--paper);font-weight:600;font-size:10px;pointer-events:none" }, String(node.id)));
   }
   const heads = nodes.some((node) => node.head) ? "Outlined nodes speak for their group. " : "";
-  place.replaceChildren(root, groupKeys(nodes.map((node) => node.group ?? -1)), html("p", { class: "hint" }, `${heads}The thicker a link, the more it carried.`));
+  place.replaceChildren(root, groupKeys(nodes.map(groupOf)), html("p", { class: "hint" }, `${heads}The thicker a link, the more it carried.`));
 }
 
 // The two directions of a link as one line that carries both loads.

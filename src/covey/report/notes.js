@@ -26,7 +26,7 @@ function drawNotes(place, run) {
   const small = figures.filter(({ kind }) => ["silhouette", "scatter", "spread"].includes(kind));
   const large = figures.filter(({ kind }) => !["silhouette", "scatter", "spread"].includes(kind));
   place.replaceChildren(...(small.length ? [html("div", { class: "pair" }, small.map((f) => f.figure))] : []), ...large.map((f) => f.figure));
-  for (const { inner, kind, note } of figures) DRAW[kind](inner, note);
+  for (const { inner, kind, note } of figures) attempt(inner, () => DRAW[kind](inner, note));
 }
 
 function drawChoice(place, note) {

@@ -14,7 +14,8 @@ DRAWN: Mapping[str, tuple[str, ...]] = {
     "spread": ("round", "value"),
 }
 MOST_ROWS = 40
-MOST_CLIENT_CURVES = 400
+# In which list a note counts its clients, and how many of them a picture can show.
+CLIENTS_IN: Mapping[str, tuple[str, int]] = {"labels": ("shares", 400), "scatter": ("x", 2000)}
 MOST_NODES = 400
 MOST_EDGES = 1500
 Cells = list[list[str]]
@@ -49,14 +50,11 @@ def drawn_notes(notes: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def bounded(kind: str, note: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """A note with at most as many parts as a picture can show, and the words for what is missing."""
-    if kind == "labels" and len(note["shares"]) > MOST_CLIENT_CURVES:
-        step = -(-len(note["shares"]) // MOST_CLIENT_CURVES)
+    counted, most = CLIENTS_IN.get(kind, ("", 0))
+    if counted and (count := len(note[counted])) > most:
+        step = -(-count // most)
         kept = {key: value[::step] for key, value in note.items() if isinstance(value, list)}
-        return {**note, **kept}, f"Every {step}th of {len(note['shares']):,} clients is drawn."
-    if kind == "scatter" and len(note["x"]) > 2000:
-        step = -(-len(note["x"]) // 2000)
-        kept = {key: value[::step] for key, value in note.items() if isinstance(value, list)}
-        return {**note, **kept}, f"Every {step}th of {len(note['x']):,} clients is drawn."
+        return {**note, **kept}, f"1 of every {step} of {count:,} clients is drawn."
     if kind == "graph":
         return bounded_graph(note)
     return dict(note), ""

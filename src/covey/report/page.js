@@ -39,7 +39,7 @@ function change(step, redraw = true) {
 
 function drawControls() {
   const about = data.metrics[state.metric];
-  const metric = html("select", { id: "metric", "data-key": "metric", onchange: (event) => change({ metric: event.target.value, targetMetric: event.target.value, target: event.target.value === data.metric ? data.target : null, hide: new Set() }) },
+  const metric = html("select", { id: "metric", "data-key": "metric", onchange: (event) => change({ metric: event.target.value, targetMetric: event.target.value, target: event.target.value === data.metric ? data.target : null }) },
     Object.entries(data.metrics).map(([name, { title }]) => html("option", { value: name, selected: name === state.metric }, title)));
   const axis = segments("Horizontal axis", Object.entries(AXES).map(([name, { word }]) => [name, word]), state.x, (x) => change({ x }));
   const shown = isNumber(state.target) ? digits(about.share ? 100 * state.target : state.target, 6) : "";
@@ -66,23 +66,32 @@ function curveNote() {
   return ["Rings mark the best round.", ...words].join(" ");
 }
 
+// A picture that cannot be drawn (a note of an odd shape) must not take the rest of the page with it.
+function attempt(place, drawing) {
+  try { drawing(); } catch (problem) {
+    console.error(problem);
+    place.replaceChildren(html("p", { class: "hint" }, "This picture cannot be drawn from what the run left."));
+  }
+}
+
 function draw() {
   const focused = document.activeElement && document.activeElement.dataset.key;
   hideTip();
   drawControls();
-  drawCurves(at("curve-chart"), data, state);
+  attempt(at("curve-chart"), () => drawCurves(at("curve-chart"), data, state));
   drawLegend(at("curve-legend"), data, state, change);
   drawReach(at("curve-reach"), data, state);
-  drawSpread(at("spread-chart"), at("spread-lead"), data);
+  attempt(at("spread-chart"), () => drawSpread(at("spread-chart"), at("spread-lead"), data));
   if (at("run-picker")) {
     at("run-picker").replaceChildren(html("span", { class: "word" }, "Details of"),
       segments("Run", data.runs.map((run, place) => [place, run.label]), state.run, (run) => change({ run, round: null })));
   }
   document.querySelectorAll("article.run").forEach((article, place) => { article.hidden = place !== state.run; });
   const run = data.runs[state.run];
-  drawFleet(places("fleet")[state.run], run);
-  drawTimeline(places("timeline")[state.run], run, state, change);
-  drawNotes(places("notes")[state.run], run);
+  const [fleet, timeline, notes] = ["fleet", "timeline", "notes"].map((chart) => places(chart)[state.run]);
+  attempt(fleet, () => drawFleet(fleet, run));
+  attempt(timeline, () => drawTimeline(timeline, run, state, change));
+  drawNotes(notes, run);
   if (focused) [...document.querySelectorAll("[data-key]")].find((element) => element.dataset.key === focused)?.focus();
 }
 

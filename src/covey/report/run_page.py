@@ -140,7 +140,7 @@ def notes(run: RunView) -> Html:
 
 def configuration(run: RunView) -> Html:
     """The resolved configuration, the engine, and how long it took."""
-    facts = ", ".join(f"{key} {value}" for key, value in run.summary.engine.items())
+    facts = ", ".join(f"{key} {value}" for key, value in run.summary.engine.items() if value != "")
     wall = run.summary.wall_seconds
     took = f" The run took {show_seconds(wall)} of wall time." if wall is not None else ""
     about = tag("p", f"Engine: {facts}.{took}", class_="hint") if facts else None

@@ -1,0 +1,83 @@
+"""What a run really writes is what the report reads: a small run on digits, finished and stopped half way."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from covey.config import resolve
+from covey.report.folder import read_run
+from covey.report.page import page
+from covey.report.summary import MEASURING, reach
+from covey.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tables = {
+        "rounds": 3,
+        "target": 0.05,
+        "data": {"name": "digits", "clients": 4},
+        "method": {"name": "fedavg", "per_round": 3},
+        "engine": {"mode": "serial"},
+        "devices": {"dropout": 0.3},
+    }
+    place = tmp_path_factory.mktemp("run") / "fedavg"
+    simulate(resolve(tables), place)
+    return place
+
+
+def test_the_summary_follows_from_the_rows(folder: Path) -> None:
+    run = read_run(folder)
+    assert run.summary.finished
+    assert run.summary.rounds_done == 3
+    for name, last in run.summary.last.items():
+        assert run.rows.overall(name).value[-1] == last
+    for name, best in run.summary.best.items():
+        curve = run.rows.overall(name)
+        assert curve.value[curve.round == best.round].tolist() == [best.value]
+    (target,) = run.summary.targets
+    assert target == reach(run.rows, target.metric, target.target)
+    for kind, cost in run.summary.by_kind.items():
+        if not kind.endswith(MEASURING):
+            assert run.rows.overall(f"fleet/messages:{kind}").value.sum() == cost.messages
+    assert run.rows.bytes.max() == run.summary.cost.bytes
+
+
+def test_the_journal_of_the_same_run_tells_the_same(folder: Path, tmp_path: Path) -> None:
+    whole = read_run(folder)
+    shutil.copy(folder / "config.toml", tmp_path)
+    rows = whole.rows
+    with (tmp_path / "metrics.jsonl").open("w") as journal:
+        for i in range(len(rows)):
+            split, _, metric = rows.names[rows.name[i]].partition("/")
+            at = [
+                int(rows.round[i]),
+                float(rows.seconds[i]),
+                int(rows.bytes[i]),
+                int(rows.client[i]),
+                int(rows.group[i]),
+            ]
+            journal.write(json.dumps([*at, split, metric, float(rows.value[i])]) + "\n")
+    stopped = read_run(tmp_path)
+    assert not stopped.summary.finished
+    for field in (
+        "method",
+        "dataset",
+        "model",
+        "seed",
+        "rounds",
+        "rounds_done",
+        "clients",
+        "last",
+        "best",
+        "targets",
+    ):
+        assert getattr(stopped.summary, field) == getattr(whole.summary, field), field
+    assert stopped.summary.cost.bytes == whole.summary.cost.bytes
+    assert stopped.summary.cost.seconds == pytest.approx(whole.summary.cost.seconds)
+
+
+def test_the_run_wrote_its_own_page(folder: Path) -> None:
+    assert (folder / "report.html").read_text(encoding="utf-8") == page([read_run(folder)])
