@@ -1,0 +1,93 @@
+"""`make bench`: all engines interleaved, round by round, so that a busy machine is busy for all of them.
+
+    python -m benchmarks [--workloads W1 W3] [--variants "covey, torch"] [--rounds 7] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.variant import VARIANTS
+from benchmarks.workloads import WORKLOADS
+
+REFERENCE = "raw, 2 processes"
+WARM_UP = 2  # rounds that are not counted
+
+
+def measure(workload: str, variants: list[str], rounds: int) -> dict[str, dict[str, float]]:
+    """Median CPU and wall seconds a round, and the most memory, of every variant."""
+    running = {
+        name: subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.variant", name, workload],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in variants
+    }
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
+    for number in range(WARM_UP + rounds):
+        for name, process in running.items():
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{number}\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            if number >= WARM_UP:
+                found[name].append(answer)
+    for process in running.values():
+        process.kill()
+        process.wait()
+    return {
+        name: {
+            "cpu": statistics.median(a["cpu"] for a in answers),
+            "wall": statistics.median(a["wall"] for a in answers),
+            "memory": max(a["memory"] for a in answers),
+        }
+        for name, answers in found.items()
+    }
+
+
+def table(workload: str, results: dict[str, dict[str, float]]) -> Table:
+    shown = Table(title=f"{workload}: seconds a round (median), and ratio to {REFERENCE}", title_justify="left")
+    for column in ("engine", "CPU s", "ratio", "wall s", "ratio", "memory MB"):
+        shown.add_column(column, justify="left" if column == "engine" else "right")
+    base = results.get(REFERENCE) or next(iter(results.values()))
+    for name, r in results.items():
+        shown.add_row(
+            name,
+            f"{r['cpu']:.3f}",
+            f"{r['cpu'] / base['cpu']:.2f}",
+            f"{r['wall']:.3f}",
+            f"{r['wall'] / base['wall']:.2f}",
+            f"{r['memory'] / 1e6:.0f}",
+        )
+    return shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    everything: dict[str, Any] = {}
+    for workload in options.workloads:
+        everything[workload] = measure(workload, options.variants, options.rounds)
+        Console().print(table(workload, everything[workload]))
+    if options.json:
+        options.json.write_text(json.dumps(everything, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Covey's own engines on the workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.workloads import Workload
+from covey.core import empty_state, one_round
+from covey.fleet.local import Engine, LocalFleet
+from covey.methods.baselines import fedavg
+from covey.models import build
+from covey.steps import Train
+
+
+def local(workload: Workload, engine: Engine) -> Callable[[int], None]:
+    """FedAvg on the local engine."""
+    model = build(workload.model, input_shape=(1, 28, 28), outputs=10)
+    fleet = LocalFleet(workload.federation(), model, engine=engine)
+    method = fedavg(Train(lr=workload.lr, batch=workload.batch), per_round=workload.per_round, weighting="equal")
+    state = [empty_state(fleet)]
+
+    def round_number(_: int) -> None:
+        state[0] = one_round(method, state[0], fleet)
+
+    return round_number
