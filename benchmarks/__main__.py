@@ -1,6 +1,6 @@
 """`make bench`: all engines interleaved, round by round, so that a busy machine is busy for all of them.
 
-    python -m benchmarks [--workloads W1 W3] [--variants "covey, torch"] [--rounds 7] [--json FILE]
+python -m benchmarks [--workloads W1 W3] [--variants "covey, torch"] [--rounds 7] [--json FILE]
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def measure(workload: str, variants: list[str], rounds: int) -> dict[str, dict[s
 
 
 def table(workload: str, results: dict[str, dict[str, float]]) -> Table:
-    shown = Table(title=f"{workload}: seconds a round (median), and ratio to {REFERENCE}", title_justify="left")
+    shown = Table(
+        title=f"{workload}: seconds a round (median), and ratio to {REFERENCE}", title_justify="left"
+    )
     for column in ("engine", "CPU s", "ratio", "wall s", "ratio", "memory MB"):
         shown.add_column(column, justify="left" if column == "engine" else "right")
     base = results.get(REFERENCE) or next(iter(results.values()))

@@ -16,7 +16,9 @@ def local(workload: Workload, engine: Engine) -> Callable[[int], None]:
     """FedAvg on the local engine."""
     model = build(workload.model, input_shape=(1, 28, 28), outputs=10)
     fleet = LocalFleet(workload.federation(), model, engine=engine)
-    method = fedavg(Train(lr=workload.lr, batch=workload.batch), per_round=workload.per_round, weighting="equal")
+    method = fedavg(
+        Train(lr=workload.lr, batch=workload.batch), per_round=workload.per_round, weighting="equal"
+    )
     state = [empty_state(fleet)]
 
     def round_number(_: int) -> None:

@@ -54,9 +54,7 @@ def serial(workload: Workload, threads: int) -> Callable[[int], None]:
     state = [{name: tensor.clone() for name, tensor in model.state_dict().items()}]
 
     def one_round(number: int) -> None:
-        state[0] = average(
-            [train(model, state[0], *data[i], workload, i) for i in chosen(workload, number)]
-        )
+        state[0] = average([train(model, state[0], *data[i], workload, i) for i in chosen(workload, number)])
 
     return one_round
 

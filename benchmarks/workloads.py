@@ -41,7 +41,9 @@ class Workload:
         )
         test = Samples(data, data.test)
         ends = np.cumsum(sizes)
-        shares = tuple(Share(Samples(data, everything[e - s : e]), test) for s, e in zip(sizes, ends, strict=True))
+        shares = tuple(
+            Share(Samples(data, everything[e - s : e]), test) for s, e in zip(sizes, ends, strict=True)
+        )
         return Federation(data, shares, test)
 
 

@@ -13,6 +13,7 @@ import tomli_w
 
 from covey.core import Method
 from covey.data import DATASETS, PARTITIONS, SHIFTS, Federation, federate, load
+from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
@@ -24,21 +25,7 @@ from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
 from covey.steps import Train
 
 # Arguments that the program fills in; all others of a function are the user's settings.
-GIVEN = (
-    "dataset",
-    "labels",
-    "groups",
-    "pixels",
-    "counts",
-    "rng",
-    "classes",
-    "clients",
-    "folder",
-    "input_shape",
-    "outputs",
-    "train",
-    "shape",
-)
+GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
 
 # The network for a data set when the file names none: the papers' usual choice.
 USUAL_MODEL = {

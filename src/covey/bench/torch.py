@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -14,6 +16,24 @@ from covey.model import BufferPolicy, Layout, flatten
 from covey.objective import Objective
 
 FORWARD_BATCH = 1000  # samples a forward pass; fixed, so that results do not depend on who else is evaluated
+
+
+# Dropout draws from torch's one generator, so two threads must not train at the same time; processes may.
+ONE_AT_A_TIME = threading.Lock()
+
+
+@contextlib.contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Torch's generator under a seed for a while (`torch.manual_seed` does the same 100 times slower)."""
+    generator = (
+        torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
+    )
+    before = generator.get_state()
+    generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        generator.set_state(before)
 
 
 class TorchBench:
@@ -35,18 +55,16 @@ class TorchBench:
         self.why = why
         self.flat, self.gradient = flatten(self.model)
         self.parameters = self.flat[: self.layout.trainable]
-        self.counters = {  # integer buffers restart with every load: no row carries them
-            name: buffer.clone()
-            for name, buffer in self.model.named_buffers()
-            if not buffer.is_floating_point()
-        }
+        # Integer buffers restart with every load: no row carries them.
+        self.counters = [(b, b.clone()) for b in self.model.buffers() if not b.is_floating_point()]
 
-    def load(self, row: Tensor) -> None:
+    def load(self, row: Tensor, *, training: bool) -> None:
         """Puts a row into the model."""
         self.flat.copy_(row)
-        for name, buffer in self.model.named_buffers():
-            if name in self.counters:
-                buffer.copy_(self.counters[name])
+        for buffer, first in self.counters:
+            buffer.copy_(first)
+        if self.model.training != training:  # switching walks through all layers, which small models would feel
+            self.model.train(training)
 
     def fit(
         self,
@@ -61,8 +79,7 @@ class TorchBench:
         velocity: Tensor | None = None,
     ) -> Fit:
         """Trains from `row` on the batches in their order."""
-        self.load(row)
-        self.model.train()
+        self.load(row, training=True)
         x = x.to(self.device)
         target = self.objective.target(x, y.to(self.device))
         start = self.parameters.clone() if recipe.prox else None
@@ -73,8 +90,7 @@ class TorchBench:
             else Sgd(self.parameters, recipe, velocity)
         )
         losses = []
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with ONE_AT_A_TIME, seeded(seed, self.device):
             for batch in batches:
                 index = torch.from_numpy(batch).to(self.device)
                 self.gradient.zero_()
@@ -96,8 +112,7 @@ class TorchBench:
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
-        self.load(row)
-        self.model.eval()
+        self.load(row, training=False)
         with torch.no_grad():
             return torch.cat(
                 [self.model(part.to(self.device)).cpu() for part in torch.split(x, FORWARD_BATCH)]
