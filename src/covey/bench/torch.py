@@ -63,7 +63,9 @@ class TorchBench:
         self.flat.copy_(row)
         for buffer, first in self.counters:
             buffer.copy_(first)
-        if self.model.training != training:  # switching walks through all layers, which small models would feel
+        if (
+            self.model.training != training
+        ):  # switching walks through all layers, which small models would feel
             self.model.train(training)
 
     def fit(

@@ -135,6 +135,8 @@ class Devices:
 
     def members(self, clients: int, number: int) -> list[int]:
         """The ids that exist in round `number`: the latest join or leave so far decides."""
+        if not self.joins and not self.leaves:
+            return list(range(clients))
         events: dict[int, list[tuple[int, bool]]] = {}
         for present, name, tables in ((True, "joins", self.joins), (False, "leaves", self.leaves)):
             for table in tables:

@@ -1,6 +1,6 @@
 """The one multiplication behind every method: new rows = factors applied to the old rows and the replies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 
 Factor = csr_array | csr_matrix
 
-BLOCK_VALUES = 1 << 18
-"""Values of one column block of the input (2 MB in float64): small enough to stay in a core's cache."""
+BLOCK_COLUMNS = 1 << 16
+"""Columns that are worked on at a time: one output row of them (512 KB in float64) stays in a core's cache."""
 
 
 def combine(
@@ -33,31 +33,30 @@ def combine(
     stack = [rows] if isinstance(rows, Tensor) else list(rows)
     plans = [_plan(factor) for factor in factors]
     _check_shapes(plans, stack)
-    used = _used(plans[0][0])
-    sources = list(_sources(stack, used))
-    first, spread = plans[0]
-    plans[0] = (first[:, used], spread)
+    sources = [row for tensor in stack for row in (tensor if tensor.dim() == 2 else tensor[None])]
     width = stack[0].shape[-1]
     if out is None:
         out = stack[0].new_empty((len(plans[-1][1]), width))
-    step = block or max(1024, BLOCK_VALUES // max(1, len(used)))
-    buffer = np.empty((len(used), min(step, width)))
+    step = block or BLOCK_COLUMNS
     for start in range(0, width, step):
         stop = min(start + step, width)
-        # A fresh contiguous view: the sparse product would otherwise copy a slice of the buffer.
-        values = buffer.reshape(-1)[: len(used) * (stop - start)].reshape(len(used), stop - start)
-        target = torch.from_numpy(values)
-        at = 0
-        for source in sources:
-            part = source[:, start:stop]
-            target[at : at + len(part)] = part
-            at += len(part)
-        for matrix, spread in plans[:-1]:
-            values = np.ascontiguousarray((matrix @ values)[spread])
-        matrix, spread = plans[-1]
-        result = torch.from_numpy(matrix @ values).to(out.dtype)
-        out[:, start:stop] = result if len(result) == len(spread) else result[torch.from_numpy(spread)]
+        values: Sequence[Tensor] = [row[start:stop] for row in sources]
+        for matrix, spread in plans:
+            distinct = _product(matrix, values, stop - start)
+            values = [distinct[place] for place in spread.tolist()]
+        for target, value in zip(out, values, strict=True):
+            target[start:stop] = value
     return out
+
+
+def _product(matrix: csr_array, rows: Sequence[Tensor], width: int) -> Tensor:
+    """matrix @ rows in float64, row by row in ascending order of column; rows without a weight are not read."""
+    result = torch.zeros(matrix.shape[0], width, dtype=torch.float64)
+    starts, columns, weights = matrix.indptr.tolist(), matrix.indices.tolist(), matrix.data.tolist()
+    for target, start, stop in zip(result, starts[:-1], starts[1:], strict=True):
+        for column, weight in zip(columns[start:stop], weights[start:stop], strict=True):
+            target.add_(rows[column], alpha=weight)
+    return result
 
 
 Plan = tuple[csr_array, np.ndarray[tuple[int], np.dtype[np.intp]]]
@@ -81,23 +80,6 @@ def _plan(factor: Factor) -> Plan:
         if spread[row] == len(chosen):
             chosen.append(row)
     return (matrix if len(chosen) == matrix.shape[0] else matrix[chosen]), spread
-
-
-def _used(matrix: csr_array) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    return np.unique(matrix.indices).astype(np.intp)
-
-
-def _sources(stack: Sequence[Tensor], used: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Iterator[Tensor]:
-    """The rows with a weight, in order, as 2-d views wherever a view can do it."""
-    at = 0
-    for tensor in stack:
-        block = tensor if tensor.dim() == 2 else tensor.unsqueeze(0)
-        here = used[(used >= at) & (used < at + len(block))] - at
-        if len(here) == len(block):
-            yield block
-        else:
-            yield from (block[row : row + 1] for row in here.tolist())
-        at += len(block)
 
 
 def _check_shapes(plans: Sequence[Plan], stack: Sequence[Tensor]) -> None:
