@@ -35,8 +35,12 @@ function drawStrip(place, rounds, strip, chosen, go) {
       svg("text", { x: box.left - 8, y: y(value) + 4, "text-anchor": "end" }, showSeconds(value)));
   }
   strip.seconds.forEach((value, at) => {
-    const missed = strip.missed[at] > 0;
-    root.append(svg("rect", { x: box.left + at * step, y: y(value), width: Math.max(0.8, step - (step > 4 ? 1 : 0)), height: Math.max(0.5, box.bottom - y(value)), fill: missed ? "var(--alarm)" : "var(--c0)", opacity: at === chosen ? 1 : 0.45 }));
+    const size = { x: box.left + at * step, width: Math.max(0.8, step - (step > 4 ? 1 : 0)), opacity: at === chosen ? 1 : 0.5 };
+    const tall = Math.max(0.5, box.bottom - y(value));
+    const share = Math.min(1, strip.missed[at] / rounds[at].of);
+    const missed = share ? Math.max(2, tall * share) : 0;
+    root.append(svg("rect", { ...size, y: box.bottom - tall, height: tall, fill: "var(--c0)" }));
+    if (missed) root.append(svg("rect", { ...size, y: box.bottom - missed, height: missed, fill: "var(--alarm)", opacity: 1 }));
   });
   const here = box.left + (chosen + 0.5) * step;
   root.append(svg("path", { d: `M${here - 5} ${height - 8}h10l-5 -7z`, fill: "var(--ink)" }));
@@ -46,7 +50,7 @@ function drawStrip(place, rounds, strip, chosen, go) {
   });
   pad.style.cursor = "pointer";
   pad.addEventListener("click", (event) => go(placeOf(event)));
-  place.replaceChildren(caption("How long every round took", "Red rounds missed at least one reply. Click one, or use the slider, to see its clients."), root);
+  place.replaceChildren(caption("How long every round took", "Red is the share of replies that was lost or refused. Click a round, or use the slider, to see its clients."), root);
 }
 
 function drawRound(place, round) {

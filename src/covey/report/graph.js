@@ -15,7 +15,7 @@ function drawGraph(place, note) {
     if (!from || !to || edge.from === edge.to) continue;
     const share = edge.load / most;
     const inside = group.get(edge.from) === group.get(edge.to) && group.get(edge.from) >= 0;
-    const bend = inside ? 0 : 0.14;
+    const bend = inside || own ? 0 : 0.14;
     const middle = [(from[0] + to[0]) / 2 * (1 - bend) + (width / 2) * bend, (from[1] + to[1]) / 2 * (1 - bend) + (height / 2) * bend];
     root.append(svg("path", { d: `M${from}Q${middle} ${to}`, fill: "none", stroke: inside ? colourOfGroup(group.get(edge.from)) : "var(--ink)", "stroke-width": (0.5 + widest * share).toFixed(2), opacity: ((0.25 + 0.35 * share) * Math.min(1, 0.35 + widest / 8)).toFixed(2), "stroke-linecap": "round",
       onpointermove: (event) => showTip(event.clientX, event.clientY, `${edge.from} ${edge.both ? "↔" : "→"} ${edge.to}`, [["load", showCount(edge.load)]]), onpointerleave: hideTip }));

@@ -117,7 +117,7 @@ function drawLabelCurves(place, note) {
     for (const shares of members.slice(0, 60)) root.append(svg("path", { class: "thin", stroke: colourOfGroup(group), d: path(shares.map((s, at) => [x(at), y(s)])) }));
     const mean = members[0].map((_, at) => members.reduce((sum, shares) => sum + shares[at], 0) / members.length);
     root.append(svg("path", { class: "line", stroke: colourOfGroup(group), d: path(mean.map((s, at) => [x(at), y(s)])) }));
-    panel.append(caption("", `${group < 0 ? "no group" : `group ${group}`}, ${sizes.get(group)} clients`), root);
+    panel.append(caption("", `${group < 0 ? "no group" : `group ${group}`}, ${sizes.get(group)} curves`), root);
   }
   if (shown.length < sizes.size) place.append(html("p", { class: "hint" }, `The ${shown.length} largest of ${sizes.size} groups are drawn.`));
 }
