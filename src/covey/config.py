@@ -301,6 +301,5 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         seed=config.top.seed,
         engine=Engine(**config["engine"]),
         buffers=model["buffers"],
-        optimiser=config["train"]["optimiser"],
         say=say,
     )

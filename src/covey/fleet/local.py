@@ -65,7 +65,6 @@ class LocalFleet:
         seed: int = 0,
         engine: Engine | None = None,
         buffers: BufferPolicy = "average",
-        optimiser: Literal["sgd", "adam"] = "sgd",
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.data = data
@@ -75,7 +74,6 @@ class LocalFleet:
         self.devices = devices or Devices()
         self.objective: Objective = objective or Classification()
         self.layout = Layout.of(model, buffers)
-        self.optimiser = optimiser
         self.ledger = Ledger()
         self.roster = Roster(data, self.devices)
         self.machines: list[Device] = self.devices.build(len(data.shares), stream(seed, "devices"))
@@ -84,6 +82,9 @@ class LocalFleet:
         self.calls: dict[str, int] = {}
         self.name = "run"
         self._say = say
+        # None: whatever is faster. A resumed run keeps the trainer it began with.
+        self._lanes: bool | None = None if self.engine.lanes else False
+        self.info: dict[str, Any] = {}
         self._shop: Serial | Threads | Processes | None = None
         self._bench: Bench | None = None
 
@@ -116,7 +117,6 @@ class LocalFleet:
             seed=self.seed,
             engine=self.engine,
             buffers=self.layout.buffers,
-            optimiser=self.optimiser,
             say=self._say,
         )
         fleet.ledger = self.ledger
@@ -188,8 +188,7 @@ class LocalFleet:
             self.objective,
             shape,
             buffers=self.layout.buffers,
-            lanes=self.engine.lanes,
-            optimiser=self.optimiser,
+            lanes=self._lanes,
             device=self.engine.device,
             say=self._say,
         )
@@ -307,11 +306,17 @@ class LocalFleet:
 
     def save(self) -> dict[str, Any]:
         """Client states and the ledger, for an exact resume."""
-        return {"states": {str(i): state for i, state in self.states.items()}, "ledger": self.ledger.save()}
+        return {
+            "states": {str(i): state for i, state in self.states.items()},
+            "ledger": self.ledger.save(),
+            "trainer": self.info.get("trainer"),
+        }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         self.states = {int(i): dict(state) for i, state in saved["states"].items()}
         self.ledger.load(saved["ledger"])
+        if saved["trainer"] is not None:
+            self._lanes = saved["trainer"] == "lanes"
 
     def close(self) -> None:
         """Ends the workers."""

@@ -1,0 +1,73 @@
+"""The bench that runs small models with the fast CPU trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.bench.base import Fit, Recipe
+from covey.lanes import Plan, Trainer
+from covey.model import Layout
+from covey.objective import Objective
+
+
+class LanesBench:
+    """Trainers of one thread, one for each optimiser; the plans are shared by all threads."""
+
+    def __init__(self, plans: Mapping[str, Plan], layout: Layout, objective: Objective) -> None:
+        self.plans = plans
+        self.layout = layout
+        self.objective = objective
+        self.trainers: dict[str, Trainer] = {}
+
+    def trainer(self, optimiser: str) -> Trainer:
+        """The trainer for an optimiser, made when it is first asked for."""
+        if optimiser not in self.trainers:
+            self.trainers[optimiser] = self.plans[optimiser].trainer()
+        return self.trainers[optimiser]
+
+    def fit(
+        self,
+        row: Tensor,
+        x: Tensor,
+        y: Tensor,
+        batches: Sequence[np.ndarray],
+        recipe: Recipe,
+        *,
+        seed: int,
+        linear: Tensor | None = None,
+        velocity: Tensor | None = None,
+    ) -> Fit:
+        """Trains from `row` on the batches in their order."""
+        trained = row.numpy().copy()
+        keeps = recipe.optimiser == "sgd" and recipe.momentum > 0
+        speed = np.zeros(self.layout.trainable, np.float32) if keeps else None
+        if keeps and velocity is not None:
+            speed = velocity.numpy().copy()
+        losses = self.trainer(recipe.optimiser).fit(
+            trained,
+            x.numpy(),
+            self.objective.target(x, y).numpy(),
+            list(batches),
+            lr=recipe.lr,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            prox=recipe.prox,
+            linear=linear.numpy() if linear is not None else None,
+            velocity=speed,
+            clip=recipe.clip,
+            dropout_seed=seed,
+        )
+        kept = torch.from_numpy(speed) if speed is not None else None
+        return Fit(row=torch.from_numpy(trained), losses=losses, velocity=kept)
+
+    def forward(self, row: Tensor, x: Tensor) -> Tensor:
+        """The outputs for all of `x`, in evaluation mode."""
+        return torch.from_numpy(self.trainer("sgd").forward(row.contiguous().numpy(), x.contiguous().numpy()))
+
+    def info(self) -> dict[str, Any]:
+        return self.plans["sgd"].info()

@@ -1,0 +1,149 @@
+"""The command line as a user meets it, in processes of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+QUICK = ["--set", "data.clients=6", "--set", "engine.mode=serial"]
+
+
+def covey(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "covey", *words], capture_output=True, text=True, cwd=cwd)
+
+
+def bank(folder: Path) -> torch.Tensor:
+    (file,) = (folder / "checkpoint").glob("*.safetensors")
+    return safetensors.torch.load_file(file)["/state/models"]
+
+
+def test_a_run_leaves_a_complete_folder(tmp_path: Path) -> None:
+    done = covey("run", "--rounds", "2", "--out", str(tmp_path / "r"), "--set", "target=0.01", *QUICK)
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "r").iterdir()}
+    assert names == {
+        "config.toml",
+        "metrics.parquet",
+        "summary.json",
+        "checkpoint",
+        "checkpoint.json",
+        "report.html",
+    }
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert summary["rounds_done"] == 2
+    assert summary["finished"]
+    assert 0 <= summary["last"]["global-test/accuracy"] <= 1
+    assert summary["targets"][0]["round"] == 1
+    assert "fedavg" in done.stdout
+
+
+def test_the_resolved_file_gives_the_same_run(tmp_path: Path) -> None:
+    covey("run", "--rounds", "2", "--out", str(tmp_path / "a"), "--seed", "4", *QUICK)
+    again = covey("run", str(tmp_path / "a" / "config.toml"), "--out", str(tmp_path / "b"))
+    assert again.returncode == 0, again.stderr
+    assert torch.equal(bank(tmp_path / "a"), bank(tmp_path / "b"))
+    assert (tmp_path / "a" / "config.toml").read_text() == (tmp_path / "b" / "config.toml").read_text()
+
+
+def start(folder: Path, rounds: int) -> subprocess.Popen[str]:
+    words = ["run", "--rounds", str(rounds), "--out", str(folder), "--set", "checkpoint_seconds=0", *QUICK]
+    return subprocess.Popen([sys.executable, "-m", "covey", *words], stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_round(folder: Path, number: int) -> None:
+    for _ in range(1200):
+        files = (
+            list((folder / "checkpoint").glob("*.safetensors")) if (folder / "checkpoint").exists() else []
+        )
+        if any(int(file.stem) >= number for file in files):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the run never got so far")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, how: signal.Signals) -> None:
+    straight = covey("run", "--rounds", "60", "--out", str(tmp_path / "straight"), *QUICK)
+    assert straight.returncode == 0, straight.stderr
+    process = start(tmp_path / "cut", 60)
+    wait_for_round(tmp_path / "cut", 3)
+    process.send_signal(how)
+    _, said = process.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "covey run --resume" in said
+    summary = tmp_path / "cut" / "summary.json"
+    assert not summary.exists() or not json.loads(summary.read_text())["finished"]
+    assert covey("report", str(tmp_path / "cut")).returncode == 0  # an unfinished folder has a report too
+    resumed = covey("run", "--resume", str(tmp_path / "cut"))
+    assert resumed.returncode == 0, resumed.stderr
+    assert torch.equal(bank(tmp_path / "cut"), bank(tmp_path / "straight"))
+    a, b = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("cut", "straight"))
+    assert a["last"] == b["last"]
+    assert a["cost"] == b["cost"]
+
+
+def test_compare_runs_all_on_the_same_fleet(tmp_path: Path) -> None:
+    done = covey("compare", "fedavg", "local", "--rounds", "2", "--out", str(tmp_path / "c"), *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "c" / "report.html").exists()
+    rows = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+    assert "fedavg" in rows
+    assert "local" in rows
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "--set", "trian.lr=1"], "trian is not known; did you mean train?"),
+        (["run", "--set", "train.lrr=1"], "train.lrr is not known; did you mean lr?"),
+        (["run", "--set", "train.lr=fast"], "train.lr is 'fast'; allowed: a number"),
+        (["run", "--set", "train.lr=-1"], "train.lr is -1.0; it must be greater than 0"),
+        (["run", "--set", "method.per_round=0"], "per_round is 0; it must be at least 1"),
+        (["run", "--set", "data.clients=0"], "data.clients is 0; it must be at least 1"),
+        (["run", "--rounds", "0"], "rounds is 0; it must be at least 1"),
+        (["run", "--method", "fedagv"], "did you mean fedavg?"),
+        (["run", "--dataset", "mnits"], "did you mean mnist?"),
+        (["run", "nothing.toml"], "nothing.toml does not exist"),
+        (["run", "--resume", "nowhere"], "is not a run folder"),
+        (["compare", "--rounds", "1", "nothing"], "nothing"),
+        (["report", "nowhere"], "nowhere"),
+        (["methods", "fedagv"], "did you mean fedavg?"),
+        (["reproduce", "fedavg/mnits"], "did you mean fedavg/mnist?"),
+        (["reproduce", "fedavg/mnist", "--scale", "big"], "--scale is 'big'; allowed: smoke, small, full"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(words: list[str], sentence: str, tmp_path: Path) -> None:
+    done = covey(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir()), "nothing is written for a mistake"
+
+
+def test_an_out_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    done = covey("run", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr
+    assert os.listdir(tmp_path) == ["mine.txt"]
+
+
+def test_lists_show_every_name_and_its_settings() -> None:
+    assert "fedprox" in covey("methods").stdout
+    assert "mu" in covey("methods", "fedprox").stdout
+    assert "dir-class" in covey("partitions").stdout
+    assert "mnist" in covey("datasets").stdout
+    assert "lenet5" in covey("models").stdout
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys, covey.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,117 @@
+"""What is kept and sent: codec, checkpoints, atomic files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from covey.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from covey.codec import from_bytes, reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes, to_bytes
+from covey.core import Reply, State, Task
+from covey.errors import UserError
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=5) | st.integers(0, 9), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(plain)
+def test_plain_values_come_back(value: object) -> None:
+    assert from_bytes(to_bytes(value)) == value
+
+
+def test_arrays_come_back_with_their_kind_and_type() -> None:
+    value = {"a": torch.arange(3), "b": [np.float32([1, 2])], 7: (1, torch.zeros(0, 4))}
+    again = from_bytes(to_bytes(value))
+    assert torch.equal(again["a"], value["a"])
+    assert isinstance(again["b"][0], np.ndarray)
+    assert again["b"][0].dtype == np.float32
+    assert isinstance(again[7], tuple)
+    assert again[7][1].shape == (0, 4)
+
+
+def test_what_is_neither_array_nor_plain_is_refused() -> None:
+    with pytest.raises(TypeError, match="only arrays and plain values"):
+        to_bytes({"f": print})
+
+
+def test_tasks_and_replies_go_over_a_wire() -> None:
+    task = task_from_bytes(
+        task_to_bytes(Task(models=torch.ones(2, 3), slots=(0, 4), args={"k": 1}, held=(1,)))
+    )
+    assert task.slots == (0, 4)
+    assert task.held == (1,)
+    assert task.nbytes == 4 * 3 + 8
+    reply = reply_from_bytes(
+        reply_to_bytes(Reply(id=3, vector=torch.ones(2), size=5, stats={"bits": np.uint8([1])}))
+    )
+    assert (reply.id, reply.size, reply.nbytes) == (3, 5, 8 + 1)
+
+
+def test_shared_columns_travel_once() -> None:
+    task = Task(models=torch.zeros(4, 10), slots=(0, 1, 2, 3), shared=6)
+    assert task.nbytes == 4 * (6 + 4 * 4)
+
+
+def a_checkpoint(number: int) -> Checkpoint:
+    state = State(
+        models=torch.full((2, 3), float(number)),
+        groups={0: 1, 5: 0},
+        memory={"h": torch.ones(3), "f": {4: 2}},
+        seen=(0, 5),
+        round=number,
+    )
+    return Checkpoint(state=state, fleet={"states": {"5": {"v": torch.ones(2)}}}, extra={"journal": 12})
+
+
+def test_a_checkpoint_comes_back_whole(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, a_checkpoint(3))
+    loaded = load_checkpoint(tmp_path)
+    assert loaded is not None
+    assert torch.equal(loaded.state.models, torch.full((2, 3), 3.0))
+    assert loaded.state.groups == {0: 1, 5: 0}
+    assert loaded.state.seen == (0, 5)
+    assert loaded.state.memory["f"] == {4: 2}
+    assert torch.equal(loaded.fleet["states"]["5"]["v"], torch.ones(2))
+
+
+def test_only_the_last_checkpoint_is_kept(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        save_checkpoint(tmp_path, a_checkpoint(number))
+    assert [file.name for file in (tmp_path / "checkpoint").iterdir()] == ["000003.safetensors"]
+
+
+def test_arrays_written_without_their_json_are_not_the_checkpoint(tmp_path: Path) -> None:
+    """A crash between the two files leaves the older pair in force."""
+    save_checkpoint(tmp_path, a_checkpoint(1))
+    before = (tmp_path / "checkpoint.json").read_text()
+    kept = (tmp_path / "checkpoint" / "000001.safetensors").read_bytes()
+    save_checkpoint(tmp_path, a_checkpoint(2))
+    (tmp_path / "checkpoint" / "000001.safetensors").write_bytes(kept)
+    (tmp_path / "checkpoint.json").write_text(before)
+    loaded = load_checkpoint(tmp_path)
+    assert loaded is not None
+    assert loaded.state.round == 1
+
+
+def test_a_damaged_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, a_checkpoint(1))
+    (tmp_path / "checkpoint" / "000001.safetensors").write_bytes(b"rubbish")
+    with pytest.raises(UserError, match=r"checkpoint\.json is damaged"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "checkpoint.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(UserError, match="format 99"):
+        load_checkpoint(tmp_path)

@@ -1,0 +1,213 @@
+"""The local engine: what is booked, what is refused, who is lost, how long it takes."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pytest
+import torch
+
+from covey.core import Client, Reply, Task, desk, empty_state, one_round, open_round, run
+from covey.errors import Refused, RunError, UserError
+from covey.fleet.devices import Devices
+from covey.fleet.local import Engine, LocalFleet
+from covey.measure import Measuring
+from covey.methods.baselines import fedavg
+from covey.models import build
+from covey.steps import Evaluate, Train
+from covey.testing import Broken, small_federation, small_fleet
+
+TRAIN = Train(lr=0.1, batch=16)
+ROW = 4 * 4810  # bytes of the small model
+
+
+@dataclass(frozen=True)
+class Says:
+    """A step that does what it is told."""
+
+    what: str
+    kind: ClassVar[str] = "query.says"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        if self.what == "refuse":
+            raise Refused("the budget is spent")
+        if self.what == "mistake":
+            raise UserError("labels must be whole numbers")
+        return Reply(id=client.id + (self.what == "wrong id"), stats={"state": client.state.get("n", 0)})
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+def everybody(fleet: LocalFleet, step: object, **task: object) -> list[Reply]:
+    return fleet.ask(step, dict.fromkeys(fleet.begin(1), Task(**task)))  # type: ignore[arg-type]
+
+
+def test_a_round_of_fedavg_costs_a_row_each_way() -> None:
+    fleet = small_fleet()
+    run(fedavg(TRAIN, per_round=3), fleet, rounds=2)
+    cost = fleet.ledger.total["train.sgd"]
+    stats = 2 * 8  # loss and number of batches
+    assert cost.messages == 2 * 3 * 2
+    assert cost.bytes_down == 2 * 3 * ROW
+    assert cost.bytes_up == 2 * 3 * (ROW + stats)
+
+
+def test_measuring_is_booked_apart_and_the_clock_stands_still() -> None:
+    fleet = small_fleet()
+    state = run(fedavg(TRAIN), fleet, rounds=1)
+    clock, booked = fleet.ledger.clock, fleet.ledger.cost.bytes
+    Measuring()(fedavg(TRAIN), state, fleet, True)
+    assert fleet.ledger.clock == clock
+    assert fleet.ledger.cost.bytes == booked
+    assert fleet.ledger.measuring["evaluate.local"].bytes_down == 8 * ROW  # the server's own desk is free
+
+
+def test_a_round_takes_as_long_as_its_slowest_client() -> None:
+    devices = Devices(pace=0.001, special=({"clients": 2, "compute": 10.0}, {"clients": 4, "latency": 1.0}))
+    fleet = small_fleet(devices=devices)
+    sizes = [len(share.train) for share in fleet.data.shares]
+    run(fedavg(TRAIN, per_round=8), fleet, rounds=1)
+    expected = max([0.001 * n for n in sizes] + [0.01 * sizes[2], 1.0 + 0.001 * sizes[4]])
+    assert fleet.ledger.clock == pytest.approx(expected)
+
+
+def test_who_misses_the_deadline_is_lost_and_the_round_ends_at_it() -> None:
+    devices = Devices(pace=0.0, deadline=2.0, special=({"clients": 3, "latency": 5.0},))
+    fleet = small_fleet(devices=devices)
+    run(fedavg(TRAIN, per_round=8), fleet, rounds=1)
+    assert fleet.ledger.clock == pytest.approx(2.0)
+    assert fleet.ledger.replied == 7
+    assert "the deadline is 2.0 s" in fleet.ledger.examples("lost")[0]["reason"]
+
+
+@pytest.mark.parametrize("mode", ["serial", "threads", "processes"])
+def test_an_exception_becomes_a_lost_reply_that_names_client_step_and_round(mode: str) -> None:
+    fleet = small_fleet(mode=mode)
+    method = replace(fedavg(TRAIN, per_round=8), local=Broken(step=TRAIN))  # type: ignore[arg-type]
+    state = one_round(method, empty_state(fleet), fleet)
+    fleet.close()
+    assert torch.isfinite(state.models).all()
+    (lost,) = fleet.ledger.examples("lost")
+    assert (lost["client"], lost["kind"], lost["round"]) == (1, "train.sgd", 1)
+    assert "broken on purpose" in lost["reason"]
+    (refused,) = fleet.ledger.examples("refused")
+    assert (refused["client"], refused["reason"]) == (2, "its row holds NaN or infinity")
+
+
+def test_debugging_raises_in_place() -> None:
+    model = build("mlp", input_shape=(1, 8, 8), outputs=10)
+    fleet = LocalFleet(small_federation(), model, engine=Engine(debug=True, lanes=False))
+    method = replace(fedavg(TRAIN, per_round=8), local=Broken(step=TRAIN))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="broken on purpose"):
+        one_round(method, empty_state(fleet), fleet)
+
+
+def test_when_nobody_is_left_the_run_ends_with_a_reason() -> None:
+    fleet = small_fleet(devices=Devices(pace=1.0, deadline=0.001))
+    with pytest.raises(RunError, match="none of 8 clients answered"):
+        run(fedavg(TRAIN, per_round=8), fleet, rounds=1)
+
+
+def test_a_refusal_is_counted_and_a_users_mistake_ends_the_run() -> None:
+    fleet = small_fleet()
+    assert everybody(fleet, Says("refuse")) == []
+    assert fleet.ledger.refused == 8
+    assert fleet.ledger.lost == 0
+    assert everybody(fleet, Says("wrong id")) == []
+    with pytest.raises(UserError, match="whole numbers"):
+        everybody(fleet, Says("mistake"))
+
+
+def test_a_row_of_the_wrong_shape_never_gets_in() -> None:
+    @dataclass(frozen=True)
+    class Short:
+        kind: ClassVar[str] = "train.short"
+
+        def __call__(self, client: Client, task: Task) -> Reply:
+            return Reply(
+                id=client.id, vector=torch.zeros(3 if client.id else 4810), size=1, stats={"batches": 1}
+            )
+
+        def work(self, train: int, test: int) -> float:
+            return 0.0
+
+    fleet = small_fleet()
+    run(replace(fedavg(TRAIN, per_round=8), local=Short()), fleet, rounds=1)
+    assert fleet.ledger.refused == 7
+    assert "its row has shape (3,), not (4810,)" in fleet.ledger.examples("refused")[0]["reason"]
+
+
+def test_a_worker_that_dies_is_replaced_and_its_client_is_lost() -> None:
+    @dataclass(frozen=True)
+    class Dies:
+        kind: ClassVar[str] = "query.dies"
+
+        def __call__(self, client: Client, task: Task) -> Reply:
+            import os
+
+            if client.id == 3:
+                os._exit(1)
+            return Reply(id=client.id)
+
+        def work(self, train: int, test: int) -> float:
+            return 0.0
+
+    fleet = small_fleet(mode="processes")
+    for _ in range(2):
+        assert [reply.id for reply in everybody(fleet, Dies())] == [0, 1, 2, 4, 5, 6, 7]
+    fleet.close()
+    assert fleet.ledger.lost == 2
+
+
+def test_evaluating_many_at_once_gives_what_each_alone_gives() -> None:
+    fleet = small_fleet()
+    state = run(fedavg(TRAIN), fleet, rounds=2)
+    tasks = dict.fromkeys(range(8), Task(models=state.models, slots=(0,)))
+    together = fleet.ask(Evaluate(), tasks, measure=True)
+    alone = fleet.ask(Evaluate(), tasks)
+    for a, b in zip(together, alone, strict=True):
+        assert a.stats["accuracy"] == b.stats["accuracy"]
+        assert a.stats["loss"] == pytest.approx(b.stats["loss"], rel=1e-5)
+
+
+def test_the_desk_holds_the_global_test_set() -> None:
+    fleet = small_fleet()
+    fleet.begin(1)
+    (reply,) = fleet.ask(Evaluate(), {desk(0): Task(models=fleet.start()[None], slots=(0,))}, measure=True)
+    assert reply.size == len(fleet.data.test)
+
+
+def test_a_client_given_several_rows_works_on_the_best() -> None:
+    fleet = small_fleet()
+    good = run(fedavg(TRAIN, per_round=8), fleet, rounds=5).models[0]
+    bad = torch.zeros_like(good)
+    fleet.begin(6)
+    (reply,) = fleet.ask(TRAIN, {0: Task(models=torch.stack([bad, good]), slots=(0, 1))})
+    assert reply.slot == 1
+
+
+def test_local_buffers_stay_at_the_client() -> None:
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10))
+    fleet = LocalFleet(small_federation(), model, buffers="local", engine=Engine(mode="serial", lanes=False))
+    run(fedavg(TRAIN, per_round=8), fleet, rounds=1)
+    means = [fleet.states[i]["buffers"][:64] for i in range(8)]
+    assert not torch.equal(means[0], means[1])
+
+
+def test_momentum_can_outlive_the_round() -> None:
+    fleet = small_fleet()
+    run(fedavg(replace(TRAIN, momentum=0.9, keep_momentum=True), per_round=8), fleet, rounds=1)
+    assert all(fleet.states[i]["velocity"].abs().sum() > 0 for i in range(8))
+
+
+def test_everybody_present_is_fixed_once_a_round() -> None:
+    fleet = small_fleet(devices=Devices(joins=({"clients": [6, 7], "round": 2},)))
+    state = empty_state(fleet)
+    assert open_round(state, fleet).here == [0, 1, 2, 3, 4, 5]
+    assert open_round(replace(state, round=1), fleet).here == list(range(8))
+
+
+def test_the_bound_on_memory_counts_data_bank_and_workers() -> None:
+    fleet = small_fleet()
+    data = fleet.data.dataset.x.nbytes + fleet.data.dataset.y.nbytes
+    assert fleet.memory_bound(rows=1) > data + 18 * ROW
