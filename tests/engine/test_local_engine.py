@@ -1,5 +1,6 @@
 """The local engine: what is booked, what is refused, who is lost, how long it takes."""
 
+import os
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -33,6 +34,30 @@ class Says:
         if self.what == "mistake":
             raise UserError("labels must be whole numbers")
         return Reply(id=client.id + (self.what == "wrong id"), stats={"state": client.state.get("n", 0)})
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Short:
+    kind: ClassVar[str] = "train.short"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        return Reply(id=client.id, vector=torch.zeros(3 if client.id else 4810), size=1, stats={"batches": 1})
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Dies:
+    kind: ClassVar[str] = "query.dies"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        if client.id == 3:
+            os._exit(1)
+        return Reply(id=client.id)
 
     def work(self, train: int, test: int) -> float:
         return 0.0
@@ -119,18 +144,6 @@ def test_a_refusal_is_counted_and_a_users_mistake_ends_the_run() -> None:
 
 
 def test_a_row_of_the_wrong_shape_never_gets_in() -> None:
-    @dataclass(frozen=True)
-    class Short:
-        kind: ClassVar[str] = "train.short"
-
-        def __call__(self, client: Client, task: Task) -> Reply:
-            return Reply(
-                id=client.id, vector=torch.zeros(3 if client.id else 4810), size=1, stats={"batches": 1}
-            )
-
-        def work(self, train: int, test: int) -> float:
-            return 0.0
-
     fleet = small_fleet()
     run(replace(fedavg(TRAIN, per_round=8), local=Short()), fleet, rounds=1)
     assert fleet.ledger.refused == 7
@@ -138,20 +151,6 @@ def test_a_row_of_the_wrong_shape_never_gets_in() -> None:
 
 
 def test_a_worker_that_dies_is_replaced_and_its_client_is_lost() -> None:
-    @dataclass(frozen=True)
-    class Dies:
-        kind: ClassVar[str] = "query.dies"
-
-        def __call__(self, client: Client, task: Task) -> Reply:
-            import os
-
-            if client.id == 3:
-                os._exit(1)
-            return Reply(id=client.id)
-
-        def work(self, train: int, test: int) -> float:
-            return 0.0
-
     fleet = small_fleet(mode="processes")
     for _ in range(2):
         assert [reply.id for reply in everybody(fleet, Dies())] == [0, 1, 2, 4, 5, 6, 7]
