@@ -74,6 +74,14 @@ def test_in_place_needs_no_second_bank() -> None:
     assert peak < 3 * (1 << 18) * 8 + 1_000_000 < 20 * 100_000 * 8
 
 
+def test_picking_rows_first_changes_no_bit() -> None:
+    rng = np.random.default_rng(1)
+    rows = torch.from_numpy(rng.normal(size=(6, 300)).astype(np.float32))
+    picks = csr_array((np.ones(3), [2, 3, 5], [0, 1, 2, 3]), shape=(3, 6))
+    average = csr_array(rng.random((3, 3)))
+    assert torch.equal(combine([picks, average], rows), combine([average], rows[[2, 3, 5]]))
+
+
 def test_a_wrong_shape_names_the_factor() -> None:
     with pytest.raises(ValueError, match="factor 1 has 3 columns but is applied to 2 rows"):
         combine([csr_array(np.eye(2)), csr_array(np.eye(3))], torch.zeros(2, 1))

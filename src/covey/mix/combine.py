@@ -31,8 +31,8 @@ def combine(
     threads. A zero weight is no weight: a row that nobody asks for is not read, and spoils nothing if broken.
     """
     stack = [rows] if isinstance(rows, Tensor) else list(rows)
-    plans = [_plan(factor) for factor in factors]
-    _check_shapes(plans, stack)
+    _check_shapes(factors, stack)
+    plans = [_plan(factor) for factor in _merged(factors)]
     sources = [row for tensor in stack for row in (tensor if tensor.dim() == 2 else tensor[None])]
     width = stack[0].shape[-1]
     if out is None:
@@ -82,12 +82,24 @@ def _plan(factor: Factor) -> Plan:
     return (matrix if len(chosen) == matrix.shape[0] else matrix[chosen]), spread
 
 
-def _check_shapes(plans: Sequence[Plan], stack: Sequence[Tensor]) -> None:
+def _merged(factors: Sequence[Factor]) -> list[Factor]:
+    """A first factor that only picks rows, each at most once, is no arithmetic: the next one can pick itself."""
+    if len(factors) == 1 or not _only_picks(factors[0]):
+        return list(factors)
+    return [csr_array(factors[1] @ factors[0]), *factors[2:]]
+
+
+def _only_picks(factor: Factor) -> bool:
+    one_each = factor.nnz == factor.shape[0] and bool((np.diff(factor.indptr) == 1).all())
+    return one_each and bool((factor.data == 1).all()) and len(np.unique(factor.indices)) == factor.nnz
+
+
+def _check_shapes(factors: Sequence[Factor], stack: Sequence[Tensor]) -> None:
     """A method that builds wrong matrices is a programmer's error: say which factor, at once."""
-    if not plans or not stack:
+    if not factors or not stack:
         raise ValueError("combine needs at least one factor and one row")
     height = sum(len(tensor) if tensor.dim() == 2 else 1 for tensor in stack)
-    for number, (matrix, spread) in enumerate(plans):
-        if matrix.shape[1] != height:
-            raise ValueError(f"factor {number} has {matrix.shape[1]} columns but is applied to {height} rows")
-        height = len(spread)
+    for number, factor in enumerate(factors):
+        if factor.shape[1] != height:
+            raise ValueError(f"factor {number} has {factor.shape[1]} columns but is applied to {height} rows")
+        height = factor.shape[0]
