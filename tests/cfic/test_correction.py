@@ -65,11 +65,14 @@ def test_three_rounds_worked_by_hand(a_round) -> None:
 
 
 def test_relative_beta_is_a_multiple_of_the_average_update(a_round) -> None:
-    """Round 1 of above: ||(1.2, 3, 1.6, 7.2)|| = sqrt(64.84) = 8.052329; with beta = 0.5, h = -4.026164 u."""
+    """Round 1 of above: the average update is sqrt(64.84) = 8.052329 long, u is sqrt(.4^2 + .6^2) = .721110 long.
+
+    With beta = 0.5, h = -0.5 8.052329 / .721110 u = -5.583287 u.
+    """
     replies = {0: ((0, 0, 16, 0), 10), 1: ((4, 0, 0, 0), 30), 2: ((0, 5, 0, 12), 60)}
     now = a_round((0, 0, 0, 0), replies=replies, groups={0: 3, 1: 3, 2: 8}, number=1)
     ClusterCorrection(alpha=0.5, beta=0.5)(now, averaged(now))
-    expected = [-4.026164 * u for u in (0.24, 0.230769, 0.32, 0.553846)]
+    expected = [-5.583287 * u for u in (0.24, 0.230769, 0.32, 0.553846)]
     assert now.memory["cfic.h"].tolist() == pytest.approx(expected, abs=2e-6)
 
 

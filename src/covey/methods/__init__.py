@@ -8,7 +8,9 @@ from covey.core import Method
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
+from covey.methods.cfl import cfl
 from covey.methods.clustered_sampling import clustered_sampling
+from covey.methods.feddisco import feddisco
 from covey.methods.feddyn import feddyn
 from covey.methods.fedfa import fedfa
 from covey.methods.fedmgda import fedmgda
@@ -34,6 +36,8 @@ METHODS: dict[str, MethodMaker] = {
     "oort-simple": oort_simple,
     "power-of-choice": power_of_choice,
     "cfic": cfic,
+    "cfl": cfl,
+    "feddisco": feddisco,
     "feddyn": feddyn,
     "fedfa": fedfa,
     "fedmgda": fedmgda,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from covey.core import Method
+from typing import Literal
+
+from covey.core import Method, Select
+from covey.errors import UserError
 from covey.group.label_feature import LabelWhenChosen, by_label
 from covey.mix.average import Average
+from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.steps import Train
 from covey.update.clusters import ClusterCorrection, Scale
@@ -14,15 +18,28 @@ def cfic(
     train: Train,
     *,
     per_round: int = 10,
-    alpha: float = 0.5,
+    alpha: float = 0.9,
     beta: float = 0.5,
     scale: Scale = "relative",
     decay: float = 1.0,
+    sampling: Literal["clusters", "uniform"] = "clusters",
     quota: Quota = "equal",
     lazy: bool = False,
 ) -> Method:
-    """Sample every cluster, and correct the average along the clusters' directions."""
-    select = EveryCluster(count=per_round, quota=quota)
+    """Every cluster works in every round, and the average is corrected along the clusters' directions.
+
+    Clients tell one number, the label L = argmax |D_i - 1/C| that stands out most; equal labels are a cluster. A round
+    draws as evenly from the clusters as it can. With w the old model and g_i the average over cluster i's clients,
+    u = sum (n_i / n)(g_i - w) / ||g_i - w||; h <- alpha h - beta u; w <- sum (n_k / n) w_k - h (Yang et al., 2025).
+    Kept up, the correction adds beta / (1 - alpha) average updates a round (`scale = "relative"`; "absolute" takes beta
+    as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy` learns
+    a client's label only when it is first chosen, `quota = "published"` draws one a cluster and the rest by chance.
+    """
+    if sampling not in ("clusters", "uniform"):
+        raise UserError(f"sampling is {sampling!r}; allowed: clusters, uniform")
+    select: Select = (
+        Uniform(count=per_round) if sampling == "uniform" else EveryCluster(count=per_round, quota=quota)
+    )
     return Method(
         name="cfic",
         group=None if lazy else by_label,

@@ -25,13 +25,18 @@ class Directions:
     shares: tuple[float, ...]  # n_i / n of the clusters present; they add up to 1
 
     @property
+    def length(self) -> float:
+        """||u||: 1 when all clusters pull the same way, near 0 when they cancel."""
+        return float(self.mean.norm())
+
+    @property
     def agreement(self) -> float:
         """Weighted mean cosine between two different clusters' directions: 1 all alike, 0 orthogonal, below 0 at odds.
 
         ||u||^2 = sum s_i^2 + sum over i != j of s_i s_j cos_ij.
         """
         alone = sum(share * share for share in self.shares)
-        return (float(self.mean.square().sum()) - alone) / (1 - alone) if alone < 1 else 1.0
+        return (self.length**2 - alone) / (1 - alone) if alone < 1 else 1.0
 
 
 def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[int, int]) -> Directions:
@@ -62,9 +67,9 @@ def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[in
 class ClusterCorrection:
     """h <- alpha h - beta u; w <- average - h (eq. 4, 5), on the trainable part of the one global model.
 
-    `absolute`: beta is a length in parameter space, as printed. `relative`: beta is a multiple of the length of the
-    round's average update, so that it fits any model and fades as the model settles. beta in round t is multiplied by
-    decay^(t-1).
+    `absolute`: u is taken as it is and beta is a length in parameter space, as printed. `relative`: u is stretched to
+    the length of the round's average update, so that beta fits any model and the correction fades as the model settles;
+    kept up, it adds beta / (1 - alpha) average updates a round. beta in round t is multiplied by decay^(t-1).
     """
 
     alpha: float
@@ -88,7 +93,7 @@ class ClusterCorrection:
         directions = cluster_directions(old, now.replies, now.groups)
         beta = self.beta * self.decay ** (now.number - 1)
         if self.scale == "relative":
-            beta *= float((average.double() - old.double()).norm())
+            beta *= float((average.double() - old.double()).norm()) / max(directions.length, STANDSTILL)
         return corrected(now, rows, directions, self.alpha, beta)
 
 

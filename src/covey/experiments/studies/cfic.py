@@ -1,0 +1,88 @@
+"""CFIC's experiments that are not plain runs: rounds to FedAvg's accuracy (Fig. 3), and poisoned clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from covey.config import fleet_of, method_of, resolve
+from covey.core import Method, run
+from covey.experiments.cells import series
+from covey.experiments.execute import run_folder
+from covey.experiments.spec import Findings, read_experiment
+from covey.measure import Measuring
+from covey.simulate import run_or_resume
+from covey.steps.poison import Poisoned
+
+ACCURACY = "global-test/accuracy"
+
+
+def rounds_to_fedavg(settings: Mapping[str, Any], seed: int) -> Findings:
+    """How many rounds each method needs to reach FedAvg's accuracy of the last `tail` measured rounds; 0: never.
+
+    Read off the runs of Table 2 at the same scale, which are made if they are not there.
+    """
+    table = read_experiment(settings["table"], settings["scale"])
+    folder = Path("runs") / "reproduce" / settings["table"] / settings["scale"]
+    rows: dict[str, dict[str, float]] = {}
+    for case in table.cases:
+        curves = {}
+        for row in table.rows:
+            done = run_or_resume(
+                resolve(table.tables(row, case, seed)), run_folder(folder, case, row, seed), report=False
+            )
+            curves[row.name] = series(done.folder, ACCURACY)
+        target = curves["FedAvg"][1][-int(settings["tail"]) :].mean()
+        for name, (rounds, accuracy) in curves.items():
+            reached = rounds[accuracy >= target]
+            rows.setdefault(name, {})[case.name] = float(reached[0]) if len(reached) else 0.0
+    return Findings(rows=rows)
+
+
+def poison(settings: Mapping[str, Any], seed: int) -> Findings:
+    """Accuracy after some rounds with `hostile` of the clients spoiling their updates, for each combine and attack."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, own in settings["methods"].items():
+        tables = {**settings["base"], "seed": seed, "method": own}
+        config = resolve(tables)
+        clients = config["data"]["clients"]
+        hostile = np.random.default_rng(seed).choice(clients, size=settings["hostile"], replace=False)
+        method = method_of(config)
+        for attack in ("none", "scale", "flip", "nan"):
+            bad = tuple(int(i) for i in hostile) if attack != "none" else ()
+            spoiled = replace(
+                method,
+                local=Poisoned(
+                    local=method.local,
+                    clients=bad,
+                    attack=attack if bad else "flip",  # type: ignore[arg-type]
+                ),
+            )
+            rows.setdefault(name, {})[NAMES[attack]] = accuracy_after(spoiled, config)
+    return Findings(rows=rows)
+
+
+NAMES = {"none": "nobody hostile", "scale": "update x 1000", "flip": "sign flipped", "nan": "NaN"}
+
+
+def accuracy_after(method: Method, config: Any) -> float:
+    """The global model's accuracy after the configured rounds; that it is finite is checked every round."""
+    fleet = fleet_of(config)
+    found = [0.0]
+
+    def watch(end: Any) -> None:
+        if not bool(torch.isfinite(end.state.models).all()):
+            raise AssertionError("NaN or infinity reached the bank")
+        found.append(end.value("global-test", "accuracy") or found[-1])
+
+    try:
+        measure = Measuring(every=config.top.rounds, local_test=False)
+        run(method, fleet, rounds=config.top.rounds, measure=measure, watchers=[watch])
+    finally:
+        fleet.close()
+    return found[-1]

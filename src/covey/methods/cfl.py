@@ -1,0 +1,103 @@
+"""CFL: clustered federated learning by splitting (Sattler et al., 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from covey.core import Method, Mixing, Reply, Round, Task
+from covey.errors import UserError
+from covey.mix.gram import products
+from covey.select import Everybody
+from covey.steps import Train
+
+Array = NDArray[np.float64]
+
+
+def halves(gram: Array) -> NDArray[np.bool_]:
+    """Two groups by complete linkage on 1 - cosine of the updates: True marks the one without the first update."""
+    from sklearn.cluster import AgglomerativeClustering
+
+    lengths = np.sqrt(np.maximum(np.diag(gram), 1e-24))
+    distance = 1 - np.clip(gram / np.outer(lengths, lengths), -1, 1)
+    np.fill_diagonal(distance, 0)
+    found = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage="complete").fit_predict(
+        distance
+    )
+    return np.asarray(found != found[0])
+
+
+def should_split(gram: Array, *, still: float, apart: float) -> bool:
+    """||mean update|| < still while max ||update|| > apart: together they stand still, alone they would not."""
+    return bool(np.sqrt(gram.mean()) < still and np.sqrt(np.diag(gram).max()) > apart)
+
+
+def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
+    """The row of the client's group; who has none is sent all rows and works on the best."""
+    everything = Task(models=now.models, slots=tuple(range(len(now.models))))
+    return {
+        i: Task(models=now.models[g : g + 1], slots=(g,)) if (g := now.groups.get(i, -1)) >= 0 else everything
+        for i in ids
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitAndAverage:
+    """Each group's row is the equal mean of its members' replies, after groups that pull apart were cut in two."""
+
+    still: float
+    apart: float
+    patience: int
+
+    def __call__(self, now: Round) -> Mixing:
+        now.groups = now.groups | {reply.id: reply.slot for reply in now.replies}
+        count = len(now.models)
+        for group in range(count):
+            members = [reply for reply in now.replies if reply.slot == group]
+            if now.number > self.patience and len(members) > 2 and (away := self._split(now, group, members)):
+                now.groups = now.groups | dict.fromkeys(away, count)
+                count += 1
+        return Mixing(factors=[self._means(now, count)])
+
+    def _split(self, now: Round, group: int, members: Sequence[Reply]) -> list[int]:
+        """Who leaves the group; nobody, if it holds together."""
+        trainable = now.fleet.layout.trainable
+        old = now.models[group, :trainable]
+        gram = products([reply.vector[:trainable] - old for reply in members if reply.vector is not None])
+        if not should_split(gram, still=self.still, apart=self.apart):
+            return []
+        return [reply.id for reply, leaves in zip(members, halves(gram), strict=True) if leaves]
+
+    def _means(self, now: Round, count: int) -> csr_array:
+        matrix = np.zeros((count, len(now.models) + len(now.replies)))
+        for group in range(count):
+            places = [p for p, reply in enumerate(now.replies) if now.groups[reply.id] == group]
+            if places:
+                matrix[group, [len(now.models) + p for p in places]] = 1 / len(places)
+            else:
+                matrix[group, group] = 1.0
+        return csr_array(matrix)
+
+
+def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int = 20) -> Method:
+    """Everybody trains; a group whose mean update is short while single updates are long is cut in two.
+
+    From round `patience` on, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by
+    complete linkage on the cosines of the updates; each group's model is then the equal mean of its members' (Sattler
+    et al., 2020). The two lengths depend on the model and the learning rate. A newcomer joins the group whose
+    model fits its data best.
+    """
+    for name, value in (("still", still), ("apart", apart)):
+        if not value > 0:
+            raise UserError(f"{name} is {value!r}; it must be greater than 0")
+    return Method(
+        name="cfl",
+        select=Everybody(),
+        send=to_known_group,
+        local=train,
+        mix=SplitAndAverage(still=still, apart=apart, patience=patience),
+    )

@@ -1,0 +1,98 @@
+"""FedDisco: federated learning with discrepancy-aware collaboration (Ye et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core import Client, Method, Mixing, Reply, Round, Task
+from covey.errors import UserError
+from covey.mix.average import weighted_rows, weights
+from covey.select import Uniform
+from covey.steps import Train
+
+Array = NDArray[np.float64]
+Measure = Literal["kl", "l2", "l1", "cosine"]
+
+
+def discrepancy(counts: NDArray[np.integer], measure: Measure) -> float:
+    """How far the label shares are from equal ones: KL divergence, L2 or L1 distance, or 1 - cosine."""
+    share = counts / counts.sum()
+    even = np.full(len(share), 1 / len(share))
+    if measure == "kl":
+        present = share > 0
+        return float((share[present] * np.log(share[present] / even[present])).sum())
+    if measure == "cosine":
+        return float(1 - share @ even / np.linalg.norm(share) / np.linalg.norm(even))
+    return float(np.linalg.norm(share - even, 2 if measure == "l2" else 1))
+
+
+def disco_weights(samples: Array, distance: Array, a: float, b: float) -> Array:
+    """p_k ~ max(0, n_k / n - a d_k + b) with the d_k scaled to sum 1; n_k / n where all of them are 0."""
+    share = samples / samples.sum()
+    scaled = distance / distance.sum() if distance.sum() > 0 else distance
+    wanted = np.maximum(share - a * scaled + b, 0)
+    return np.asarray(wanted / wanted.sum() if wanted.sum() > 0 else share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TellDiscrepancy:
+    """How far the client's label shares are from equal ones: one number."""
+
+    measure: Measure
+
+    kind: ClassVar[str] = "query.discrepancy"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        classes = len(client.train.dataset.classes)
+        if not classes:
+            raise UserError("method feddisco compares label shares, but the data set has no classes")
+        counts = np.bincount(client.train.labels().astype(np.int64), minlength=classes)
+        return Reply(id=client.id, stats={"discrepancy": discrepancy(counts, self.measure)})
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscoAverage:
+    """The average with FedDisco's weights; who does not tell its discrepancy counts as average in that."""
+
+    measure: Measure
+    a: float
+    b: float
+
+    def __call__(self, now: Round) -> Mixing:
+        known: dict[int, float] = now.memory.get("feddisco", {})
+        unknown = [reply.id for reply in now.replies if reply.id not in known]
+        if unknown:
+            told = now.ask(TellDiscrepancy(measure=self.measure), unknown)
+            known = known | {reply.id: float(reply.stats["discrepancy"]) for reply in told}
+            now.memory["feddisco"] = known
+        usual = float(np.mean(list(known.values()))) if known else 0.0
+        distance = np.array([known.get(reply.id, usual) for reply in now.replies])
+        values = disco_weights(weights(now.replies, "samples"), distance, self.a, self.b)
+        return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], values)])
+
+
+def feddisco(
+    train: Train, *, per_round: int = 10, measure: Measure = "kl", a: float = 0.5, b: float = 0.1
+) -> Method:
+    """FedAvg in which clients whose labels are spread more evenly count more.
+
+    p_k ~ max(0, n_k / n - a d_k + b), d_k the discrepancy between the client's label shares and equal ones, scaled to
+    sum 1 over the round's clients (Ye et al., 2023). Clients tell d_k once, and nothing else about their labels.
+    """
+    if measure not in ("kl", "l2", "l1", "cosine"):
+        raise UserError(f"measure is {measure!r}; allowed: kl, l2, l1, cosine")
+    if not a >= 0:
+        raise UserError(f"a is {a!r}; it must be at least 0")
+    return Method(
+        name="feddisco",
+        select=Uniform(count=per_round),
+        local=train,
+        mix=DiscoAverage(measure=measure, a=a, b=b),
+    )
