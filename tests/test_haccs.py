@@ -289,7 +289,7 @@ def test_more_devices_a_round_than_the_fleet_has_is_one_sentence() -> None:
 
 def test_a_label_outside_the_agreed_space_and_a_client_without_data_are_named() -> None:
     with pytest.raises(UserError, match=r"client 4 has the label 2, outside the agreed label space 0 to 1"):
-        states(method(labels=2), fleet_of(federation()), 1)
+        states(method(label_space=2), fleet_of(federation()), 1)
     data = federation()
     nobody = replace(data.shares[3], train=data.shares[3].train.select(slice(0, 0)))
     data = replace(data, shares=(*data.shares[:3], nobody, *data.shares[4:]))

@@ -3,10 +3,13 @@
 last:SPLIT/METRIC            the value after the last round        best:SPLIT/METRIC   the best one
 tail5:SPLIT/METRIC           mean over the last 5 measured rounds  mean:SPLIT/METRIC:30-59   mean over those rounds
 to:round | to:seconds | to:bytes     what it took to reach the target
+reach:SPLIT/METRIC:5         seconds until the mean over 5 measured rounds reaches the target
 cost:messages | cost:bytes | cost:seconds      in all, without measuring
 cost:messages:KIND           of one kind of step, such as mix.peers (models sent from peer to peer)
 evaluation:bytes             what measuring would have cost
+epsilon:most                 the most privacy loss of any client
 note:NAME.KEY                a number that the method left in its notes
+ratio:COLUMN:RUN             another column's number divided by that of the run of this name, seed by seed
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
         return float(whole) if name == "bytes" else _number(cost.get(name))
     if kind == "evaluation":
         return _number(summary["cost"]["evaluation_bytes"])
+    if kind == "epsilon":
+        return max(map(float, summary["epsilon"].values()), default=None)
     if kind == "note":
         note, _, key = name.partition(".")
         return _number((summary["notes"].get(note) or {}).get(key))
@@ -49,11 +54,32 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
         rounds, values = series(folder, name)
         inside = values[(rounds >= first) & (rounds <= last)]
         return float(inside.mean()) if len(inside) else None
+    if kind == "reach":
+        name, _, window = name.rpartition(":")
+        target = _number(summary["targets"][0]["target"]) if summary["targets"] else None
+        return None if target is None else reached(*series(folder, name, "seconds"), target, int(window))
     tail = re.fullmatch(r"tail(\d+)", kind)
     if tail:
         _, values = series(folder, name)
         return float(values[-int(tail[1]) :].mean()) if len(values) else None
     raise UserError(f"the column {what!r} of an experiment is not known; see covey/experiments/cells.py")
+
+
+def reached(seconds: np.ndarray, values: np.ndarray, target: float, window: int) -> float | None:
+    """When the mean of the last `window` values first reaches the target; None if it never does."""
+    if len(values) < window:
+        return None
+    means = np.convolve(values, np.ones(window) / window, mode="valid")
+    over = np.flatnonzero(means >= target - 1e-12)
+    return float(seconds[window - 1 + over[0]]) if len(over) else None
+
+
+def ratios(column: list[float | None], base: list[float | None]) -> list[float | None]:
+    """Each number divided by its partner; None where one of them is missing."""
+    return [
+        a / b if a is not None and b is not None and b != 0 else None
+        for a, b in zip(column, base, strict=True)
+    ]
 
 
 def _number(value: Any) -> float | None:

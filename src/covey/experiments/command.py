@@ -88,7 +88,12 @@ def draw(experiment: Experiment, values: Any, curves: Any, folder: Path) -> list
         if figure.get("kind") == "curves" and curves.get(case):
             mean = {name: mean_curve(found) for name, found in curves[case].items()}
             draw_curves(
-                mean, path=path, x_label=figure.get("x", "round"), y_label=figure.get("y", ""), title=title
+                mean,
+                path=path,
+                x_label=figure.get("x", "round"),
+                y_label=figure.get("y", ""),
+                title=title,
+                log_x=figure.get("log_x", False),
             )
             drawn.append(path)
         elif figure.get("kind") == "bars":

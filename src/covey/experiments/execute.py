@@ -13,7 +13,7 @@ from covey.checkpoint import write_atomically
 from covey.config import resolve
 from covey.core import Watcher
 from covey.errors import UserError
-from covey.experiments.cells import read_cell, series
+from covey.experiments.cells import ratios, read_cell, series
 from covey.experiments.spec import Case, Experiment, Findings, Row
 from covey.simulate import is_finished, run_or_resume
 
@@ -56,13 +56,26 @@ def execute_runs(
                         summary = done.summary
                 columns = values.setdefault(case.name, {}).setdefault(row.name, {})
                 for column, what in experiment.columns.items():
-                    columns.setdefault(column, []).append(read_cell(what, summary, folder))
+                    if not what.startswith("ratio:"):
+                        columns.setdefault(column, []).append(read_cell(what, summary, folder))
                 if experiment.figure.get("kind") == "curves":
                     x, y = series(folder, experiment.figure["y"], experiment.figure.get("x", "round"))
                     curves.setdefault(case.name, {}).setdefault(row.name, []).append(
                         {"x": x.tolist(), "y": y.tolist()}
                     )
+    add_ratios(values, experiment)
     return values, curves
+
+
+def add_ratios(values: Values, experiment: Experiment) -> None:
+    """Columns that compare a number with another run's of the same case and seed."""
+    for name, what in experiment.columns.items():
+        if what.startswith("ratio:"):
+            column, _, base = what.removeprefix("ratio:").rpartition(":")
+            for rows in values.values():
+                if base in rows:
+                    for cells in rows.values():
+                        cells[name] = ratios(cells[column], rows[base][column])
 
 
 def finished_summary(folder: Path, toml: str) -> dict[str, Any] | None:

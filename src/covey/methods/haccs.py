@@ -24,7 +24,7 @@ def haccs(
     epsilon: float | None = 1.0,
     noise: Noise = "simulated",
     budget: float | None = None,
-    labels: int | None = None,
+    label_space: int | None = None,
     bins: int = 20,
     low: float = 0.0,
     high: float = 1.0,
@@ -49,18 +49,18 @@ def haccs(
     like ones by density, and every round draws clusters by latency and loss (eq. 6 and 7: theta = rho tau + (1 - rho)
     loss share) and takes the fastest reachable device of each (Wolfrath et al., 2022).
 
-    Privacy: `epsilon` of one summary (none: exact), `noise` (opendp is the secure one), `budget` of a client.
-    P(X|y): `bins` over [low, high], and `bound` to what a sample may add. Clusters: `distance` of P(y), `algorithm`,
-    `extract` (none: dbscan for labels, xi for features), `eps`, `xi`, `min_samples`. Live: `watch` (rounds between
-    questions whether data changed), `tolerance`, `recluster`. Schedule: `rho`, `losses` (how they are known),
-    `squared`, `draws`, `inside`.
+    Privacy: `epsilon` of one summary (none: exact), `noise` (opendp is the secure one), `budget` of a client,
+    `label_space` agreed on (none: the classes of the data). P(X|y): `bins` over [low, high], and `bound` to what a
+    sample may add. Clusters: `distance` of P(y), `algorithm`, `extract` (none: dbscan for labels, xi for features),
+    `eps`, `xi`, `min_samples`. Live: `watch` (rounds between questions whether data changed), `tolerance`,
+    `recluster`. Schedule: `rho`, `losses` (how they are known), `squared`, `draws`, `inside`.
     """
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
     ask: LabelSummary | FeatureSummary
     if summary == "labels":
-        ask = LabelSummary(privacy=privacy, labels=labels)
+        ask = LabelSummary(privacy=privacy, labels=label_space)
     elif summary == "features":
-        ask = FeatureSummary(privacy=privacy, labels=labels, bins=bins, low=low, high=high, bound=bound)
+        ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
     else:
         raise UserError(f'summary is "{summary}"; it must be labels or features.')
     extract = extract or ("dbscan" if summary == "labels" else "xi")

@@ -89,6 +89,7 @@ def draw_curves(
     title: str = "",
     bands: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
     target: float | None = None,
+    log_x: bool = False,
     log_y: bool = False,
 ) -> None:
     """One line a name from its (x, y); `bands` are (low, high) around a line, `target` a dashed level."""
@@ -105,6 +106,8 @@ def draw_curves(
                 )
         if target is not None:
             axes.axhline(target, color=SOFT, linestyle=(0, (4, 3)), linewidth=1)
+        if log_x:
+            axes.set_xscale("log")
         if log_y:
             axes.set_yscale("log")
         axes.set(xlabel=x_label, ylabel=y_label)
