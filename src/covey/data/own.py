@@ -53,15 +53,7 @@ def from_tensors(
     cut = len(x)
     if test is not None:
         x, y = torch.cat([x, other_x]), torch.cat([y, other_y])
-    regression = y.dtype.is_floating_point
-    names: tuple[str, ...] = ()
-    if regression:
-        y = y.to(torch.float32)
-    else:
-        y = y.to(torch.int64)
-        names = tuple(classes) if classes is not None else tuple(map(str, range(int(y.max()) + 1)))
-        if int(y.min()) < 0 or int(y.max()) >= len(names):
-            raise UserError(f"labels run from {y.min()} to {y.max()}, but there are {len(names)} classes")
+    y, names = _targets(y, classes)
     if x.dtype.is_floating_point:
         x = x.to(torch.float32)
     elif x.dtype != torch.uint8:
@@ -73,7 +65,7 @@ def from_tensors(
             raise UserError(
                 f"test_fraction = {test_fraction}: it must lie between 0 and 1, with 2 samples or more"
             )
-        strata = np.zeros(cut, dtype=np.int64) if regression else y.numpy()
+        strata = y.numpy() if names else np.zeros(cut, dtype=np.int64)
         train_index, test_index = stratified_split(
             strata, test_fraction=test_fraction, rng=np.random.default_rng(seed)
         )
@@ -166,6 +158,16 @@ def _check_pair(x: Tensor, y: Tensor, what: str) -> None:
         raise UserError(f"{what} labels must be one whole number a sample, not of shape {tuple(y.shape)}")
 
 
+def _targets(y: Tensor, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
+    """Labels with their class names, or float targets with none."""
+    if y.dtype.is_floating_point:
+        return y.to(torch.float32), ()
+    names = tuple(map(str, range(int(y.max()) + 1) if classes is None else classes))
+    if int(y.min()) < 0 or int(y.max()) >= len(names):
+        raise UserError(f"labels run from {y.min()} to {y.max()}, but there are {len(names)} classes")
+    return y.to(torch.int64), names
+
+
 def _collected(dataset: Any) -> tuple[Tensor, Tensor]:
     items = [dataset[place] for place in range(len(dataset))]
     if not items or not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
@@ -179,6 +181,8 @@ def _as_array(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     array = np.array(value)
+    if array.dtype.kind not in "biuf":
+        raise UserError(f"inputs and labels must be numbers, not {value!r}; turn text into tokens first")
     if array.dtype == np.uint8 and array.ndim == 2:
         array = array[None]
     elif array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3, 4):

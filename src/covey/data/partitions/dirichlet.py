@@ -51,14 +51,11 @@ def dir_class_capped(
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
     check_positive("alpha", alpha)
     totals = counts_of(labels)
-    best: Indices | None = None
-    for _ in range(REDRAWS):
-        counts = _capped_draw(totals, clients, alpha, rng)
-        if best is None or counts.sum(axis=1).min() > best.sum(axis=1).min():
-            best = counts
+    best = _capped_draw(totals, clients, alpha, rng)
+    for _ in range(REDRAWS - 1):
         if best.sum(axis=1).min() >= minimum:
             break
-    assert best is not None  # REDRAWS > 0
+        best = max(best, _capped_draw(totals, clients, alpha, rng), key=lambda counts: counts.sum(axis=1).min())
     return deal(labels, top_up(best, best.astype(np.float64), minimum, rng), rng)
 
 
