@@ -114,7 +114,9 @@ def test_hugging_face_tables_with_several_numeric_columns_and_text_labels(datase
     own = from_huggingface(table, inputs=["age", "height"], labels="sort", test_fraction=0.5)
     assert own.x.tolist() == [[1, 0.5], [2, 0.5], [3, 0.5], [4, 0.5]]
     assert (own.y.tolist(), own.classes) == ([1, 0, 1, 0], ("a", "b"))
-    with pytest.raises(UserError, match="inputs and labels must be numbers, not 'b'; turn text into tokens first"):
+    with pytest.raises(
+        UserError, match="inputs and labels must be numbers, not 'b'; turn text into tokens first"
+    ):
         from_huggingface(table, inputs="sort", labels="age")
     with pytest.raises(UserError, match="no column weight: there are age, height, sort"):
         from_huggingface(table, inputs=["age", "weight"], labels="sort")

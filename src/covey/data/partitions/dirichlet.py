@@ -55,7 +55,9 @@ def dir_class_capped(
     for _ in range(REDRAWS - 1):
         if best.sum(axis=1).min() >= minimum:
             break
-        best = max(best, _capped_draw(totals, clients, alpha, rng), key=lambda counts: counts.sum(axis=1).min())
+        best = max(
+            best, _capped_draw(totals, clients, alpha, rng), key=lambda counts: counts.sum(axis=1).min()
+        )
     return deal(labels, top_up(best, best.astype(np.float64), minimum, rng), rng)
 
 
