@@ -54,7 +54,7 @@ def test_the_picture_is_drawn_in_dots_and_in_a_file(command: typer.Typer, tmp_pa
     text = output(command, "--graph", "ring", "--nodes", "5", "--draw", str(picture))
     assert any("\u2800" < mark < "\u28ff" for mark in text)
     with Image.open(picture) as image:
-        assert image.size == (1050, 1050)
+        assert min(image.size) > 500
 
 
 def test_links_from_a_file(command: typer.Typer, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_recommend_lists_the_best_first(command: typer.Typer) -> None:
         (["--clusters", "60"], "clusters = 60: must be from 1 to the number of nodes, 50"),
         (["--rounds", "0"], "rounds = 0"),
         (["--backbone-every", "0"], "backbone_every = 0: must be 1 or more rounds"),
-        (["--nodes", "4", "--draw", "picture.pdf"], "must end in .png"),
+        (["--nodes", "4", "--draw", "picture.txt"], "must end in .png"),
         (["--edges", "nowhere.txt"], "nowhere.txt': cannot be read"),
         (["--recommend", "--budget", "1"], "budget = 1: no combination sends so few messages"),
     ],

@@ -1,5 +1,7 @@
 """The command `covey topology`: what a topology costs and how fast it agrees, before any training."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
@@ -57,7 +59,9 @@ def topology(
         bool, typer.Option("--recommend", help="Rank all combinations that fit in --budget.")
     ] = False,
     budget: Annotated[int, typer.Option(help="Messages that the whole run may send (--recommend).")] = 10_000,
-    draw: Annotated[Path | None, typer.Option(help="Write the picture to this PNG file too.")] = None,
+    draw: Annotated[
+        Path | None, typer.Option(help="Write the picture to this file too (.png, .svg, .pdf).")
+    ] = None,
 ) -> None:
     from rich.console import Console
 
@@ -126,9 +130,9 @@ def _ranked(
     parameters: int,
     budget: int,
     graph: str,
-    weights: "Weights",
+    weights: Weights,
     seed: int,
-) -> "list[Estimate]":
+) -> list[Estimate]:
     from covey.mix.estimate import recommend
     from covey.mix.graphs import SHAPES
 
@@ -147,7 +151,7 @@ def _ranked(
     return ranked
 
 
-def _print_ranking(console: "Console", ranked: "Sequence[Estimate]", rounds: int, budget: int) -> None:
+def _print_ranking(console: Console, ranked: Sequence[Estimate], rounds: int, budget: int) -> None:
     design = ranked[0].design
     table = _table(
         f"{design.nodes} nodes, {design.clusters} clusters, {rounds} rounds, at most {budget:,} messages",
@@ -172,7 +176,7 @@ def _print_ranking(console: "Console", ranked: "Sequence[Estimate]", rounds: int
     )
 
 
-def _print_costs(console: "Console", found: "Sequence[Estimate]", rounds: int, name: str) -> None:
+def _print_costs(console: Console, found: Sequence[Estimate], rounds: int, name: str) -> None:
     design = found[-1].design
     among = "" if design.kind == "decentralized" else f" in {design.clusters} clusters"
     table = _table(f"{design.nodes} nodes{among}, {name}", "", *(each.design.kind for each in found))
@@ -185,7 +189,7 @@ def _print_costs(console: "Console", found: "Sequence[Estimate]", rounds: int, n
     console.print(table)
 
 
-def _print_deviations(console: "Console", found: "Sequence[Estimate]", rounds: int) -> None:
+def _print_deviations(console: Console, found: Sequence[Estimate], rounds: int) -> None:
     table = _table(
         "standard deviation from the mean of all models, and among the nodes",
         "round",
@@ -197,7 +201,7 @@ def _print_deviations(console: "Console", found: "Sequence[Estimate]", rounds: i
     console.print(table)
 
 
-def _table(title: str, *heads: str) -> "Table":
+def _table(title: str, *heads: str) -> Table:
     """A table that fits in 80 columns: numbers to the right, words to the left."""
     from rich import box
     from rich.table import Table
@@ -209,17 +213,29 @@ def _table(title: str, *heads: str) -> "Table":
     return table
 
 
-def _draw(console: "Console", design: "Design", name: str, path: Path | None) -> None:
-    from covey.mix.draw import dots, png, positions
+def _draw(console: Console, design: Design, name: str, path: Path | None) -> None:
+    from covey.mix.draw import dots, positions
     from covey.mix.topology import representatives, succession
+    from covey.report.figures import draw_graph
 
     everybody = design.trainers | True
     lead = representatives(design.membership, succession([1] * design.nodes), everybody)
-    points, loads = positions(design.membership, lead), design.loads()
-    console.print(dots(points, loads), highlight=False, markup=False)
-    if path is not None:
-        png(path, points, loads, list(lead.values()), f"{design.kind}, {name}, {design.nodes} nodes")
-        console.print(f"picture: {path}", highlight=False)
+    loads = design.loads()
+    console.print(dots(positions(design.membership, lead), loads), highlight=False, markup=False)
+    if path is None:
+        return
+    clustered = design.kind != "decentralized"
+    nodes = [
+        {
+            "id": node,
+            "group": int(cluster) if clustered else 0,
+            "head": clustered and lead[int(cluster)] == node,
+        }
+        for node, cluster in enumerate(design.membership)
+    ]
+    edges = [{"from": a, "to": b, "load": load} for (a, b), load in loads.items()]
+    draw_graph(nodes, edges, path=path, title=f"{design.kind}, {name}, {design.nodes} nodes")
+    console.print(f"picture: {path}", highlight=False)
 
 
 def _bytes(count: float) -> str:

@@ -1,12 +1,10 @@
-"""Pictures of a topology: a PNG file, and dots for the terminal."""
+"""A topology drawn in dots, for the terminal."""
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from covey.errors import UserError
 from covey.mix.topology import Ints
 
 Point = tuple[float, float]
@@ -50,37 +48,3 @@ def dots(points: Sequence[Point], links: Loads, *, columns: int = 64, lines: int
     codes = 0x2800 + (cells * bits).sum(axis=(2, 3))
     rows = ("".join(chr(code) for code in row).replace("\u2800", " ").rstrip() for row in codes)
     return "\n".join(row for row in rows if row)
-
-
-def png(path: Path, points: Sequence[Point], links: Loads, heads: Sequence[int], title: str) -> None:
-    """Write the picture; arrows point to the receiver and are as thick as their load, representatives are dark."""
-    import networkx as nx
-    from matplotlib.figure import Figure
-
-    if path.suffix != ".png":
-        raise UserError(f"draw = {str(path)!r}: the file name must end in .png")
-    if not path.parent.is_dir():
-        raise UserError(f"draw = {str(path)!r}: the folder does not exist")
-    figure = Figure(figsize=(7, 7), layout="tight")
-    axes = figure.add_subplot()
-    picture: nx.DiGraph[int] = nx.DiGraph()
-    picture.add_nodes_from(range(len(points)))
-    picture.add_edges_from(links)
-    top = max(links.values(), default=1.0)
-    nx.draw_networkx(
-        picture,
-        pos=dict(enumerate(points)),
-        ax=axes,
-        node_size=max(20, 4000 // len(points)),
-        node_color=["#1f2937" if node in set(heads) else "#9ca3af" for node in picture],
-        width=[0.3 + 1.2 * links[edge] / top for edge in picture.edges()],
-        edge_color="#2563eb" if len(links) < 500 else "#2563eb40",
-        arrowsize=8 if len(links) < 500 else 3,
-        with_labels=len(points) <= 60,
-        font_size=6,
-        font_color="white",
-    )
-    axes.set_axis_off()
-    axes.set_aspect("equal")
-    axes.set_title(title)
-    figure.savefig(path, dpi=150)

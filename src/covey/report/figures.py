@@ -29,6 +29,7 @@ DASHES = ("-", "--", ":", "-.")
 INK, SOFT, LINE = "#1c2430", "#5a6370", "#e5e2da"
 HEAT = ("#f1f3f4", "#9dbdd8", "#2f7ab5", "#0b3d68")
 FORMATS = (".png", ".svg", ".pdf")
+MOST_ARROWS = 300
 STYLE: Any = {
     "font.size": 10,
     "text.color": INK,
@@ -205,7 +206,10 @@ def circle(
 def draw_graph(
     nodes: Sequence[Mapping[str, Any]], edges: Sequence[Mapping[str, Any]], *, path: Path, title: str = ""
 ) -> None:
-    """A graph as the note "graph" holds it: groups on a circle, links as wide as their load, heads outlined."""
+    """A graph as the note "graph" holds it: groups on a circle, links as wide as their load, heads outlined.
+
+    A link that goes one way only has an arrow in its middle.
+    """
     from matplotlib.collections import LineCollection
 
     groups = list(dict.fromkeys(node.get("group", 0) for node in nodes))
@@ -225,6 +229,15 @@ def draw_graph(
         axes.add_collection(
             LineCollection(lines, linewidths=widths, colors=SOFT, alpha=0.15 if len(edges) > 300 else 0.45)
         )
+        known = {(edge["from"], edge["to"]) for edge in edges}
+        for a, b in sorted((a, b) for a, b in known if (b, a) not in known)[:MOST_ARROWS]:
+            start, end = np.array(at[a]), np.array(at[b])
+            axes.annotate(
+                "",
+                xy=tuple(start + 0.55 * (end - start)),
+                xytext=tuple(start + 0.5 * (end - start)),
+                arrowprops={"arrowstyle": "-|>", "color": SOFT},
+            )
         points = np.array([at[node["id"]] for node in nodes])
         outlines = [INK if node.get("head") else "white" for node in nodes]
         sizes = [(2 if node.get("head") else 1) * max(12, 3600 / len(nodes)) for node in nodes]
