@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from covey.data import federate, load
     from covey.fleet.devices import Devices
     from covey.fleet.local import Engine, LocalFleet
-    from covey.measure import Measuring
+    from covey.measure import Measuring, scores
     from covey.simulate import simulate
     from covey.steps import Train
 
@@ -27,6 +27,7 @@ _HOMES = {
     "Engine": "covey.fleet.local",
     "LocalFleet": "covey.fleet.local",
     "Measuring": "covey.measure",
+    "scores": "covey.measure",
     "Train": "covey.steps",
     "resolve": "covey.config",
     "simulate": "covey.simulate",
@@ -44,6 +45,7 @@ __all__ = [
     "models",
     "resolve",
     "run",
+    "scores",
     "simulate",
 ]
 

@@ -42,6 +42,12 @@ class Measuring:
         return found
 
 
+def scores(method: Method, state: State, fleet: Fleet) -> dict[str, float]:
+    """Every overall number of a state by its name, e.g. "local-test/accuracy-mean"."""
+    found = Measuring()(method, state, fleet, True)
+    return {f"{m.split}/{m.metric}": m.value for m in found if m.client == -1 and m.group == -1}
+
+
 def on_global_test(state: State, fleet: Fleet) -> list[Measurement]:
     """Every row on the server's test set (equal ones once); of several, each (as a group) and their mean."""
     rows = state.models

@@ -104,6 +104,11 @@ def _go(
             if is_finished(folder):
                 summary = json.loads((folder / "summary.json").read_text())
                 return Finished(state=checkpoint.state, summary=summary, folder=folder)
+        if say is not None:
+            bound = fleet.memory_bound() / 1e6
+            say(
+                f"{fleet.layout.trainable:,} parameters; data, models and workers need at most {bound:,.0f} MB"
+            )
         recorder = Recorder(folder, config, fleet, resumed=checkpoint)
         state = checkpoint.state if checkpoint else None
         state = _run(config, method, fleet, recorder, state, watchers)

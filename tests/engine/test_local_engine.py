@@ -210,3 +210,21 @@ def test_the_bound_on_memory_counts_data_bank_and_workers() -> None:
     fleet = small_fleet()
     data = fleet.data.dataset.x.nbytes + fleet.data.dataset.y.nbytes
     assert fleet.memory_bound(rows=1) > data + 18 * ROW
+
+
+@pytest.mark.parametrize(
+    "train", [TRAIN, Train(lr=0.05, batch=32, momentum=0.9, weight_decay=0.01, prox=0.1, epochs=2)]
+)
+def test_a_cohort_gives_what_one_after_another_gives_up_to_rounding(train: Train) -> None:
+    rows = [run(fedavg(train), small_fleet(mode=mode), rounds=2).models for mode in ("serial", "cohort")]
+    assert torch.allclose(*rows, atol=2e-6)
+    assert not torch.equal(rows[0], small_fleet().start()[None])
+
+
+def test_a_model_with_statistics_of_its_own_is_not_stacked() -> None:
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10))
+    rows = []
+    for mode in ("serial", "cohort"):
+        engine = Engine(mode=mode, lanes=False)  # type: ignore[arg-type]
+        rows.append(run(fedavg(TRAIN), LocalFleet(small_federation(), model, engine=engine), rounds=1).models)
+    assert torch.equal(*rows)

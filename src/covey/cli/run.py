@@ -166,7 +166,7 @@ def new_folder(name: str) -> Path:
 
 
 def announce(config: Config) -> None:
-    """What is about to run."""
+    """What is about to run, on which data."""
     data, partition = config["data"], config["partition"]
     settings = ", ".join(f"{k} {v}" for k, v in partition.items() if k != "name" and v is not None)
     say(

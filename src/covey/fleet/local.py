@@ -22,18 +22,19 @@ from covey.fleet.ledger import Busy, Cost, Ledger, Problem
 from covey.fleet.peers import apply_mixings, links
 from covey.fleet.roster import Roster
 from covey.fleet.work import Call, Job, Outcome, bundle
-from covey.fleet.workers import Processes, Serial, Threads
+from covey.fleet.workers import Cohort, Processes, Serial, Threads
 from covey.model import BufferPolicy, Layout, fresh_row
 from covey.objective import Classification, Objective
 
-Mode = Literal["auto", "serial", "threads", "processes", "wire"]
+Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
     """How the simulation uses this machine; changes speed and memory, never a result.
 
-    mode: `auto` picks threads for the accelerated trainer and processes for PyTorch; `wire` is serial, with every
+    mode: `auto` picks threads for the accelerated trainer and processes for PyTorch; `cohort` trains many clients
+    at once with stacked parameters, for a GPU (equal up to rounding); `wire` is serial, with every
     task and reply turned into bytes and back as on a network. workers: 0 means one a core.
     debug: one after another, errors raised in place. lanes: use the fast CPU trainer where it supports the model.
     device: `auto` is the GPU when there is one.
@@ -171,7 +172,9 @@ class LocalFleet:
         """The workers, started at the first task."""
         if self._shop is None:
             make, mode, workers = self._plan()
-            if mode in ("serial", "wire"):
+            if mode == "cohort":
+                self._shop = Cohort(self.roster, make)
+            elif mode in ("serial", "wire"):
                 self._shop = Serial(self.roster, make, wire=mode == "wire")
             elif mode == "threads":
                 self._shop = Threads(self.roster, make, workers)
@@ -188,12 +191,12 @@ class LocalFleet:
             self.objective,
             shape,
             buffers=self.layout.buffers,
-            lanes=self._lanes,
+            lanes=False if self.engine.mode == "cohort" else self._lanes,
             device=self.engine.device,
             say=self._say,
         )
         mode = self.engine.mode
-        if mode != "wire" and (self.engine.debug or workers == 1 or info["device"] != "cpu"):
+        if mode not in ("wire", "cohort") and (self.engine.debug or workers == 1 or info["device"] != "cpu"):
             mode = "serial"
         elif mode == "auto":
             mode = "threads" if info["trainer"] == "lanes" else "processes"
@@ -201,7 +204,7 @@ class LocalFleet:
             **info,
             "name": "local",
             "mode": mode,
-            "workers": 1 if mode in ("serial", "wire") else workers,
+            "workers": 1 if mode in ("serial", "wire", "cohort") else workers,
         }
         return make, mode, workers
 

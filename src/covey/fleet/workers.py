@@ -25,9 +25,10 @@ from torch import Tensor
 from covey.bench import Bench
 from covey.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
 from covey.fleet.roster import Roster
-from covey.fleet.work import Call, Job, Outcome, do
+from covey.fleet.work import Call, Job, Outcome, client_of, do
 
 MakeBench = Callable[[], Bench]
+COHORT = 64  # clients whose models are stacked at a time
 
 
 @contextlib.contextmanager
@@ -70,6 +71,30 @@ class Serial:
 
     def close(self) -> None:
         """Nothing to end."""
+
+
+class Cohort(Serial):
+    """Trains many clients at once where the step can, for a GPU; everything else one after another."""
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        if not hasattr(call.step, "cohort"):
+            return super().__call__(call, jobs)
+        done: list[Outcome] = []
+        for first in range(0, len(jobs), COHORT):
+            part = jobs[first : first + COHORT]
+            states = [dict(job.states[0]) for job in part]
+            clients = [
+                client_of(call, job.ids[0], state, self.roster, self.bench)
+                for job, state in zip(part, states, strict=True)
+            ]
+            replies = call.step.cohort(clients, [job.tasks[0] for job in part])
+            if replies is None:
+                done += super().__call__(call, part)
+            else:
+                done += [
+                    Outcome(id=c.id, reply=r, state=c.state) for c, r in zip(clients, replies, strict=True)
+                ]
+        return done
 
 
 class Threads:

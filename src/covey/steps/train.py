@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -65,6 +66,23 @@ class Train:
         slot, start = best_row(client, task)
         fit = local_fit(self, client, start)
         return reply_of(client, fit, slot, size=len(self.training_part(client)))
+
+    def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
+        """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
+        from covey.bench.cohort import fit_cohort, refusal
+        from covey.bench.torch import TorchBench
+
+        bench, recipe = clients[0].bench, self.recipe(clients[0].round)
+        if self.keep_momentum or not isinstance(bench, TorchBench) or refusal(bench, recipe):
+            return None
+        found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
+        data = [self.training_part(client).tensors() for client in clients]
+        orders = [self.order(len(y), client.rng) for client, (_, y) in zip(clients, data, strict=True)]
+        fits = fit_cohort(bench, [row for _, row in found], data, orders, recipe)
+        return [
+            reply_of(client, fit, slot, size=len(y))
+            for client, fit, (slot, _), (_, y) in zip(clients, fits, found, data, strict=True)
+        ]
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         """Samples that pass through training."""
