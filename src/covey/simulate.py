@@ -45,7 +45,6 @@ def simulate(
     """Runs the configuration into a new or empty folder."""
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"--out {folder} is not empty; name a new folder, or go on with --resume {folder}")
-    folder.mkdir(parents=True, exist_ok=True)
     return _go(config, folder, None, watchers, say, report)
 
 
@@ -109,6 +108,7 @@ def _go(
             say(
                 f"{fleet.layout.trainable:,} parameters; data, models and workers need at most {bound:,.0f} MB"
             )
+        folder.mkdir(parents=True, exist_ok=True)  # only now: a mistake found on the way here leaves nothing behind
         recorder = Recorder(folder, config, fleet, resumed=checkpoint)
         state = checkpoint.state if checkpoint else None
         state = _run(config, method, fleet, recorder, state, watchers)

@@ -111,6 +111,7 @@ def test_compare_runs_all_on_the_same_fleet(tmp_path: Path) -> None:
         (["run", "--rounds", "0"], "rounds is 0; it must be at least 1"),
         (["run", "--method", "fedagv"], "did you mean fedavg?"),
         (["run", "--dataset", "mnits"], "did you mean mnist?"),
+        (["run", "--set", "partition.name=m-labels", "--set", "partition.m=11", "--out", "x"], "11"),
         (["run", "nothing.toml"], "nothing.toml does not exist"),
         (["run", "--resume", "nowhere"], "is not a run folder"),
         (["compare", "--rounds", "1", "nothing"], "nothing"),
