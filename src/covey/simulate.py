@@ -108,7 +108,9 @@ def _go(
             say(
                 f"{fleet.layout.trainable:,} parameters; data, models and workers need at most {bound:,.0f} MB"
             )
-        folder.mkdir(parents=True, exist_ok=True)  # only now: a mistake found on the way here leaves nothing behind
+        folder.mkdir(
+            parents=True, exist_ok=True
+        )  # only now: a mistake found on the way here leaves nothing behind
         recorder = Recorder(folder, config, fleet, resumed=checkpoint)
         state = checkpoint.state if checkpoint else None
         state = _run(config, method, fleet, recorder, state, watchers)

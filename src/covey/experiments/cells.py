@@ -2,6 +2,7 @@
 
 last:SPLIT/METRIC            the value after the last round        best:SPLIT/METRIC   the best one
 tail5:SPLIT/METRIC           mean over the last 5 measured rounds  mean:SPLIT/METRIC:30-59   mean over those rounds
+mean:SPLIT/METRIC:20%-40%    mean over that part of the run, from after its first 20 % on
 to:round | to:seconds | to:bytes     what it took to reach the target
 reach:SPLIT/METRIC:5         seconds until the mean over 5 measured rounds reaches the target
 cost:messages | cost:bytes | cost:seconds      in all, without measuring
@@ -50,9 +51,8 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
         return _number((summary["notes"].get(note) or {}).get(key))
     if kind == "mean":
         name, _, span = name.rpartition(":")
-        first, last = (int(part) for part in span.split("-"))
         rounds, values = series(folder, name)
-        inside = values[(rounds >= first) & (rounds <= last)]
+        inside = values[_inside(rounds, span)]
         return float(inside.mean()) if len(inside) else None
     if kind == "reach":
         name, _, window = name.rpartition(":")
@@ -80,6 +80,15 @@ def ratios(column: list[float | None], base: list[float | None]) -> list[float |
         a / b if a is not None and b is not None and b != 0 else None
         for a, b in zip(column, base, strict=True)
     ]
+
+
+def _inside(rounds: np.ndarray, span: str) -> np.ndarray:
+    """Which rounds lie in a span: 30-59 with both ends, 20%-40% without its start."""
+    first, last = (float(part.rstrip("%")) for part in span.split("-"))
+    whole = rounds.max(initial=0)
+    if span.endswith("%"):
+        return np.asarray((100 * rounds > first * whole) & (100 * rounds <= last * whole))
+    return np.asarray((rounds >= first) & (rounds <= last))
 
 
 def _number(value: Any) -> float | None:

@@ -15,6 +15,7 @@ from covey.cli.progress import live, say
 from covey.errors import UserError
 from covey.experiments.execute import execute_runs, execute_study, safe
 from covey.experiments.result import result_of, store, table_cells
+from covey.experiments.smooth import smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
 from covey.simulate import Interrupted
 
@@ -41,7 +42,8 @@ def reproduce_experiment(name: str, *, scale: str, seeds: int | None, out: Path 
         if experiment.study:
             values, curves = execute_study(experiment, folder, say)
         else:
-            values, curves = execute_runs(experiment, folder, live, say)
+            runs = folder if out else Path("runs") / "reproduce" / experiment.runs_in / scale
+            values, curves = execute_runs(experiment, runs, live, say)
     except (KeyboardInterrupt, Interrupted):
         say(f"interrupted; the same command goes on: covey reproduce {name} --scale {scale}")
         raise KeyboardInterrupt from None
@@ -87,6 +89,8 @@ def draw(experiment: Experiment, values: Any, curves: Any, folder: Path) -> list
         title = experiment.title + (f": {case}" if case else "")
         if figure.get("kind") == "curves" and curves.get(case):
             mean = {name: mean_curve(found) for name, found in curves[case].items()}
+            if "smooth" in figure:
+                mean = {name: (x, smoothed(x, y, figure["smooth"])) for name, (x, y) in mean.items()}
             draw_curves(
                 mean,
                 path=path,

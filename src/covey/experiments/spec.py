@@ -7,6 +7,7 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [scale.smoke|small|full]       seeds, runs, cases (which ones), and set = configuration on top
 [[case]] name, set             optional: every run is made for every case (a data set, a partition)
 [[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
+runs_of = "PAPER/TABLE"        instead of base, scale, case and runs of its own: reads other numbers off the same runs
 study = "paper:function"       instead of runs: a function of covey.experiments.studies
 [settings]                     of the study; [scale.X.settings] on top
 """
@@ -39,6 +40,7 @@ KNOWN = (
     "study",
     "settings",
     "note",
+    "runs_of",
 )
 
 
@@ -77,6 +79,7 @@ class Experiment:
     settings: Mapping[str, Any]
     note: str
     file: Path
+    runs_in: str  # the experiment whose runs these are; usually its own name
 
     def tables(self, row: Row, case: Case, seed: int) -> dict[str, Any]:
         """The configuration of one run."""
@@ -150,6 +153,8 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
     for key in tables:
         if key not in KNOWN:
             raise UserError(unknown(f"{file}: {key}", key, KNOWN))
+    if "runs_of" in tables:
+        tables = on_runs_of(tables["runs_of"], tables, known, file)
     at = tables.get("scale", {}).get(scale, {})
     rows = [Row(**row) for row in tables.get("run", [])]
     cases = [Case(**case) for case in tables.get("case", [])] or [Case(name="")]
@@ -168,7 +173,20 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         settings={**tables.get("settings", {}), **at.get("settings", {})},
         note=at.get("note", tables.get("note", "")),
         file=file,
+        runs_in=tables.get("runs_of", name),
     )
+
+
+def on_runs_of(
+    other: str, tables: Mapping[str, Any], known: Mapping[str, Path], file: Path
+) -> dict[str, Any]:
+    """The tables on top of the other experiment's, whose runs take the paper's numbers given here."""
+    if other not in known:
+        raise UserError(unknown(f"{file}: runs_of = {other!r}", other, known))
+    theirs = read_tables(known[other])
+    papers = {row["name"]: row.get("paper", {}) for row in tables.get("run", [])}
+    rows = [{**row, "paper": papers.get(row["name"], {})} for row in theirs.get("run", [])]
+    return {**theirs, **tables, "run": rows}
 
 
 def chosen(what: str, file: Path, things: Sequence[Any], names: Sequence[str] | None) -> list[Any]:

@@ -1,0 +1,70 @@
+"""Moving averages of curves, parts of a run as columns, several tables of the same runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from covey.errors import UserError
+from covey.experiments.cells import read_cell
+from covey.experiments.smooth import smoothed
+from covey.experiments.spec import read_experiment
+
+
+def test_a_moving_average_worked_out_by_hand() -> None:
+    """weight 0.25: a = 0.5 a step of a thousandth; two points 1/1000 apart weigh 1/2 and 1."""
+    x = [0.0, 0.001, 1.0]
+    first, second, last = smoothed(x, [1.0, 4.0, 9.0], 0.25)
+    assert first == 1.0
+    assert second == pytest.approx((0.5 * 1 + 4) / 1.5)
+    assert last == pytest.approx(9.0), "far away, nothing of the past is left"
+
+
+def test_no_weight_is_no_smoothing_and_a_flat_curve_stays_flat() -> None:
+    assert smoothed([0, 1, 2], [3.0, 1.0, 2.0], 0.0) == [3.0, 1.0, 2.0]
+    assert smoothed([0, 1, 2], [0.7] * 3, 0.99) == pytest.approx([0.7] * 3)
+    assert smoothed([], [], 0.5) == []
+    assert smoothed([5], [0.5], 0.5) == [0.5]
+
+
+def test_means_over_parts_of_a_run(tmp_path: Path) -> None:
+    rounds = list(range(11))
+    table = {
+        "round": pa.array(rounds, pa.int32()),
+        "client": pa.array([-1] * 11, pa.int32()),
+        "group": pa.array([-1] * 11, pa.int32()),
+        "split": ["global-test"] * 11,
+        "metric": ["accuracy"] * 11,
+        "value": [float(r * r) for r in rounds],
+    }
+    pq.write_table(pa.table(table), tmp_path / "metrics.parquet")
+
+    def mean(span: str) -> float | None:
+        return read_cell(f"mean:global-test/accuracy:{span}", {}, tmp_path)
+
+    assert mean("0%-20%") == (1 + 4) / 2, "round 0, before training, is in no part"
+    assert mean("80%-100%") == (81 + 100) / 2
+    assert mean("2-3") == (4 + 9) / 2
+    assert mean("50-60") is None
+
+
+def test_another_table_of_the_same_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "one.toml").write_text(
+        'title = "One"\nbase.rounds = 3\nscale.small.seeds = 2\n'
+        '[[run]]\nname = "A"\nset.method.name = "fedavg"\npaper.best = 0.5\n[[run]]\nname = "B"\n'
+    )
+    (tmp_path / "p" / "two.toml").write_text(
+        'title = "Two"\nruns_of = "p/one"\ncolumns.x = "cost:bytes"\n[[run]]\nname = "B"\npaper.x = 7\n'
+    )
+    monkeypatch.setenv("COVEY_EXPERIMENTS", str(tmp_path))
+    one, two = read_experiment("p/one", "small"), read_experiment("p/two", "small")
+    assert (two.runs_in, two.base, two.seeds, two.title) == ("p/one", one.base, 2, "Two")
+    assert [row.set for row in two.rows] == [row.set for row in one.rows]
+    assert [two.paper_number("", name, "x") for name in ("A", "B")] == [None, 7.0]
+    (tmp_path / "p" / "two.toml").write_text('runs_of = "p/on"\n')
+    with pytest.raises(UserError, match="did you mean p/one"):
+        read_experiment("p/two", "small")
