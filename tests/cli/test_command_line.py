@@ -148,3 +148,19 @@ def test_lists_show_every_name_and_its_settings() -> None:
 def test_help_does_not_wait_for_torch() -> None:
     code = "import sys, covey.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_tutorials_program_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
+    program = text.split("```python\n")[1].split("```")[0]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "local-test/accuracy-mean" in done.stdout
+
+
+def test_the_readmes_program_runs() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    program = text.split("```python\n")[1].split("```")[0]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "global-test/accuracy" in done.stdout

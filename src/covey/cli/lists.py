@@ -59,7 +59,7 @@ def show(table_name: str, registry: Mapping[str, Callable[..., Any]], name: str 
         table.add_column("name", style="bold", no_wrap=True)
         table.add_column("what it is")
         for key, maker in registry.items():
-            table.add_row(key, first_line(maker))
+            table.add_row(key, first_sentence(maker))
         console.print(table)
         return
     if name not in registry:
@@ -82,5 +82,6 @@ def show(table_name: str, registry: Mapping[str, Callable[..., Any]], name: str 
     console.print(table)
 
 
-def first_line(maker: Callable[..., Any]) -> str:
-    return (inspect.getdoc(maker) or "").split("\n")[0]
+def first_sentence(maker: Callable[..., Any]) -> str:
+    paragraph = " ".join((inspect.getdoc(maker) or "").split("\n\n")[0].split())
+    return paragraph.split(". ")[0].split("; ")[0].rstrip(".") + "."
