@@ -214,6 +214,7 @@ class State:
     seen: tuple[int, ...] = ()  # clients in the order in which they first appeared
     notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
     round: int = 0  # rounds done
+    worked: tuple[int, ...] = ()  # whose replies made the last round
 
 
 @dataclass(kw_only=True, eq=False)
@@ -340,6 +341,7 @@ def close_round(now: Round) -> State:
         seen=now.seen,
         notes=now.notes,
         round=now.number,
+        worked=tuple(reply.id for reply in now.replies),
     )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from torch import Tensor
@@ -21,13 +22,17 @@ class Measuring:
 
     global_test: every row of the bank on the server's test set. local_test: every client, with the row that serves
     it, on its own test data: mean over clients, weighted by samples, standard deviation, worst 10 %, by group.
+    whom: all clients, or only those that trained in the round (some papers do so).
     """
 
     every: int = 1
     global_test: bool = True
     local_test: bool = True
+    whom: Literal["all", "trained"] = "all"
 
     def __post_init__(self) -> None:
+        if self.whom not in ("all", "trained"):
+            raise UserError(f"measure.whom is {self.whom!r}; allowed: all, trained")
         if self.every < 1:
             raise UserError(f"measure.every is {self.every}; it must be at least 1")
 
@@ -38,7 +43,7 @@ class Measuring:
         if self.global_test:
             found += on_global_test(state, fleet)
         if self.local_test:
-            found += on_local_tests(method, state, fleet)
+            found += on_local_tests(method, state, fleet, self.whom)
         return found
 
 
@@ -74,9 +79,12 @@ def _fingerprint(row: Tensor) -> bytes:
     return hashlib.sha256(np.ascontiguousarray(row.numpy()).data).digest()
 
 
-def on_local_tests(method: Method, state: State, fleet: Fleet) -> list[Measurement]:
-    """Every client that the method serves, on its own test data."""
-    members = [i for i in fleet.members() if i in set(state.seen)]
+def on_local_tests(
+    method: Method, state: State, fleet: Fleet, whom: Literal["all", "trained"] = "all"
+) -> list[Measurement]:
+    """Every client that the method serves (or those of them that trained in the round), on its own test data."""
+    asked = set(state.worked if whom == "trained" else state.seen)
+    members = [i for i in fleet.members() if i in asked]
     replies = fleet.ask(Evaluate(), served(method, state, fleet, members), measure=True)
     replies = [reply for reply in replies if reply.size]
     found: list[Measurement] = []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.group.centroids import alike, centroids, drifted, founded, joined, radius
+from covey.group.centroids import alike, centroids, drifted, founded, joined, radius, settled
 
 CENTRES = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
 
@@ -89,6 +89,13 @@ def test_the_order_of_the_latest_vectors_does_not_matter(order: list[int]) -> No
     latest = {i: place(2 if i % 3 == 0 else 1, 500 + i) for i in range(12)}
     straight = drifted(book(), latest).groups
     assert drifted(book(), {i: latest[i] for i in order}).groups == straight
+
+
+def test_settling_moves_whoever_is_nearer_to_another_mean_and_drops_empty_groups() -> None:
+    vectors = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [9.0]])
+    assert settled(vectors, np.array([0, 0, 0, 1, 1, 0])).tolist() == [0, 0, 0, 1, 1, 1]
+    twins = np.array([[0.0], [2.0], [1.0], [1.0], [50.0]])
+    assert set(settled(twins, np.array([0, 0, 1, 1, 2])).tolist()) == {0, 1}
 
 
 def test_alike_keeps_bands_apart() -> None:

@@ -112,6 +112,16 @@ def test_four_groups_of_noisy_bits_are_found(search: str, min_size: int) -> None
     assert adjusted_rand_score(truth, found) == 1
 
 
+def test_known_noise_is_a_floor_for_the_spread_inside() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(60, 2)) + np.repeat([[0, 0], [30, 0]], 30, axis=0)
+    plain, floored = ward_tree(points), ward_tree(points, noise=2.0)
+    fine = scores(plain)[2:] > scores(floored)[2:]
+    assert fine[10]  # twelve clusters fit the noise: their spread is below what noise must be
+    assert best_cut(floored).clusters == 2
+    assert scores(floored)[2] == pytest.approx(scores(plain)[2], rel=0.1)
+
+
 def test_identical_members_give_the_coarsest_perfect_cut() -> None:
     points, truth = groups(40, 200, 0.0)
     assert adjusted_rand_score(truth, Ward().fit_predict(points)) == 1

@@ -4,11 +4,15 @@ last:SPLIT/METRIC            the value after the last round        best:SPLIT/ME
 tail5:SPLIT/METRIC           mean over the last 5 measured rounds  mean:SPLIT/METRIC:30-59   mean over those rounds
 mean:SPLIT/METRIC:20%-40%    mean over that part of the run, from after its first 20 % on
 to:round | to:seconds | to:bytes     what it took to reach the target
+to:total                     bytes to the target, with measuring (the same in each round)
 reach:SPLIT/METRIC:5         seconds until the mean over 5 measured rounds reaches the target
 cost:messages | cost:bytes | cost:seconds      in all, without measuring
 cost:messages:KIND           of one kind of step, such as mix.peers (models sent from peer to peer)
+cost:total                   bytes in all, with measuring
 evaluation:bytes             what measuring would have cost
 epsilon:most                 the most privacy loss of any client
+groups:agreement             adjusted Rand index of the clients' last groups against their true kinds
+groups:count                 how many groups there are in the end
 note:NAME.KEY                a number that the method left in its notes
 ratio:COLUMN:RUN             another column's number divided by that of the run of this name, seed by seed
 """
@@ -34,14 +38,21 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
     if kind == "best":
         return _number(summary["best"].get(name, {}).get("value"))
     if kind == "to":
-        return _number(summary["targets"][0].get(name)) if summary["targets"] else None
+        target = summary["targets"][0] if summary["targets"] else {}
+        if name == "total" and target.get("round"):
+            share = target["round"] / summary["rounds_done"]
+            return float(target["bytes"] + share * summary["cost"]["evaluation_bytes"])
+        return _number(target.get(name))
     if kind == "cost":
         name, _, step = name.partition(":")
         cost = summary["cost"]["by_kind"].get(step, {}) if step else summary["cost"]
         if not cost:
             return 0.0
         whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
-        return float(whole) if name == "bytes" else _number(cost.get(name))
+        whole += cost["evaluation_bytes"] if name == "total" else 0
+        return float(whole) if name in ("bytes", "total") else _number(cost.get(name))
+    if kind == "groups":
+        return groups_cell(name, folder)
     if kind == "evaluation":
         return _number(summary["cost"]["evaluation_bytes"])
     if kind == "epsilon":
@@ -89,6 +100,23 @@ def _inside(rounds: np.ndarray, span: str) -> np.ndarray:
     if span.endswith("%"):
         return np.asarray((100 * rounds > first * whole) & (100 * rounds <= last * whole))
     return np.asarray((rounds >= first) & (rounds <= last))
+
+
+def groups_cell(name: str, folder: Path) -> float | None:
+    """How many groups the clients are in at the end, or how well these agree with their true kinds."""
+    from sklearn.metrics import adjusted_rand_score
+
+    columns = ["round", "client", "split", "metric", "value"]
+    table = pq.read_table(folder / "metrics.parquet", columns=columns).to_pylist()
+    kinds = {row["client"]: row["value"] for row in table if row["metric"] == "kind"}
+    changes = [row for row in table if row["split"] == "groups"]
+    groups = {row["client"]: row["value"] for row in sorted(changes, key=lambda row: row["round"])}
+    if name == "count":
+        return float(len(set(groups.values()))) if groups else None
+    both = sorted(set(kinds) & set(groups))
+    if name != "agreement" or not both:
+        return None
+    return float(adjusted_rand_score([kinds[i] for i in both], [groups[i] for i in both]))
 
 
 def _number(value: Any) -> float | None:

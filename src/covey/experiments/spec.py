@@ -5,7 +5,8 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [figure]                       kind = "curves" | "bars", and what is drawn
 [base]                         the configuration that all runs share
 [scale.smoke|small|full]       seeds, runs, cases (which ones), and set = configuration on top
-[[case]] name, set             optional: every run is made for every case (a data set, a partition)
+[[case]] name, set             optional: every run is made for every case (a data set, a partition);
+                               small = {...}: configuration on top at that scale
 [[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
 runs_of = "PAPER/TABLE"        instead of base, scale, case and runs of its own: reads other numbers off the same runs
 study = "paper:function"       instead of runs: a function of covey.experiments.studies
@@ -157,7 +158,7 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         tables = on_runs_of(tables["runs_of"], tables, known, file)
     at = tables.get("scale", {}).get(scale, {})
     rows = [Row(**row) for row in tables.get("run", [])]
-    cases = [Case(**case) for case in tables.get("case", [])] or [Case(name="")]
+    cases = [case_at(scale, **case) for case in tables.get("case", [])] or [Case(name="")]
     return Experiment(
         name=name,
         title=tables.get("title", name),
@@ -187,6 +188,11 @@ def on_runs_of(
     papers = {row["name"]: row.get("paper", {}) for row in tables.get("run", [])}
     rows = [{**row, "paper": papers.get(row["name"], {})} for row in theirs.get("run", [])]
     return {**theirs, **tables, "run": rows}
+
+
+def case_at(scale: str, name: str, set: Mapping[str, Any], **scales: Mapping[str, Any]) -> Case:
+    """A case with what its scale puts on top."""
+    return Case(name=name, set=merged(set, scales.get(scale, {})))
 
 
 def chosen(what: str, file: Path, things: Sequence[Any], names: Sequence[str] | None) -> list[Any]:

@@ -95,7 +95,8 @@ class LocalFleet:
         """Opens a round and says who can be reached in it."""
         self.round = round
         self.calls = {}
-        self.ledger.open()
+        if not self.is_child:
+            self.ledger.open()
         members = self.members()
         away = self.devices.away(members, round, partial(stream, self.seed), self.machines)
         return [i for i in members if i not in away]
@@ -123,6 +124,11 @@ class LocalFleet:
         fleet.ledger = self.ledger
         fleet.name = f"{self.name}/{name}"
         return fleet
+
+    @property
+    def is_child(self) -> bool:
+        """A child's rounds all lie within one round of the run: it books costs, but opens no round in the ledger."""
+        return self.name != "run"
 
     # ------------------------------------------------------------------------------------------ the door
 
@@ -274,7 +280,7 @@ class LocalFleet:
                 self.ledger.busy.append(Busy(client=client, start=self.ledger.clock, seconds=seconds))
             if "epsilon" in reply.stats:
                 self.ledger.epsilon[client] = float(reply.stats["epsilon"])
-        if training:
+        if training and not self.is_child:
             self.ledger.asked += len(tasks)
             self.ledger.replied += len(accepted)
         cost.seconds = 0.0 if measure else slowest

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating[Any] | np.integer[Any]]
 
 SIGMAS = 3.0  # a client fits a group when it is no farther from its centroid than mean + 3 deviations of the members
 
@@ -54,6 +54,15 @@ def distances(vectors: Floats, means: Floats) -> NDArray[np.float64]:
     return np.stack(
         [np.sqrt(np.square(vectors.astype(np.float64) - mean).sum(axis=1)) for mean in means], axis=1
     )
+
+
+def settled(vectors: Floats, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Everybody goes once to the group with the nearest mean, where a newcomer with the same vector would go.
+
+    A tree never takes a merge back; this puts right the few that it placed too early.
+    """
+    means = np.stack([vectors[labels == group].mean(axis=0) for group in range(int(labels.max()) + 1)])
+    return np.unique(distances(vectors, means).argmin(axis=1), return_inverse=True)[1].astype(np.int64)
 
 
 def radius(book: Book) -> float:

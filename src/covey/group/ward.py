@@ -8,9 +8,10 @@ to the within-cluster sum of squares W, so that the score of the cut into k clus
 
     CH(k) = (B / (k - 1)) / (W / (n - k)),  B = sum of the last k - 1 costs,  W = sum of all others,
 
-is known for every k from one running sum. Points may carry weights (a weight of 3 is three equal
-points), which no library's Ward offers and which `pregrouped` needs for fleets whose distance matrix
-would not fit.
+is known for every k from one running sum. Where the points carry noise of a known size, W / (n - k) cannot fall
+below it but by fitting the noise; `noise` is the floor that it is then given. Points may carry weights (a weight
+of 3 is three equal points), which no library's Ward offers and which `pregrouped` needs for fleets whose distance
+matrix would not fit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from covey.errors import UserError
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating[Any] | np.integer[Any]]
 Labels = NDArray[np.int64]
 Search = Literal["exact", "bayes", "published"]
 
@@ -44,6 +45,7 @@ class Tree:
     sizes: NDArray[np.float64]  # weight of the two clusters of each merge
     weight: float  # of all points
     inside: float  # sum of squares inside the points themselves, when they stand for groups
+    noise: float  # squared distance to the mean that every point has for noise alone
 
     @property
     def points(self) -> int:
@@ -64,7 +66,7 @@ class Cut:
     score: float
 
 
-def ward_tree(points: Floats, weights: Floats | None = None, inside: float = 0.0) -> Tree:
+def ward_tree(points: Floats, weights: Floats | None = None, inside: float = 0.0, noise: float = 0.0) -> Tree:
     """Ward's tree by nearest-neighbour chains: n^2 time, one n x n matrix of 4-byte squared distances."""
     n = len(points)
     weight = np.ones(n) if weights is None else np.asarray(weights, np.float64)
@@ -72,7 +74,7 @@ def ward_tree(points: Floats, weights: Floats | None = None, inside: float = 0.0
     order = np.argsort(rough, kind="stable")
     merges = merges[order]
     costs, sizes = _replay(points, weight, merges)
-    return Tree(merges, costs, sizes, float(weight.sum()), inside)
+    return Tree(merges, costs, sizes, float(weight.sum()), inside, noise)
 
 
 def _squared_distances(points: Floats) -> NDArray[np.float32]:
@@ -161,7 +163,8 @@ def scores(tree: Tree) -> NDArray[np.float64]:
     result = np.full(n + 1, np.nan)
     valid = (k >= 2) & (k < tree.weight)
     with np.errstate(divide="ignore", invalid="ignore"):
-        result[valid] = (between[valid] / (k[valid] - 1)) / (within[valid] / (tree.weight - k[valid]))
+        spread = np.maximum(within[valid] / (tree.weight - k[valid]), tree.noise)
+        result[valid] = between[valid] / (k[valid] - 1) / spread
     return result
 
 
@@ -259,7 +262,7 @@ class Ward:
     def fit_predict(self, points: Floats) -> Labels:
         return self.cut(points, np.random.default_rng(0)).labels
 
-    def cut(self, points: Floats, rng: np.random.Generator) -> Cut:
+    def cut(self, points: Floats, rng: np.random.Generator, noise: float = 0.0) -> Cut:
         """The clustering of the rows of `points`; `rng` matters to pre-grouping only."""
         if len(points) < 2:
             return Cut(np.zeros(len(points), np.int64), 1, float("nan"))
@@ -269,11 +272,17 @@ class Ward:
             "published": lambda tree: bayes_cut(tree, self.min_size, published=True),
         }[self.search]
         if len(points) <= self.largest:
-            return choose(ward_tree(points))
-        return pregrouped(points, self.centres, choose, rng)
+            return choose(ward_tree(points, noise=noise))
+        return pregrouped(points, self.centres, choose, rng, noise)
 
 
-def pregrouped(points: Floats, centres: int, choose: Callable[[Tree], Cut], rng: np.random.Generator) -> Cut:
+def pregrouped(
+    points: Floats,
+    centres: int,
+    choose: Callable[[Tree], Cut],
+    rng: np.random.Generator,
+    noise: float = 0.0,
+) -> Cut:
     """Group many points by mini-batch k-means first, then cut the weighted tree of the groups' means.
 
     The k-means sees a random sample (100 a centre); everybody is then put to the nearest centre, a block
@@ -290,7 +299,7 @@ def pregrouped(points: Floats, centres: int, choose: Callable[[Tree], Cut], rng:
     group = (np.cumsum(used) - 1)[group]
     sums, counts = sums[used], counts[used]
     inside = squares - float(np.einsum("gd,gd,g->", sums, sums, 1 / counts))
-    small = choose(ward_tree(sums / counts[:, None], counts, max(inside, 0.0)))
+    small = choose(ward_tree(sums / counts[:, None], counts, max(inside, 0.0), noise))
     labels = small.labels[group]
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return Cut(np.argsort(np.argsort(first))[inverse].astype(np.int64), small.clusters, small.score)

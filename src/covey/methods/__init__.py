@@ -10,11 +10,14 @@ from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
 from covey.methods.cfl import cfl
 from covey.methods.clustered_sampling import clustered_sampling
+from covey.methods.embedding import embedding
 from covey.methods.feddisco import feddisco
 from covey.methods.feddyn import feddyn
 from covey.methods.fedfa import fedfa
 from covey.methods.fedmgda import fedmgda
 from covey.methods.haccs import haccs
+from covey.methods.ifca import ifca
+from covey.methods.ladd import ladd
 from covey.methods.robust import krum, median, trimmed_mean
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
@@ -49,4 +52,7 @@ METHODS: dict[str, MethodMaker] = {
     "abfa": abfa,
     "cbcc": cbcc,
     "cbcc-select": cbcc_select,
+    "embedding": embedding,
+    "ifca": ifca,
+    "ladd": ladd,
 }

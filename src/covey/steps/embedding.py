@@ -71,6 +71,11 @@ def unpack(packed: Bits) -> Bits:
     return np.unpackbits(packed, axis=-1)
 
 
+def bit_epsilon(flip: float) -> float:
+    """ln((1 - P) / P): how much one answer reveals at most; infinite without noise."""
+    return math.log((1 - flip) / flip) if flip else math.inf
+
+
 @dataclass(frozen=True, kw_only=True)
 class Spending:
     """Epsilon of `bits` answers in `classes` classes, each flipped with probability `flip`, in the worst case.
@@ -89,9 +94,7 @@ class Spending:
 
     @property
     def bit(self) -> float:
-        """ln((1 - P) / P); infinite without noise."""
-        once = math.log((1 - self.flip) / self.flip) if self.flip else math.inf
-        return 2 * once if self.again else once
+        return bit_epsilon(self.flip) * (2 if self.again else 1)
 
     @property
     def sample(self) -> float:
@@ -134,7 +137,7 @@ class Embed:
         labels = y.numpy() if dataset.classes else np.zeros(len(y), np.int64)
         codes = encode(task.models[0], x, self.autoencoder, dataset.scale).numpy()
         bits = quantise(class_means(codes, labels, classes, self.fillers(client)), self.normalise)
-        probability = self.flip[client.id % len(self.flip)]
+        probability = self.flip_of(client.id)
         said = respond(bits, self.table(client, bits.shape, probability))
         spent = Spending(
             flip=probability,
@@ -147,6 +150,10 @@ class Embed:
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return ENCODER_SHARE * FORWARD_SHARE * train
+
+    def flip_of(self, client: int) -> float:
+        """The client's own probability."""
+        return self.flip[client % len(self.flip)]
 
     def fillers(self, client: Client) -> np.random.Generator:
         """Where the random representation of missing classes comes from; the same each time."""

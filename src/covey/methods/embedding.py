@@ -1,0 +1,173 @@
+"""Clustering by embeddings (Prigent et al., HiPC 2024): a few hundred noisy bits a client, one model a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core import Method, Reply, Round, Task
+from covey.errors import UserError
+from covey.group.centroids import settled
+from covey.group.living import Vectors, living_groups, one_a_living_group
+from covey.group.signal import signal
+from covey.group.ward import Search, Ward
+from covey.methods.pretraining import Pretrain, Way
+from covey.mix.average import Weighting
+from covey.mix.shared import GroupAverage
+from covey.rows import to_group
+from covey.select import Uniform
+from covey.select.groups import EachGroup
+from covey.steps import Train
+from covey.steps.embedding import Embed, Noise, Normalise, bit_epsilon, unpack
+
+ENCODER, HOLDERS = "encoder", "clients with the encoder"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByEmbedding:
+    """Algorithms 1 and 2: everybody sends noisy bits once, and the server cuts Ward's tree of them."""
+
+    pretrain: Pretrain
+    embed: Embed
+    ward: Ward
+    denoise: bool = True
+    every: int = 0
+
+    def __call__(self, now: Round) -> dict[int, int]:
+        if ENCODER not in now.memory:
+            now.memory[ENCODER] = self.pretrain(now)
+        return living_groups(
+            now,
+            lambda ids: self.bits(now, ids),
+            lambda ids, vectors: self.found(now, ids, vectors),
+            every=self.every,
+            min_size=self.ward.min_size,
+            title="Clients by their embeddings",
+        )
+
+    def bits(self, now: Round, ids: Sequence[int]) -> Vectors:
+        """The clients' bits; the encoder travels to a client once."""
+        holders = set(now.memory.get(HOLDERS, ()))
+        row = now.memory[ENCODER][None]
+        sent, held = Task(models=row, slots=(0,)), Task(models=row, slots=(0,), held=(0,))
+        replies = now.fleet.ask(self.embed, {i: held if i in holders else sent for i in ids}) if ids else []
+        if replies:
+            now.memory[HOLDERS] = sorted(holders | {reply.id for reply in replies})
+            now.notes["privacy"] = {"text": privacy_text(self.embed, replies)}
+        return {reply.id: unpack(np.asarray(reply.stats["bits"], np.uint8)) for reply in replies}
+
+    def found(self, now: Round, ids: Sequence[int], vectors: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """The cut of the tree; where nothing stands out of the noise, everybody is one cluster."""
+        flips = np.array([self.embed.flip_of(client) for client in ids])
+        points, noise = signal(vectors, flips) if self.denoise and flips.any() else (vectors, 0.0)
+        ward = self.ward if points.shape[1] else replace(self.ward, min_size=len(ids) + 1)
+        cut = ward.cut(points, now.stream("pre-grouping"), noise)
+        now.notes["clustering"] = {
+            "clients": len(vectors),
+            "bits": int(vectors.shape[1]),
+            "directions": int(points.shape[1]),
+            "clusters": cut.clusters,
+            "calinski_harabasz": round(cut.score, 4) if np.isfinite(cut.score) else None,
+            "search": self.ward.search,
+        }
+        return settled(points, cut.labels) if self.denoise and cut.clusters > 1 else cut.labels
+
+
+def privacy_text(embed: Embed, replies: Sequence[Reply]) -> str:
+    """What the bits reveal in the worst case, for the report."""
+    flips = ", ".join(f"{p:g}" for p in embed.flip)
+    if 0 in embed.flip:
+        return (
+            f"Bits are flipped with probability {flips}; bits that are never flipped are not private at all."
+        )
+    bit = bit_epsilon(min(embed.flip)) * (2 if embed.again else 1)
+    bits = 8 * max(len(reply.stats["bits"]) for reply in replies)
+    sample = max(float(reply.stats["epsilon"]) for reply in replies)
+    twice = " (counted twice, because clients report again)" if embed.again else ""
+    source = (
+        "The flips come from the run's seed and are no secret to whoever has it."
+        if embed.noise == "simulated"
+        else "The flips come from OpenDP's secure source."
+    )
+    return (
+        f"Every bit is flipped with probability {flips}: epsilon = ln((1-P)/P) = {bit:.3f} a bit{twice}. In the worst "
+        f"case one sample changes all bits of its class, epsilon {sample:.1f}, and a client all its {bits} bits, "
+        f"epsilon {bits * bit:.1f}: that hides pictures from the eye, it is not a strong guarantee. {source}"
+    )
+
+
+def embedding(
+    train: Train,
+    *,
+    per_round: int = 10,
+    per: Literal["fleet", "cluster"] = "fleet",
+    flip: float = 0.1,
+    own_flips: tuple[float, ...] = (),
+    noise: Noise = "simulated",
+    normalise: Normalise = "class",
+    search: Search = "exact",
+    denoise: bool = True,
+    min_size: int = 2,
+    n_shared: int = 0,
+    weighting: Weighting = "samples",
+    every: int = 0,
+    autoencoder: str = "auto",
+    pretrain: Way = "federated",
+    pretrain_rounds: int = 10,
+    pretrain_per_round: int = 50,
+    pretrain_epochs: int = 3,
+    public: str = "fashion-mnist",
+    public_epochs: int = 20,
+    encoder: str = "",
+    save_encoder: str = "",
+) -> Method:
+    """Clients with similar data train one model together; who is similar shows in a few hundred noisy bits.
+
+    An autoencoder is trained first (`pretrain`: by the fleet, on the `public` data set, or both; or loaded from
+    `encoder`). Each client encodes its data, averages the codes of each class, keeps one bit a value and flips it
+    with probability `flip` (client i with `own_flips[i mod n]`, if given). The server takes the flips' noise away as
+    far as its known size allows (`denoise`), builds Ward's tree and takes the cut with the best Calinski-Harabasz
+    index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains its own model,
+    `per_round` clients a round in all or per cluster; the first `n_shared` tensors are common to all. Newcomers go to
+    the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those that drifted
+    migrate.
+    """
+    if per not in ("fleet", "cluster"):
+        raise UserError(f"per is {per!r}; allowed: fleet, cluster")
+    if every < 0:
+        raise UserError(f"every is {every}; it must be 0 (never again) or more")
+    return Method(
+        name="embedding",
+        group=ByEmbedding(
+            pretrain=Pretrain(
+                way=pretrain,
+                autoencoder=autoencoder,
+                rounds=pretrain_rounds,
+                per_round=pretrain_per_round,
+                epochs=pretrain_epochs,
+                public=public,
+                public_epochs=public_epochs,
+                load=encoder,
+                save=save_encoder,
+            ),
+            embed=Embed(
+                autoencoder=autoencoder,
+                flip=tuple(own_flips) or (flip,),
+                normalise=normalise,
+                noise=noise,
+                again=every > 0,
+            ),
+            ward=Ward(search=search, min_size=min_size),
+            denoise=denoise,
+            every=every,
+        ),
+        bank=one_a_living_group,
+        select=Uniform(count=per_round) if per == "fleet" else EachGroup(count=per_round),
+        send=to_group,
+        local=train,
+        mix=GroupAverage(weighting=weighting, n_shared=n_shared),
+    )

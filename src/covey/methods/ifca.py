@@ -1,0 +1,146 @@
+"""IFCA (Ghosh et al., 2020): k models, and every client works on the one that suits it best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core import Client, Method, Reply, Round, Task
+from covey.errors import UserError
+from covey.mix.average import Weighting
+from covey.mix.shared import GroupAverage, leading_columns
+from covey.rows import to_group
+from covey.select import Uniform
+from covey.steps import Train, best_row
+from covey.steps.evaluate import FORWARD_SHARE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """Asks which of the models has the lowest loss on the client's training data."""
+
+    kind: ClassVar[str] = "query.best"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, _ = best_row(client, task)
+        return Reply(id=client.id, slot=slot, size=len(client.train))
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return FORWARD_SHARE * train
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllModels:
+    """Everybody gets all k models; the shared first layers are charged once."""
+
+    n_shared: int = 0
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        cut = leading_columns(now.fleet.layout, self.n_shared)
+        slots = tuple(range(len(now.models)))
+        return dict.fromkeys(ids, Task(models=now.models, slots=slots, shared=cut if len(slots) > 1 else 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastChoice:
+    """Everybody is served with the model it chose last; who never chose gets all of them."""
+
+    n_shared: int = 0
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        unknown = [client for client in ids if client not in now.groups]
+        return to_group(now, ids) | AllModels(n_shared=self.n_shared)(now, unknown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomStarts:
+    """k models with different first weights; redrawn until each attracts enough of a sample of clients.
+
+    `least` is the share of the clients that every model must attract, at most 1/k; after `redraws` the best balanced
+    of all draws is taken. The first draw's first model is the given one, so that k = 1 is FedAvg.
+    """
+
+    k: int
+    redraws: int
+    least: float
+    asked: int
+    n_shared: int
+
+    def __call__(self, now: Round) -> Tensor:
+        if len(now.models):
+            return now.models
+        best, balance = self.draw(now, 0), -1.0
+        if self.k == 1 or not self.redraws:
+            return best
+        sample = sorted(now.stream("balance").permutation(now.here)[: self.asked].tolist())
+        for number in range(1 + self.redraws):
+            rows = self.draw(now, number)
+            replies = now.fleet.ask(Best(), self.tasks(now, rows, sample))
+            counts = np.bincount([reply.slot for reply in replies], minlength=self.k)
+            smallest = float(counts.min()) / max(1, len(replies))
+            if smallest > balance:
+                best, balance = rows, smallest
+            if balance >= min(self.least, 1 / self.k):
+                break
+        now.notes["balance"] = {"draws": number + 1, "smallest_share": round(balance, 4)}
+        return best
+
+    def draw(self, now: Round, number: int) -> Tensor:
+        """The models of one draw; the shared first layers are those of its first model."""
+        rows = torch.stack([now.fleet.start(number * self.k + j) for j in range(self.k)])
+        cut = leading_columns(now.fleet.layout, self.n_shared)
+        rows[:, :cut] = rows[0, :cut]
+        return rows
+
+    def tasks(self, now: Round, rows: Tensor, ids: Sequence[int]) -> dict[int, Task]:
+        cut = leading_columns(now.fleet.layout, self.n_shared)
+        return dict.fromkeys(ids, Task(models=rows, slots=tuple(range(self.k)), shared=cut))
+
+
+def remember_choices(now: Round, rows: Tensor) -> Tensor:
+    """A client belongs to the group whose model it chose last."""
+    now.groups |= {reply.id: reply.slot for reply in now.replies}
+    return rows
+
+
+def ifca(
+    train: Train,
+    *,
+    per_round: int = 10,
+    k: int = 4,
+    redraws: int = 20,
+    least: float = 0.1,
+    serve: Literal["best", "last"] = "best",
+    n_shared: int = 0,
+    weighting: Weighting = "equal",
+) -> Method:
+    """Every client gets all `k` models, trains the one with the lowest loss on its data, and sends it back.
+
+    w_j <- mean of the models of those who chose j; a model that nobody chose stays. The first models are redrawn,
+    up to `redraws` times, until each is the best for a share `least` of some clients (at most 1/k). The
+    first `n_shared` tensors are averaged over everybody. `serve`: whoever uses a model chooses the best of all again,
+    or takes the one it chose last. With k = 1 it is FedAvg, bit for bit.
+    """
+    if serve not in ("best", "last"):
+        raise UserError(f"serve is {serve!r}; allowed: best, last")
+    if k < 1:
+        raise UserError(f"k is {k}; it must be at least 1")
+    if redraws < 0:
+        raise UserError(f"redraws is {redraws}; it must be 0 or more")
+    if not 0 <= least <= 1:
+        raise UserError(f"least is {least}; allowed: from 0 to 1")
+    return Method(
+        name="ifca",
+        bank=RandomStarts(k=k, redraws=redraws, least=least, asked=per_round, n_shared=n_shared),
+        select=Uniform(count=per_round),
+        send=AllModels(n_shared=n_shared),
+        serve=LastChoice(n_shared=n_shared) if serve == "last" else None,
+        local=train,
+        mix=GroupAverage(weighting=weighting, n_shared=n_shared),
+        update=remember_choices,
+    )

@@ -1,0 +1,158 @@
+"""How an encoder comes to be: trained by the fleet, on a public data set at the server, or both; or from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covey.bench import Recipe
+from covey.bench.torch import TorchBench
+from covey.core import Fleet, Round, RoundEnd, run, stream
+from covey.data import Dataset, Samples, Scale, load
+from covey.errors import RunError, UserError
+from covey.measure import Measuring
+from covey.methods.baselines import fedavg
+from covey.model import Layout, read_row, write_row
+from covey.models.encoders import autoencoder, encoder, load_encoder, save_encoder, suited
+from covey.objective import Reconstruction
+from covey.steps import Train
+from covey.steps.embedding import Shape
+
+Way = Literal["federated", "public", "hybrid"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainAutoencoder(Train):
+    """Local training of an autoencoder, booked under its own name."""
+
+    kind: ClassVar[str] = "train.autoencoder"
+
+
+@dataclass(frozen=True)
+class Pictures(Reconstruction):
+    """Mean squared error against the picture in [0, 1], whatever standardisation the data set has."""
+
+    scale: Scale | None = None
+
+    def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        if self.scale is None:
+            return x
+        mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in self.scale)
+        return x * std + mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain:
+    """Adam at 1e-3 on the squared error, batches of 32.
+
+    "federated": FedAvg of the autoencoder over the same fleet, `rounds` x `per_round` clients x `epochs`, in the
+    same ledger. "public": `public_epochs` on the data set `public` at the server; nothing travels. "hybrid":
+    first public, then federated. `load`: a saved encoder instead of all that. `save`: where to keep it.
+    """
+
+    way: Way = "federated"
+    autoencoder: str = "auto"
+    rounds: int = 10
+    per_round: int = 50
+    epochs: int = 3
+    public: str = "fashion-mnist"
+    public_epochs: int = 20
+    load: str = ""
+    save: str = ""
+
+    def __post_init__(self) -> None:
+        if self.way not in ("federated", "public", "hybrid"):
+            raise UserError(f"pretrain is {self.way!r}; allowed: federated, public, hybrid")
+        for name in ("rounds", "per_round", "epochs", "public_epochs"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} of the pre-training is {getattr(self, name)}; it must be at least 1")
+
+    def __call__(self, now: Round) -> Tensor:
+        """The encoder's row."""
+        if self.load:
+            row, name, _ = load_encoder(Path(self.load))
+            if self.autoencoder not in ("auto", name):
+                raise UserError(f"encoder {self.load!r} is of an {name}; autoencoder is {self.autoencoder!r}")
+            return row
+        shape, scale = look(now)
+        model = autoencoder(self.autoencoder, shape, scale, seed=seed_of(now.fleet, "weights"))
+        if self.way in ("public", "hybrid"):
+            data = load(self.public)
+            row = on_public_data(self.autoencoder, data, self.public_epochs, now.fleet.seed)
+            put(model, row, data.name, shape)
+        if self.way in ("federated", "hybrid"):
+            write_row(model, self.by_the_fleet(now, model, Pictures(scale)))
+        row = read_row(encoder(model))
+        if self.save:
+            name = suited(shape) if self.autoencoder == "auto" else self.autoencoder
+            save_encoder(Path(self.save), row, name=name, shape=shape)
+        return row
+
+    def by_the_fleet(self, now: Round, model: nn.Module, objective: Reconstruction) -> Tensor:
+        """FedAvg of the autoencoder; the fleet that does it has the same clients and the same ledger."""
+        train = TrainAutoencoder(epochs=self.epochs, batch=32, optimiser="adam", lr=1e-3)
+        child = now.fleet.child("autoencoder", model, objective)
+        errors: list[float] = []
+
+        def note(end: RoundEnd) -> None:
+            errors.append(end.value("local-test", "mse-mean") or float("nan"))
+
+        method = fedavg(train, per_round=self.per_round)
+        measure = Measuring(global_test=False, whom="trained")
+        try:
+            state = run(method, child, rounds=self.rounds, measure=measure, watchers=[note])
+        finally:
+            child.close()
+        now.notes["autoencoder"] = {"round": list(range(1, self.rounds + 1)), "mse, local test": errors}
+        return state.models[0]
+
+
+def seed_of(fleet: Fleet, name: str) -> int:
+    return int(stream(fleet.seed, "autoencoder", name).integers(2**62))
+
+
+def look(now: Round) -> tuple[tuple[int, ...], Scale | None]:
+    """What one sample looks like: one client is asked (the next one, if it does not answer)."""
+    for client in now.here:
+        for reply in now.ask(Shape(), [client]):
+            stats: Any = reply.stats
+            scale = Scale(tuple(stats["mean"]), tuple(stats["std"])) if "mean" in stats else None
+            return tuple(int(size) for size in stats["shape"]), scale
+    raise RunError(f"round {now.number}: no client said what its samples look like")
+
+
+def put(model: nn.Sequential, row: Tensor, public: str, shape: tuple[int, ...]) -> None:
+    """Weights of an autoencoder that was trained on other pictures; they must fit."""
+    size = Layout.of(model).size
+    if row.numel() != size:
+        raise UserError(
+            f"public data set {public!r} has samples of another shape than the clients' {shape}: its autoencoder has "
+            f"{row.numel()} values, this one {size}"
+        )
+    write_row(model, row)
+
+
+def on_public_data(name: str, data: Dataset, epochs: int, seed: int) -> Tensor:
+    """An autoencoder's row after training at the server; depends on the data, the epochs and the seed only."""
+    shape = tuple(int(size) for size in data.x.shape[1:])
+    model = autoencoder(
+        name, shape, data.scale, seed=int(stream(seed, "autoencoder", "weights").integers(2**62))
+    )
+    x, y = Samples(data, data.train).tensors()
+    rng = stream(seed, "autoencoder", data.name)
+    batches = [
+        order[start : start + 32]
+        for order in (rng.permutation(len(x)) for _ in range(epochs))
+        for start in range(0, len(x), 32)
+    ]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # sums in the same order on every machine
+    try:
+        bench = TorchBench(model, Pictures(data.scale))
+        return bench.fit(read_row(model), x, y, batches, Recipe(optimiser="adam", lr=1e-3), seed=seed).row
+    finally:
+        torch.set_num_threads(threads)
