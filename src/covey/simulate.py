@@ -56,10 +56,14 @@ def resume(
     report: bool = True,
 ) -> Finished:
     """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped."""
+    return _go(config_in(folder), folder, load_checkpoint(folder), watchers, say, report)
+
+
+def config_in(folder: Path) -> Config:
+    """The configuration of a run folder."""
     if not (folder / "config.toml").exists():
         raise UserError(f"--resume {folder} is not a run folder: it has no config.toml")
-    config = resolve(read_tables(folder / "config.toml"))
-    return _go(config, folder, load_checkpoint(folder), watchers, say, report)
+    return resolve(read_tables(folder / "config.toml"))
 
 
 def run_or_resume(

@@ -50,9 +50,9 @@ def run(
     if resume is not None:
         if any(option is not None for option in (file, method, dataset, set_, out, seed, rounds)):
             raise UserError("--resume goes on with the folder's own settings; it takes no other option")
-        from covey.config import read_tables
+        from covey.simulate import config_in
 
-        total = read_tables(resume / "config.toml").get("rounds", 0)
+        total = config_in(resume).top.rounds
         with live(resume.name, total) as watch, interruptible():
             done = go_on(resume, watchers=[watch], say=say)
         show([done])
