@@ -1,20 +1,22 @@
 """Decides whether lanes can train a model, and holds what all its trainers share."""
 
+from __future__ import annotations
+
 import functools
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from torch import nn
-
-from covey.lanes.isa import Isa, host
+from covey.lanes.compiled.isa import Isa, host
+from covey.lanes.compiled.library import Progress, ensure_built, load
+from covey.lanes.compiled.tiles import shapes
 from covey.lanes.layers import Chain, UnsupportedError
-from covey.lanes.library import Progress, ensure_built, load
 from covey.lanes.program import Mode, Program, write
-from covey.lanes.read import read
 from covey.lanes.stages import stages
-from covey.lanes.tiles import shapes
 from covey.lanes.trainer import Trainer
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Objective = Literal["cross-entropy", "mse"]
 Optimiser = Literal["sgd", "adam"]
@@ -77,6 +79,8 @@ def plan(
         return Refusal(f"the objective {objective} is not supported")
     if optimiser not in ("sgd", "adam"):
         return Refusal(f"the optimiser {optimiser} is not supported")
+    from covey.lanes.read import read
+
     try:
         chain = read(model, input_shape, objective)
     except UnsupportedError as reason:

@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.lanes import instructions as do
-from covey.lanes.instructions import WIDTH, Operation
-from covey.lanes.isa import Isa
+from covey.lanes.compiled import instructions as do
+from covey.lanes.compiled.instructions import WIDTH, Operation
+from covey.lanes.compiled.isa import Isa
+from covey.lanes.compiled.tiles import best, split, stretches
 from covey.lanes.layers import Activation, Chain, Conv, Copy, Drop, Linear, MaxPool, Shape
 from covey.lanes.stages import Stage, stages
-from covey.lanes.tiles import best, split, stretches
 
 ALIGN = 16  # floats: a cache line
 L1 = 24 * 1024  # bytes of inputs of a linear layer worked on at a time

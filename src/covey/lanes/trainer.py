@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.lanes.isa import Isa
+from covey.lanes.compiled.isa import Isa
+from covey.lanes.compiled.library import load
 from covey.lanes.layers import Chain
-from covey.lanes.library import load
 from covey.lanes.program import Mode, Program
 
 Floats = NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""Compiles the training machine into an object file: `python -m covey.lanes.build FILE`.
+"""Compiles the training machine into an object file: `python -m covey.lanes.compiled.build FILE`.
 
 Runs in a process of its own: the environment can restrict the target, and no training process pays for Numba.
 """
@@ -13,10 +13,10 @@ def build(target: Path) -> None:
 
     import llvmlite.binding as llvm
 
-    from covey.lanes.isa import host
-    from covey.lanes.library import ENTRY
-    from covey.lanes.machine import SIGNATURE, run
-    from covey.lanes.vector import SIGNATURES, vector_module
+    from covey.lanes.compiled.isa import host
+    from covey.lanes.compiled.library import ENTRY
+    from covey.lanes.compiled.machine import SIGNATURE, run
+    from covey.lanes.compiled.vector import SIGNATURES, vector_module
 
     isa = host()
     nowhere = ctypes.create_string_buffer(8)

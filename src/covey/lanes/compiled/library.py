@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import RunError
-from covey.lanes.isa import Isa, host
+from covey.lanes.compiled.isa import Isa, host
 
 ENTRY = "covey_lanes_run"
 Progress = Callable[[str], None]
@@ -57,7 +57,7 @@ def ensure_built(isa: Isa, progress: Progress | None = None) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         draft = Path(folder) / target.name
-        command = [sys.executable, "-m", "covey.lanes.build", str(draft)]
+        command = [sys.executable, "-m", "covey.lanes.compiled.build", str(draft)]
         result = subprocess.run(command, env=environment, capture_output=True, text=True)
         if result.returncode or not draft.exists():
             reason = (result.stderr.strip().splitlines() or ["no message"])[-1]

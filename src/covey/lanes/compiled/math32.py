@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from covey.lanes.jit import inline
-from covey.lanes.native import f32, u32
+from covey.lanes.compiled.jit import inline
+from covey.lanes.compiled.native import f32, u32
 
 i32: Any = types.int32
 u64: Any = types.uint64

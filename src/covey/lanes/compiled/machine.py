@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from covey.lanes import kernels
-from covey.lanes.emit import LANES
-from covey.lanes.instructions import (
+from covey.lanes.compiled import operations
+from covey.lanes.compiled.emit import LANES
+from covey.lanes.compiled.instructions import (
     WIDTH,
     Conv,
     ConvGrad,
@@ -22,10 +22,10 @@ from covey.lanes.instructions import (
     Scatter,
     Zero,
 )
-from covey.lanes.jit import jit
-from covey.lanes.kernels import Machine
-from covey.lanes.native import at, doubles, f32, fields, floats, int64, ints, marks
-from covey.lanes.update import BETA1, BETA2, Update, finish, finish_all
+from covey.lanes.compiled.jit import jit
+from covey.lanes.compiled.native import at, doubles, f32, fields, floats, int64, ints, marks
+from covey.lanes.compiled.operations import Machine
+from covey.lanes.compiled.update import BETA1, BETA2, Update, finish, finish_all
 
 POOLING, ROWS = len(Conv._fields), len(Rows._fields)
 
@@ -34,39 +34,39 @@ POOLING, ROWS = len(Conv._fields), len(Rows._fields)
 def execute_block(s: Any, operation: int, c: Any, b: int) -> Any:
     """One operation on block b; the loss if it is one."""
     if operation == Operation.CONV:
-        kernels.conv(s, fields(Conv, c), b)
+        operations.conv(s, fields(Conv, c), b)
     elif operation == Operation.CONV_POOL:
-        kernels.conv_pool(s, fields(Conv, c), fields(Pooling, at(c, POOLING)), b)
+        operations.conv_pool(s, fields(Conv, c), fields(Pooling, at(c, POOLING)), b)
     elif operation == Operation.MAX_POOL:
-        kernels.max_pool(s, fields(Rows, c), fields(Pooling, at(c, ROWS)), b)
+        operations.max_pool(s, fields(Rows, c), fields(Pooling, at(c, ROWS)), b)
     elif operation == Operation.DELTA:
-        kernels.delta(s, fields(Delta, c), b)
+        operations.delta(s, fields(Delta, c), b)
     elif operation == Operation.CONV_GRAD:
-        kernels.conv_grad(s, fields(ConvGrad, c), b)
+        operations.conv_grad(s, fields(ConvGrad, c), b)
     elif operation == Operation.RELU:
-        kernels.relu(s, fields(Elementwise, c), b)
+        operations.relu(s, fields(Elementwise, c), b)
     elif operation == Operation.RELU_BACK:
-        kernels.relu_back(s, fields(Elementwise, c), b)
+        operations.relu_back(s, fields(Elementwise, c), b)
     elif operation == Operation.TANH:
-        kernels.tanh_forward(s, fields(Elementwise, c), b)
+        operations.tanh_forward(s, fields(Elementwise, c), b)
     elif operation == Operation.TANH_BACK:
-        kernels.tanh_back(s, fields(Elementwise, c), b)
+        operations.tanh_back(s, fields(Elementwise, c), b)
     elif operation == Operation.SIGMOID:
-        kernels.sigmoid_forward(s, fields(Elementwise, c), b)
+        operations.sigmoid_forward(s, fields(Elementwise, c), b)
     elif operation == Operation.SIGMOID_BACK:
-        kernels.sigmoid_back(s, fields(Elementwise, c), b)
+        operations.sigmoid_back(s, fields(Elementwise, c), b)
     elif operation == Operation.COPY:
-        kernels.copy(s, fields(Elementwise, c), b)
+        operations.copy(s, fields(Elementwise, c), b)
     elif operation == Operation.DROPOUT:
-        kernels.dropout(s, fields(Dropout, c), b)
+        operations.dropout(s, fields(Dropout, c), b)
     elif operation == Operation.GATHER:
-        kernels.gather(s, fields(Gather, c), b)
+        operations.gather(s, fields(Gather, c), b)
     elif operation == Operation.SCATTER:
-        kernels.scatter(s, fields(Scatter, c), b)
+        operations.scatter(s, fields(Scatter, c), b)
     elif operation == Operation.CROSS_ENTROPY:
-        return kernels.cross_entropy(s, fields(Loss, c), b)
+        return operations.cross_entropy(s, fields(Loss, c), b)
     elif operation == Operation.SQUARED_ERROR:
-        return kernels.squared_error(s, fields(Loss, c), b)
+        return operations.squared_error(s, fields(Loss, c), b)
     return 0.0
 
 
@@ -75,11 +75,11 @@ def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
     """One operation on the blocks b0 to b1."""
     loss = 0.0
     if operation == Operation.LINEAR:
-        kernels.linear(s, fields(Linear, c), b0, b1)
+        operations.linear(s, fields(Linear, c), b0, b1)
     elif operation == Operation.LINEAR_GRAD:
-        kernels.linear_grad(s, fields(LinearGrad, c), b0, b1)
+        operations.linear_grad(s, fields(LinearGrad, c), b0, b1)
     elif operation == Operation.ZERO:
-        kernels.zero(s, fields(Zero, c))
+        operations.zero(s, fields(Zero, c))
     elif operation == Operation.FINISH:
         c = fields(Finish, c)
         finish(s.update, c.parameter, at(s.work, c.gradient), c.size)

@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from covey.lanes.isa import host
+from covey.lanes.compiled.isa import host
 
 LANES = host().lanes
 I8, I32, I64, F32 = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from covey.lanes.emit import (
+from covey.lanes.compiled.emit import (
     BYTES,
     F32,
     FLOATS,
@@ -22,8 +22,8 @@ from covey.lanes.emit import (
     define,
     marks,
 )
-from covey.lanes.isa import host
-from covey.lanes.tiles import ROW, shapes
+from covey.lanes.compiled.isa import host
+from covey.lanes.compiled.tiles import ROW, shapes
 
 ZERO, BIAS, ACCUMULATE = 0, 1, 2  # what a contraction starts from
 

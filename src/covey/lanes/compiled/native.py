@@ -5,8 +5,8 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from covey.lanes import vector
-from covey.lanes.emit import F32, FLOATS, I64, INTS, MARKS
+from covey.lanes.compiled import vector
+from covey.lanes.compiled.emit import F32, FLOATS, I64, INTS, MARKS
 
 int64: Any = types.int64
 f32: Any = types.float32

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from covey.lanes.isa import Isa
+from covey.lanes.compiled.isa import Isa
 
 ROW = 16  # a tile shape is one number: rows * ROW + columns
 MOST_ROWS, MOST_COLUMNS = 8, 8

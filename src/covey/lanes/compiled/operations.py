@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from covey.lanes.emit import LANES
-from covey.lanes.jit import inline, jit
-from covey.lanes.math32 import dropout_key, exp, scramble, sigmoid, tanh
-from covey.lanes.native import at, contract, correlate, f32, pool, transpose, u32, unpool
-from covey.lanes.tiles import ROW
-from covey.lanes.update import Update, finish
-from covey.lanes.vector import ACCUMULATE, BIAS, ZERO
+from covey.lanes.compiled.emit import LANES
+from covey.lanes.compiled.jit import inline, jit
+from covey.lanes.compiled.math32 import dropout_key, exp, scramble, sigmoid, tanh
+from covey.lanes.compiled.native import at, contract, correlate, f32, pool, transpose, u32, unpool
+from covey.lanes.compiled.tiles import ROW
+from covey.lanes.compiled.update import Update, finish
+from covey.lanes.compiled.vector import ACCUMULATE, BIAS, ZERO
 
 NO_FLOOR = np.float32(-np.inf)
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from covey.lanes.jit import jit
-from covey.lanes.native import at, f32
+from covey.lanes.compiled.jit import jit
+from covey.lanes.compiled.native import at, f32
 
 
 class Update(NamedTuple):
