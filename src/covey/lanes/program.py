@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.instructions import WIDTH, Operation
 from covey.lanes.compiled.isa import Isa
-from covey.lanes.compiled.tiles import best, split, stretches
+from covey.lanes.compiled.tiles import Reach, best, cover, split
 from covey.lanes.layers import Activation, Chain, Conv, Copy, Drop, Linear, MaxPool, Shape
 from covey.lanes.stages import Stage, stages
 
@@ -139,14 +139,23 @@ def write(chain: Chain, isa: Isa, blocks: int, mode: Mode) -> Program:
         _forward(w, step, training)
     result = steps[-1].y
     if not training:
-        w.do(Operation.SCATTER, do.Scatter(result.place, result.block, result.shape.features), by_block=False)
+        places = w.table([k * isa.lanes for k in range(isa.lanes)])
+        scatter = do.Scatter(result.place, result.block, result.shape.features, places)
+        w.do(Operation.SCATTER, scatter, by_block=False)
         return w.finish()
     d = _gradient_of(w, steps, len(steps) - 1)
     loss = Operation.CROSS_ENTROPY if mode == "cross-entropy" else Operation.SQUARED_ERROR
-    scratch = w.place(2 * isa.lanes)
     w.do(
         loss,
-        do.Loss(result.place, result.block, d.place, d.block, result.shape.features, scratch),
+        do.Loss(
+            x=result.place,
+            x_block=result.block,
+            d=d.place,
+            d_block=d.block,
+            features=result.shape.features,
+            scratch=w.place(isa.lanes**2),
+            places=w.table([k * isa.lanes for k in range(isa.lanes)]),
+        ),
         by_block=False,
     )
     first = next(i for i, step in enumerate(steps) if isinstance(step.stage.kind, Conv | Linear))
@@ -321,7 +330,7 @@ def _conv_forward(w: _Writer, step: _Step, kind: Conv) -> None:
         bias=kind.bias,
         taps=taps,
         heights=kh,
-        run=kw,
+        reach=Reach(taps=kw, stride=1, pad=kind.padding[1], width=x.shape.columns),
         w_run=1,
         y=(place, y_block, y_m, y_row),
         size=(stage.inner.channels, rows, columns),
@@ -345,15 +354,16 @@ def _conv(
     bias: int | None,
     taps: list[tuple[int, int]],
     heights: int,
-    run: int,
+    reach: Reach,
     w_run: int,
     y: tuple[int, int, int, int],
     size: tuple[int, int, int],
     relu: bool = False,
 ) -> do.Conv:
     channels, rows, columns = size
-    tile = best(w.isa, channels, columns)
-    m_chunks, w_chunks = split(channels, tile[0]), stretches(split(columns, tile[1]))
+    height, spans = cover(w.isa, channels, columns, reach, len(taps))
+    m_chunks = split(channels, height)
+    w_chunks = [(s.start, s.columns, s.tiles, s.skip, s.run) for s in spans]
     return do.Conv(
         x=x,
         x_block=source.block,
@@ -368,7 +378,6 @@ def _conv(
         taps=w.table(taps),
         heights=heights,
         per=len(taps) // heights,
-        run=run,
         w_run=w_run,
         x_run=w.isa.lanes,
         y=y[0],
@@ -586,7 +595,7 @@ def _conv_backward(
         bias=None,
         taps=flipped,
         heights=kh,
-        run=kw,
+        reach=Reach(taps=kw, stride=1, pad=kw - 1 - pw, width=columns),
         w_run=-1,
         y=(place.place, place.block, place.plane, place.row),
         size=(inputs, stage.input.rows, stage.input.columns),

@@ -1,5 +1,7 @@
 """Writes LLVM IR on vectors of one float a lane."""
 
+import math
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +18,11 @@ NOTHING = ir.Constant(VECTOR, None)  # zero in all lanes
 RELAXED = ("contract", "reassoc", "nsz")  # multiply-adds and sums in any order, but NaN stays NaN
 
 Value = Any  # an ir.Value: llvmlite has no types
+
+
+def numbers(number: float) -> Value:
+    """A float in all lanes."""
+    return ir.Constant(VECTOR, [struct.unpack("f", struct.pack("f", number))[0]] * LANES)
 
 
 def marks(number: int) -> Value:
@@ -82,7 +89,57 @@ class Emitter:
         return self.b.fadd(first, second, flags=RELAXED)
 
     def multiply_add(self, first: Value, second: Value, total: Variable) -> None:
-        total.now = self.add(total.now, self.b.fmul(first, second, flags=RELAXED))
+        total.now = self.add(total.now, self.multiply(first, second))
+
+    def multiply(self, first: Value, second: Value) -> Value:
+        return self.b.fmul(first, second, flags=RELAXED)
+
+    def divide(self, first: Value, second: Value) -> Value:
+        return self.b.fdiv(first, second, flags=("contract", "nsz"))
+
+    def subtract(self, first: Value, second: Value) -> Value:
+        return self.b.fsub(first, second, flags=RELAXED)
+
+    def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
+        """By Horner's rule, the highest power first."""
+        total = numbers(coefficients[0])
+        for c in coefficients[1:]:
+            total = self.add(self.multiply(total, x), numbers(c))
+        return total
+
+    def exp(self, x: Value) -> Value:
+        """e^x = 2^n * e^r with |r| <= ln(2) / 2 and Taylor's polynomial; 0 below -87, e^88 above 88."""
+        b = self.b
+        whole = ir.VectorType(I32, LANES)
+        low = b.fcmp_ordered("<", x, numbers(-87.0))
+        x = b.select(b.fcmp_ordered(">", x, numbers(88.0)), numbers(88.0), x)
+        known = b.fcmp_ordered(">=", x, numbers(-87.0))  # not for NaN, which has no nearest integer
+        z = self.multiply(b.select(known, x, NOTHING), numbers(1 / math.log(2)))
+        half = b.select(b.fcmp_ordered(">", z, NOTHING), numbers(0.5), numbers(-0.5))
+        n = b.fptosi(b.fadd(z, half), whole)
+        count = b.sitofp(n, VECTOR)
+        # ln(2) in two parts, the first with few bits, so that n times it is exact
+        r = b.fsub(x, b.fmul(count, numbers(0.693359375)))
+        r = b.fadd(r, b.fmul(count, numbers(2.12194440e-4)))
+        p = self.polynomial(r, [1 / math.factorial(k) for k in range(7, -1, -1)])
+        bits = b.shl(b.add(n, ir.Constant(whole, [127] * LANES)), ir.Constant(whole, [23] * LANES))
+        return b.select(low, NOTHING, self.multiply(p, b.bitcast(bits, VECTOR)))
+
+    def sigmoid(self, x: Value) -> Value:
+        one = numbers(1.0)
+        return self.divide(one, self.add(one, self.exp(self.b.fsub(NOTHING, x))))
+
+    def tanh(self, x: Value) -> Value:
+        """(1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x; near zero, where that cancels, Taylor's."""
+        b, one = self.b, numbers(1.0)
+        negative = b.fcmp_ordered("<", x, NOTHING)
+        a = b.select(negative, b.fsub(NOTHING, x), x)
+        e = self.exp(self.multiply(a, numbers(-2.0)))
+        large = self.divide(self.subtract(one, e), self.add(one, e))
+        series = [62 / 2835, -17 / 315, 2 / 15, -1 / 3, 1.0]
+        small = self.multiply(a, self.polynomial(self.multiply(a, a), series))
+        value = b.select(b.fcmp_ordered("<", a, numbers(0.25)), small, large)
+        return b.select(negative, b.fsub(NOTHING, value), value)
 
     def at_least(self, value: Value, low: Value) -> Value:
         """The larger of the two; NaN if the value is."""

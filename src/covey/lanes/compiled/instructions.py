@@ -25,6 +25,7 @@ class Scatter(NamedTuple):
     x: int
     x_block: int
     features: int
+    places: int  # table 0, L, 2L ...
 
 
 class Zero(NamedTuple):
@@ -55,7 +56,6 @@ class Conv(NamedTuple):
     taps: int  # table
     heights: int
     per: int
-    run: int
     w_run: int
     x_run: int
     y: int
@@ -68,7 +68,7 @@ class Conv(NamedTuple):
     relu: int
     m_chunks: int  # table of (first channel, channels)
     m_count: int
-    w_chunks: int  # table of (first column, columns a tile, tiles)
+    w_chunks: int  # table of (first column, columns a tile, tiles, first tap of a run, taps)
     w_count: int
 
 
@@ -238,6 +238,7 @@ class Loss(NamedTuple):
     d_block: int
     features: int
     scratch: int
+    places: int  # table 0, L, 2L ...
 
 
 class Operation(IntEnum):

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import RunError
-from covey.lanes.compiled.isa import Isa, host
+from covey.lanes.compiled.isa import Isa
 
 ENTRY = "covey_lanes_run"
+SOURCES = Path(__file__).parent
 Progress = Callable[[str], None]
 
 
@@ -30,7 +31,7 @@ def object_file(isa: Isa) -> Path:
     import llvmlite.binding as llvm
 
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted(SOURCES.glob("*.py")):
         digest.update(source.name.encode() + source.read_bytes())
     processor = f"{isa} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     for part in (metadata.version("numba"), metadata.version("llvmlite"), sys.version, processor):
@@ -97,7 +98,3 @@ def load(isa: Isa) -> Any:
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *arguments)(library[ENTRY])
     function.keep_alive = (library, compiler)  # type: ignore[attr-defined]
     return function
-
-
-def host_isa() -> Isa:
-    return host()

@@ -48,11 +48,11 @@ def execute_block(s: Any, operation: int, c: Any, b: int) -> Any:
     elif operation == Operation.RELU_BACK:
         operations.relu_back(s, fields(Elementwise, c), b)
     elif operation == Operation.TANH:
-        operations.tanh_forward(s, fields(Elementwise, c), b)
+        operations.apply_tanh(s, fields(Elementwise, c), b)
     elif operation == Operation.TANH_BACK:
         operations.tanh_back(s, fields(Elementwise, c), b)
     elif operation == Operation.SIGMOID:
-        operations.sigmoid_forward(s, fields(Elementwise, c), b)
+        operations.apply_sigmoid(s, fields(Elementwise, c), b)
     elif operation == Operation.SIGMOID_BACK:
         operations.sigmoid_back(s, fields(Elementwise, c), b)
     elif operation == Operation.COPY:

@@ -28,6 +28,9 @@ correlate = _external("covey_correlate")
 transpose = _external("covey_transpose")
 pool = _external("covey_pool")
 unpool = _external("covey_unpool")
+tanh = _external("covey_tanh")
+sigmoid = _external("covey_sigmoid")
+softmax = _external("covey_softmax")
 
 
 def _at(_context: Any, pointer: Any, _offset: Any) -> Any:

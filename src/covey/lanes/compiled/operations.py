@@ -8,12 +8,23 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 
 from covey.lanes.compiled.emit import LANES
 from covey.lanes.compiled.jit import inline, jit
-from covey.lanes.compiled.math32 import dropout_key, exp, scramble, sigmoid, tanh
-from covey.lanes.compiled.native import at, contract, correlate, f32, pool, transpose, u32, unpool
+from covey.lanes.compiled.native import (
+    at,
+    contract,
+    correlate,
+    f32,
+    pool,
+    sigmoid,
+    softmax,
+    tanh,
+    transpose,
+    u32,
+    unpool,
+)
+from covey.lanes.compiled.random import dropout_key, scramble
 from covey.lanes.compiled.tiles import ROW
 from covey.lanes.compiled.update import Update, finish
 from covey.lanes.compiled.vector import ACCUMULATE, BIAS, ZERO
@@ -41,30 +52,37 @@ class Machine(NamedTuple):
 
 
 @jit
-def gather(s: Any, c: Any, b: int) -> None:
-    first = b * LANES
-    rows, y = s.scratch, at(s.work, c.y + b * c.y_block)
+def places_of(s: Any, b: int, features: int) -> None:
+    """Where the samples of block b begin in an array of `features` values a sample, into the scratch."""
     for lane in range(LANES):
         # A lane without a sample repeats the first: its numbers are finite, its gradient is set to zero.
-        q = first + lane if first + lane < s.size else 0
-        rows[lane] = s.batch[q] * c.features
+        q = b * LANES + lane
+        s.scratch[lane] = s.batch[q if q < s.size else 0] * features
+
+
+@jit
+def gather(s: Any, c: Any, b: int) -> None:
+    places_of(s, b, c.features)
+    y = at(s.work, c.y + b * c.y_block)
     whole = c.features - c.features % LANES
     for i in range(0, whole, LANES):
-        transpose(at(s.x, i), rows, y, at(s.tables, c.places + i))
+        transpose(at(s.x, i), s.scratch, y, at(s.tables, c.places + i))
     for i in range(whole, c.features):
         target = at(y, s.tables[c.places + i])
         for lane in range(LANES):
-            target[lane] = s.x[rows[lane] + i]
+            target[lane] = s.x[s.scratch[lane] + i]
 
 
 @jit
 def scatter(s: Any, c: Any, b: int) -> None:
-    first = b * LANES
-    for lane in range(min(LANES, s.size - first)):
-        out = at(s.out, s.batch[first + lane] * c.features)
-        x = at(s.work, c.x + b * c.x_block + lane)
-        for i in range(c.features):
-            out[i] = x[i * LANES]
+    places_of(s, b, c.features)
+    x = at(s.work, c.x + b * c.x_block)
+    whole = c.features - c.features % LANES
+    for i in range(0, whole, LANES):
+        transpose(at(x, i * LANES), at(s.tables, c.places), at(s.out, i), s.scratch)
+    for i in range(whole, c.features):
+        for lane in range(LANES):
+            s.out[s.scratch[lane] + i] = x[i * LANES + lane]
 
 
 @jit
@@ -80,16 +98,16 @@ def conv_row(s: Any, c: Any, b: int, i: int, h: int, y: Any, y_m: int, floor: An
     start = ACCUMULATE if c.accumulate else (BIAS if c.bias >= 0 else ZERO)
     bias = at(s.row, max(0, c.bias) + m)
     for j in range(c.w_count):
-        chunk = at(s.tables, c.w_chunks + 3 * j)
-        w, columns, tiles = chunk[0], chunk[1], chunk[2]
+        chunk = at(s.tables, c.w_chunks + 5 * j)
+        w, columns, tiles, skip, run = chunk[0], chunk[1], chunk[2], chunk[3], chunk[4]
         contract(
-            weight,
+            at(weight, skip * c.w_run),
             c.weight_m,
-            at(x, w * c.x_step),
+            at(x, w * c.x_step + skip * c.x_run),
             c.x_step,
             taps,
             count,
-            c.run,
+            run,
             c.w_run,
             c.x_run,
             at(y, w * c.y_step),
@@ -342,10 +360,22 @@ def elementwise(function: Callable[[Any, Any], Any]) -> Callable[..., None]:
 copy = elementwise(lambda x, _: x)
 relu = elementwise(lambda x, _: f32(0) if x < f32(0) else x)
 relu_back = elementwise(lambda x, y: y if x > f32(0) else f32(0))
-tanh_forward = elementwise(lambda x, _: tanh(x))
 tanh_back = elementwise(lambda x, y: y * (f32(1) - x * x))
-sigmoid_forward = elementwise(lambda x, _: sigmoid(x))
 sigmoid_back = elementwise(lambda x, y: y * (x * (f32(1) - x)))
+
+
+@jit
+def apply_tanh(s: Any, c: Any, b: int) -> None:
+    for r in range(c.rows):
+        x = at(s.work, c.x + b * c.x_block + r * c.x_row)
+        tanh(x, at(s.work, c.y + b * c.y_block + r * c.y_row), c.size // LANES)
+
+
+@jit
+def apply_sigmoid(s: Any, c: Any, b: int) -> None:
+    for r in range(c.rows):
+        x = at(s.work, c.x + b * c.x_block + r * c.x_row)
+        sigmoid(x, at(s.work, c.y + b * c.y_block + r * c.y_row), c.size // LANES)
 
 
 @jit
@@ -371,18 +401,7 @@ def cross_entropy(s: Any, c: Any, b: int) -> Any:
     x, d = at(s.work, c.x + b * c.x_block), at(s.work, c.d + b * c.d_block)
     live = min(LANES, s.size - b * LANES)
     share = f32(1.0 / s.size)
-    for lane in range(LANES):
-        most[lane] = x[lane]
-        total[lane] = f32(0)
-    for k in range(1, c.features):
-        z = at(x, k * LANES)
-        for lane in range(LANES):
-            most[lane] = z[lane] if z[lane] > most[lane] else most[lane]
-    for k in range(c.features):
-        z, e = at(x, k * LANES), at(d, k * LANES)
-        for lane in range(LANES):
-            e[lane] = exp(z[lane] - most[lane])
-            total[lane] += e[lane]
+    softmax(x, d, c.features, most, total)
     loss = 0.0
     for lane in range(live):
         y = s.labels[s.batch[b * LANES + lane]]
@@ -406,15 +425,26 @@ def squared_error(s: Any, c: Any, b: int) -> Any:
     live = min(LANES, s.size - b * LANES)
     share = 1.0 / (s.size * c.features)
     factor = f32(2 * share)
+    turned = at(s.work, c.scratch)
+    places_of(s, b, c.features)
     loss = 0.0
-    for i in range(c.features * LANES):
-        d[i] = f32(0)
-    for lane in range(live):
-        target = at(s.targets, s.batch[b * LANES + lane] * c.features)
-        for i in range(c.features):
-            error = x[i * LANES + lane] - target[i]
-            loss += types.float64(error) * types.float64(error)
-            d[i * LANES + lane] = factor * error
+    for i in range(0, c.features, LANES):
+        count = min(LANES, c.features - i)
+        if count == LANES:
+            transpose(at(s.targets, i), s.scratch, turned, at(s.tables, c.places))
+        else:
+            for lane in range(LANES):
+                for j in range(count):
+                    turned[j * LANES + lane] = s.targets[s.scratch[lane] + i + j]
+        for j in range(count):
+            error, z, g = at(turned, j * LANES), at(x, (i + j) * LANES), at(d, (i + j) * LANES)
+            for lane in range(LANES):
+                error[lane] = z[lane] - error[lane] if lane < live else f32(0)
+                g[lane] = factor * error[lane]
+            total = f32(0)
+            for lane in range(LANES):
+                total += error[lane] * error[lane]
+            loss += total
     return loss * share
 
 

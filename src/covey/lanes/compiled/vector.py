@@ -167,6 +167,41 @@ def unpool(
 UNPOOL = [FLOATS, MARKS, FLOATS, I64, I64, FLOATS]
 
 
+def each(function: Callable[[Emitter, Value], Value]) -> Callable[..., None]:
+    """y[i] = function(x[i]) for `count` vectors."""
+
+    def body(e: Emitter, x: Value, y: Value, count: Value) -> None:
+        px, py = e.variable(x), e.variable(y)
+        with e.repeat(count):
+            e.store(function(e, e.load(px.now)), py.now)
+            px.now, py.now = e.at(px.now, LANES), e.at(py.now, LANES)
+
+    return body
+
+
+EACH = [FLOATS, FLOATS, I64]
+
+
+def softmax(e: Emitter, x: Value, y: Value, count: Value, most: Value, total: Value) -> None:
+    """y = e^(x - most) for `count` vectors, most their largest, and total = the sum of y, lane by lane."""
+    px, largest = e.variable(x), e.variable(e.load(x))
+    with e.repeat(count):
+        largest.now = e.at_least(e.load(px.now), largest.now)
+        px.now = e.at(px.now, LANES)
+    px.now = x
+    py, sums = e.variable(y), e.variable(NOTHING)
+    with e.repeat(count):
+        value = e.exp(e.subtract(e.load(px.now), largest.now))
+        sums.now = e.add(sums.now, value)
+        e.store(value, py.now)
+        px.now, py.now = e.at(px.now, LANES), e.at(py.now, LANES)
+    e.store(largest.now, most)
+    e.store(sums.now, total)
+
+
+SOFTMAX = [FLOATS, FLOATS, I64, FLOATS, FLOATS]
+
+
 def define_family(
     module: ir.Module, name: str, arguments: Sequence[ir.Type], write: Callable[..., None]
 ) -> None:
@@ -189,21 +224,23 @@ def define_family(
     define(module, name, arguments, choose)
 
 
-SIGNATURES: dict[str, list[ir.Type]] = {
-    "covey_contract": CONTRACT,
-    "covey_correlate": CORRELATE,
-    "covey_transpose": TRANSPOSE,
-    "covey_pool": POOL,
-    "covey_unpool": UNPOOL,
+FAMILIES = {"covey_contract": (CONTRACT, contract), "covey_correlate": (CORRELATE, correlate)}
+SINGLES: dict[str, tuple[list[ir.Type], Callable[..., None]]] = {
+    "covey_transpose": (TRANSPOSE, transpose),
+    "covey_pool": (POOL, pool),
+    "covey_unpool": (UNPOOL, unpool),
+    "covey_tanh": (EACH, each(Emitter.tanh)),
+    "covey_sigmoid": (EACH, each(Emitter.sigmoid)),
+    "covey_softmax": (SOFTMAX, softmax),
 }
+SIGNATURES = {name: arguments for name, (arguments, _) in (FAMILIES | SINGLES).items()}
 
 
 def vector_module() -> ir.Module:
     """The module that defines these kernels."""
     module = ir.Module("covey_vector")
-    define_family(module, "covey_contract", CONTRACT, contract)
-    define_family(module, "covey_correlate", CORRELATE, correlate)
-    define(module, "covey_transpose", TRANSPOSE, transpose)
-    define(module, "covey_pool", POOL, pool)
-    define(module, "covey_unpool", UNPOOL, unpool)
+    for name, (arguments, write) in FAMILIES.items():
+        define_family(module, name, arguments, write)
+    for name, (arguments, body) in SINGLES.items():
+        define(module, name, arguments, body)
     return module
