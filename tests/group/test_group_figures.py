@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
+from covey.config import method_of, resolve
 from covey.core import Round
 from covey.group import figures
 from covey.group.figures import note_groups, plane
+from covey.testing import final, small_fleet
 
 
 def noted(vectors: dict[int, np.ndarray], groups: dict[int, int], **more: Any) -> dict[str, Any]:
@@ -38,6 +41,21 @@ def test_a_clustering_without_a_sweep_shows_its_own_silhouette() -> None:
     assert "silhouette" not in noted(CORNERS, {3: 0, 5: 0, 9: 0})
     swept = noted(CORNERS, {3: 0, 5: 0, 9: 1}, curve=((2, 3), (0.5, 0.25)))["silhouette"]
     assert swept == {"k": [2, 3], "score": [0.5, 0.25], "chosen": 2}
+
+
+def test_a_curve_that_the_method_left_stays() -> None:
+    now = SimpleNamespace(notes={"silhouette": {"k": [2, 3], "score": [0.1, 0.2], "chosen": 3}})
+    note_groups(cast(Round, now), CORNERS, {3: 0, 5: 0, 9: 1})
+    assert now.notes["silhouette"]["k"] == [2, 3]
+
+
+@pytest.mark.parametrize("name", ["cafa", "haccs", "hierarchical", "embedding", "ladd"])
+def test_every_method_that_clusters_vectors_leaves_them(name: str) -> None:
+    settings = {"embedding": {"pretrain_rounds": 1}, "hierarchical": {"clusters": 3}}.get(name, {})
+    method = method_of(resolve({"method": {"name": name, **settings}, "data": {"clients": 8}}))
+    notes = final(method, small_fleet(), rounds=1).notes
+    assert {"scatter-before", "scatter-after"} <= set(notes)
+    assert len(notes["scatter-after"]["group"]) == 8
 
 
 def test_label_shares_are_listed_by_client() -> None:

@@ -13,6 +13,7 @@ from covey.core import Reply, Round
 from covey.errors import UserError
 from covey.group.density import Density, nearest_fellow, place, reaches
 from covey.group.distances import conditional, hellinger_points, l2
+from covey.group.figures import note_groups
 from covey.steps.summaries import FeatureSummary, LabelSummary
 
 Distance = Literal["l2", "hellinger"]
@@ -143,19 +144,15 @@ class BySummary:
 
     def _note(self, now: Round, told: Told) -> None:
         """For the report: who is where, the shares it was decided by, and what protects them."""
-        order = np.argsort(told.ids)
         now.notes["privacy"] = {"text": self.ask.privacy.note()}
         sizes = np.bincount(told.clusters)
         now.notes["clusters"] = {
             "cluster": np.flatnonzero(sizes).tolist(),
             "clients": sizes[sizes > 0].tolist(),
         }
-        if told.shares.ndim == 2:
-            now.notes["labels"] = {
-                "client": told.ids[order].tolist(),
-                "shares": np.round(told.shares[order], 4).tolist(),
-                "group": told.clusters[order].tolist(),
-            }
+        by_client = dict(zip(told.ids.tolist(), told.shares, strict=True))
+        groups = dict(zip(told.ids.tolist(), told.clusters.tolist(), strict=True))
+        note_groups(now, by_client, groups, shares=by_client if told.shares.ndim == 2 else None)
 
 
 def _labels_told(told: Told) -> NDArray[np.bool_]:

@@ -20,11 +20,13 @@ def note_groups(
     *,
     curve: tuple[Sequence[int], Sequence[float]] | None = None,
     shares: Mapping[int, NDArray[np.floating]] | None = None,
+    title: str = "Clients by likeness",
 ) -> None:
     """Leaves the pictures of a clustering in `now.notes`: of `vectors` (client -> what it was compared by) in `groups`.
 
-    `curve` is the mean silhouette of every k that was tried; without it, that of the clustering itself. `shares` are
-    the clients' label shares where the server knows them. Call it when the groups change, not every round.
+    `curve` is the mean silhouette of every k that was tried; without it, and where the method left no such curve, that
+    of the clustering itself. `shares` are the clients' label shares where the server knows them. Call it when the
+    groups change, not every round.
     """
     clients = sorted(set(vectors) & set(groups))
     clients = clients[:: -(-len(clients) // MOST_POINTS) or 1]
@@ -32,14 +34,15 @@ def note_groups(
         return
     points = np.stack([np.asarray(vectors[i], dtype=np.float64).ravel() for i in clients])
     labels = np.array([groups[i] for i in clients])
-    k, score = curve or _own_silhouette(points, labels)
-    if len(k):
-        count = len(set(groups.values()))
-        now.notes["silhouette"] = {"k": [int(v) for v in k], "score": _short(score), "chosen": count}
+    if curve is None and len(now.notes.get("silhouette", {}).get("k", ())) < 2:
+        curve = _own_silhouette(points, labels)
+    if curve:
+        k, score = [int(v) for v in curve[0]], _short(curve[1])
+        now.notes["silhouette"] = {"k": k, "score": score, "chosen": len(set(groups.values()))}
     x, y = plane(points).T
     spots = {"x": _short(x), "y": _short(y), "client": clients}
-    now.notes["scatter-before"] = {**spots, "title": "Clients by likeness"}
-    now.notes["scatter-after"] = {**spots, "group": labels.tolist(), "title": "Clients by likeness"}
+    now.notes["scatter-before"] = {**spots, "title": title}
+    now.notes["scatter-after"] = {**spots, "group": labels.tolist(), "title": title}
     if shares:
         known = [i for i in clients if i in shares]
         now.notes["labels"] = {
@@ -62,12 +65,13 @@ def plane(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _own_silhouette(
     points: NDArray[np.float64], labels: NDArray[np.int64]
-) -> tuple[Sequence[int], Sequence[float]]:
+) -> tuple[Sequence[int], Sequence[float]] | None:
+    """The mean silhouette of a clustering; None where it says nothing (one cluster, or everybody alone)."""
     from covey.group.silhouette import distances, mean_silhouette
 
     dense = np.unique(labels, return_inverse=True)[1]
     if not 1 < dense.max() + 1 < len(labels):
-        return (), ()
+        return None
     return (int(dense.max()) + 1,), (mean_silhouette(distances(points), dense),)
 
 

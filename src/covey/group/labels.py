@@ -12,6 +12,7 @@ from covey.core import Round
 from covey.errors import UserError
 from covey.group.distances import hellinger
 from covey.group.exactly import agglomerative, exactly
+from covey.group.figures import note_groups
 from covey.steps.labels import CountLabels
 
 Linkage = Literal["dbscan", "agglomerative"]
@@ -52,7 +53,11 @@ class LabelClusters:
             counts = np.concatenate([counts, told])
         now.memory["labels"] = counts
         now.memory["labelled"] = np.array([*ids, *(reply.id for reply in replies)], dtype=np.int64)
-        return now.groups | {r.id: int(label) for r, label in zip(replies, labels, strict=True)}
+        groups = now.groups | {r.id: int(label) for r, label in zip(replies, labels, strict=True)}
+        everybody = counts / counts.sum(axis=1, keepdims=True)
+        by_client = dict(zip(now.memory["labelled"].tolist(), everybody, strict=True))
+        note_groups(now, by_client, groups, shares=by_client)
+        return groups
 
     def _first(self, now: Round, shares: NDArray[np.float64]) -> NDArray[np.int64]:
         distances = hellinger(shares, shares)

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from covey.core import Round
 from covey.group.centroids import Book, drifted, founded, joined
+from covey.group.figures import note_groups
 
 Vectors = dict[int, NDArray[Any]]
 Ask = Callable[[Sequence[int]], Vectors]
 Found = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
 
 BOOK = "groups by vector"
-SCATTER_CLIENTS = 2000  # a picture with more points shows less
 
 
 def living_groups(
@@ -36,14 +36,18 @@ def living_groups(
             return {}
         vectors = np.stack(list(arrived.values()))
         book = founded(tuple(arrived), vectors, found(list(arrived), vectors))
-        now.notes["scatter"] = scatter(book, title)
+        _note(now, book, title)
     else:
         book = joined(book, arrived)
         if every and now.number % every == 0:
             book = drifted(book, ask([client for client in now.here if client in known]), min_size)
-            now.notes["scatter"] = scatter(book, title)
+            _note(now, book, title)
     now.memory[BOOK] = write_book(book)
     return book.groups
+
+
+def _note(now: Round, book: Book, title: str) -> None:
+    note_groups(now, dict(zip(book.ids, book.vectors, strict=True)), book.groups, title=title)
 
 
 def read_book(memory: Mapping[str, Any]) -> Book | None:
@@ -77,24 +81,3 @@ def one_a_living_group(now: Round) -> Tensor:
         parent = book.parents[group] if book else group
         rows.append(rows[parent] if parent < len(rows) else now.fleet.start())
     return torch.stack(rows) if len(rows) > len(now.models) else now.models
-
-
-def scatter(book: Book, title: str) -> dict[str, Any]:
-    """The clients on the two principal axes of their vectors, for the report."""
-    from sklearn.decomposition import PCA
-
-    shown = np.unique(np.linspace(0, len(book.ids) - 1, SCATTER_CLIENTS).astype(np.int64))
-    vectors = book.vectors[shown].astype(np.float64)
-    if len(shown) < 2:
-        places = np.zeros((len(shown), 2))
-    else:
-        axes = min(2, *vectors.shape)
-        places = np.zeros((len(shown), 2))
-        places[:, :axes] = PCA(axes, svd_solver="full").fit_transform(vectors)
-    return {
-        "title": title,
-        "x": places[:, 0].round(4).tolist(),
-        "y": places[:, 1].round(4).tolist(),
-        "group": book.labels[shown].tolist(),
-        "client": [book.ids[i] for i in shown],
-    }
