@@ -160,7 +160,11 @@ def table(results: dict[str, Result]) -> str:
 
 
 def machine() -> str:
-    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    names = [
+        line.split(":")[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if "model name" in line
+    ]
     return names[0] if names else platform.processor()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from covey.cli.run import on_equal_data
 from covey.core import Client, Reply, Round, Step, Task, empty_state, one_round, run
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -149,6 +150,14 @@ def test_validation_data_are_never_trained_on() -> None:
     assert cafa(Train()).local == replace(Train(), holdout=0.2)
     assert cafa(replace(TRAIN, holdout=0.3)).local.holdout == 0.3  # type: ignore[attr-defined]
     assert cbcc(Train()).local == Train(), "clusters need no validation data"
+
+
+def test_compared_methods_train_on_the_same_data_unless_the_user_says_otherwise() -> None:
+    assert on_equal_data({}, ["fedavg", "cafa"])["train"] == {"holdout": 0.2}
+    assert on_equal_data({"train": {"lr": 0.5}}, ["cafa", "cbcc"])["train"] == {"lr": 0.5, "holdout": 0.2}
+    as_published = {"train": {"holdout": 0.0}}
+    assert on_equal_data(as_published, ["fedavg", "cafa"]) == as_published
+    assert on_equal_data({}, ["fedavg", "fedprox"]) == {}
 
 
 # ------------------------------------------------------------------------------------------ costs

@@ -88,6 +88,7 @@ def compare(
     if not names:
         raise UserError("compare needs at least one method (see covey methods)")
     tables = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
+    tables = on_equal_data(tables, names)
     configs = [resolve(with_method(tables, name)) for name in dict.fromkeys(names)]
     folder = out or new_folder("compare")
     announce(configs[0])
@@ -99,6 +100,25 @@ def compare(
             )
     write_report([read_run(done.folder) for done in finished], folder / "report.html")
     show(finished, folder)
+
+
+def on_equal_data(tables: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Where a method keeps some data for validation, all keep as much: nobody wins by having more to train on."""
+    from covey.config import method_of, resolve
+
+    if "holdout" in tables.get("train", {}):
+        return tables
+    kept = {
+        name: getattr(method_of(resolve(with_method(tables, name))).local, "holdout", 0.0) for name in names
+    }
+    most = max(kept, key=lambda name: kept[name])
+    if kept[most] == min(kept.values()):
+        return tables
+    say(
+        f"{most} keeps {kept[most]:.0%} of each client's data for validation, so no method trains on them "
+        "(as published, only the others would: --set train.holdout=0)"
+    )
+    return {**tables, "train": {**tables.get("train", {}), "holdout": kept[most]}}
 
 
 def with_method(tables: dict[str, Any], name: str) -> dict[str, Any]:
