@@ -19,6 +19,7 @@ from covey.methods.haccs import haccs
 from covey.methods.schedulers import oort, power_of_choice, tifl
 from covey.models import build
 from covey.steps import Train
+from covey.testing import check_method
 
 TRAIN = Train(lr=0.1, batch=16, batches=1)
 PAIRS = ((0, 1), (2, 3), (4, 5))
@@ -295,3 +296,19 @@ def test_a_label_outside_the_agreed_space_and_a_client_without_data_are_named() 
     data = replace(data, shares=(*data.shares[:3], nobody, *data.shares[4:]))
     with pytest.raises(UserError, match="client 3 has no training data"):
         states(method(), fleet_of(data), 1)
+
+
+def test_every_option_keeps_the_contract() -> None:
+    options = {
+        "summary": "features",
+        "epsilon": 50.0,
+        "budget": 200.0,
+        "losses": "published",
+        "squared": True,
+        "draws": "quasi",
+        "inside": "sampled",
+        "watch": 1,
+        "algorithm": "hdbscan",
+    }
+    check_method("haccs", {**options, "per_round": 4})
+    check_method("tifl", {"losses": "asked", "per_round": 4, "tiers": 2, "interval": 2})

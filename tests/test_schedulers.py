@@ -2,10 +2,13 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from covey.errors import UserError
 from covey.select.haccs import cluster_means, cluster_weights, draw
@@ -120,6 +123,24 @@ def test_sampling_inside_a_cluster_goes_by_speed() -> None:
 
 def test_no_loss_and_no_latency_make_clusters_alike() -> None:
     assert cluster_weights(np.zeros(3), np.zeros(3), rho=0.5).tolist() == pytest.approx([1 / 6] * 3)
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=12),
+    st.lists(st.floats(0, 5), min_size=5, max_size=5),
+    st.integers(1, 15),
+    st.booleans(),
+    st.sampled_from(["fastest", "sampled"]),
+    st.integers(0, 99),
+)
+def test_whatever_the_clusters_devices_are_drawn_once_and_as_many_as_can_be(
+    groups: list[int], theta: list[float], count: int, quasi: bool, inside: Any, seed: int
+) -> None:
+    clusters = [[i for i, group in enumerate(groups) if group == name] for name in range(5)]
+    latency = np.linspace(0.0, 3.0, len(groups))
+    rng = np.random.default_rng(seed)
+    chosen = draw(clusters, np.array(theta), latency, count, rng, quasi=quasi, inside=inside)
+    assert len(chosen) == len(set(chosen)) == min(count, len(groups))
 
 
 # ------------------------------------------------------------------------------------------ TiFL

@@ -1,4 +1,4 @@
-"""What a scheduler can know of how well the model does on each device, and what knowing it costs."""
+"""What a scheduler can know of its devices' losses and sizes, and what knowing it costs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from torch import Tensor
 from covey.core import Round, Task
 from covey.errors import UserError
 from covey.steps.evaluate import Evaluate
+from covey.steps.summaries import SampleCount
 
 Losses = Literal["reported", "asked", "published"]
 MEMORY = "losses"
+SIZES = "sizes"
 
 
 def check_losses(losses: str) -> None:
@@ -47,3 +49,13 @@ def remember_losses(now: Round, rows: Tensor) -> Tensor:
     reported = {str(reply.id): float(reply.stats["loss"]) for reply in now.replies}
     now.memory[MEMORY] = {**now.memory.get(MEMORY, {}), **reported}
     return rows
+
+
+def known_sizes(now: Round) -> dict[int, float]:
+    """How many samples each client has; asked once of everybody."""
+    kept = dict(now.memory.get(SIZES, {}))
+    unknown = [i for i in now.here if str(i) not in kept]
+    if unknown:
+        kept.update({str(reply.id): float(reply.size) for reply in now.ask(SampleCount(), unknown)})
+        now.memory[SIZES] = kept
+    return {int(i): size for i, size in kept.items()}

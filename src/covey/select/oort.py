@@ -14,8 +14,7 @@ from torch import Tensor
 
 from covey.core import Round, Step
 from covey.errors import UserError
-from covey.select.feedback import Losses, check_losses, known_losses
-from covey.select.power_of_choice import known_sizes
+from covey.select.feedback import Losses, check_losses, known_losses, known_sizes
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

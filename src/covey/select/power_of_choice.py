@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from covey.core import Round, Task
 from covey.errors import UserError
+from covey.select.feedback import known_sizes
 from covey.steps.evaluate import Evaluate
-from covey.steps.summaries import SampleCount
 
 Array = NDArray[np.float64]
-MEMORY = "sizes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +41,6 @@ class PowerOfChoice:
             return sorted(asked)[: self.count]
         losses = np.array([float(reply.stats["loss"]) for reply in replies])
         return sorted(replies[position].id for position in highest(losses, self.count))
-
-
-def known_sizes(now: Round) -> dict[int, float]:
-    """How many samples each client has; asked once of everybody."""
-    kept = dict(now.memory.get(MEMORY, {}))
-    unknown = [i for i in now.here if str(i) not in kept]
-    if unknown:
-        kept.update({str(reply.id): float(reply.size) for reply in now.ask(SampleCount(), unknown)})
-        now.memory[MEMORY] = kept
-    return {int(i): size for i, size in kept.items()}
 
 
 def candidates(sizes: Array, count: int, rng: np.random.Generator) -> list[int]:
