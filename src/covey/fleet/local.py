@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +20,7 @@ from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.devices import Device, Devices
 from covey.fleet.ledger import Busy, Cost, Ledger, Problem
-from covey.fleet.peers import apply_mixings, links
+from covey.fleet.peers import Links, apply_mixings, links
 from covey.fleet.roster import Roster
 from covey.fleet.work import Call, Job, Outcome, bundle
 from covey.fleet.workers import Cohort, Processes, Serial, Threads
@@ -287,19 +288,19 @@ class LocalFleet:
         self.ledger.book(step.kind, cost, measure=measure)
         return accepted
 
-    def _book_links(self, counts: Mapping[tuple[int, int], int], row_bytes: int) -> None:
-        """Books peer messages: `counts` is how many rows go from one client to another."""
-        sent: dict[int, float] = {}
-        for (source, target), rows in counts.items():
-            size = rows * row_bytes
-            sent[source] = sent.get(source, 0.0) + self.machines[source].seconds(
-                bytes_down=0, bytes_up=size, work=0, pace=0
-            )
-            sent[target] = sent.get(target, 0.0) + self.machines[target].seconds(
-                bytes_down=size, bytes_up=0, work=0, pace=0
-            )
-        rows = sum(counts.values())
-        seconds = max(sent.values(), default=0.0)
+    def _book_links(self, sent: Links, row_bytes: int) -> None:
+        """Books peer messages; a client handles its links one after another, the busiest one sets the time."""
+        clients = int(max(sent.sender.max(initial=-1), sent.receiver.max(initial=-1))) + 1
+        up = np.bincount(sent.sender, weights=sent.rows, minlength=clients) * row_bytes
+        down = np.bincount(sent.receiver, weights=sent.rows, minlength=clients) * row_bytes
+        ends = np.bincount(sent.sender, minlength=clients) + np.bincount(sent.receiver, minlength=clients)
+        seconds = 0.0
+        for client in np.flatnonzero(ends).tolist():
+            machine = self.machines[client]
+            transfer = machine.seconds(bytes_down=int(down[client]), bytes_up=int(up[client]), work=0, pace=0)
+            waits = (int(ends[client]) - 1) * (machine.latency + machine.delay)
+            seconds = max(seconds, transfer + waits)
+        rows = int(sent.rows.sum())
         self.ledger.book("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes, seconds=seconds))
 
     # ------------------------------------------------------------------------------------------ memory

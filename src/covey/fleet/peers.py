@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from covey.core import Mixing, Reply
 from covey.mix.combine import combine
+
+Clients = NDArray[np.int64]
 
 
 def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Tensor]) -> Tensor:
@@ -30,18 +34,34 @@ def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Ten
     return out
 
 
-def links(mixing: Mixing, seats: Sequence[int], replies: Sequence[Reply]) -> dict[tuple[int, int], int]:
+class Links(NamedTuple):
+    """How many rows go over each link that is used: three arrays of one length, in order of the senders' seats."""
+
+    sender: Clients
+    receiver: Clients
+    rows: Clients
+
+
+def links(mixing: Mixing, seats: Sequence[int], replies: Sequence[Reply]) -> Links:
     """How many rows go from one client to another: every non-zero entry that takes from somebody else's row.
 
-    Old row i and the reply of client `seats[i]` lie at the same client; row i of every product does too.
+    Old row i and the reply of client `seats[i]` lie at the same client; row i of every product does too. A client that
+    takes from both of another's rows in one factor gets one message.
     """
-    rows = np.asarray(seats, dtype=np.int64)
-    columns = np.array([*seats, *(reply.id for reply in replies)], dtype=np.int64)
-    sent = []
+    clients = np.asarray(seats, dtype=np.int64)
+    seat_of = {client: seat for seat, client in enumerate(seats)}
+    places = np.array([*range(len(seats)), *(seat_of[reply.id] for reply in replies)], dtype=np.int64)
+    total = csr_array((len(seats), len(seats)), dtype=np.int64)
     for factor in mixing.factors:
-        matrix = csr_array(factor).tocoo()
-        pairs = np.stack([columns[matrix.col], rows[matrix.row]], axis=1)[matrix.data != 0]
-        sent.append(np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0))
-        columns = rows
-    pairs, counts = np.unique(np.concatenate(sent), axis=0, return_counts=True)
-    return {(a, b): n for (a, b), n in zip(pairs.tolist(), counts.tolist(), strict=True)}
+        matrix = csr_array(factor, copy=True)
+        matrix.eliminate_zeros()
+        taken = csr_array((np.ones(matrix.nnz, np.int64), places[matrix.indices], matrix.indptr), total.shape)
+        taken.sum_duplicates()
+        taken.data[:] = 1
+        total = total + taken
+        places = places[: len(seats)]
+    found = total.T.tocsr().tocoo()  # ascending by sender
+    others = found.row != found.col
+    return Links(
+        sender=clients[found.row[others]], receiver=clients[found.col[others]], rows=found.data[others]
+    )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from covey.core import Mixing, Round, stream
 from covey.errors import UserError
-from covey.fleet.peers import links
+from covey.fleet.peers import Links, links
 from covey.mix.graphs import Weights, adjacency, graph
 from covey.mix.topology import Bools, Ints, Kind, collect, download, events, representatives, succession
 from covey.mix.topology import round_factors as factors_of_round
@@ -91,8 +91,7 @@ class Exchange:
                 Mixing(factors=[first, *rest], columns=slice(0, layout.trainable), peers=True),
                 Mixing(factors=[first, *down], columns=slice(layout.trainable, None)),
             ]
-        loads = links(mixings[0], now.seen, now.replies)
-        now.notes["graph"] = graph_note(now, clusters, lead, loads)
+        now.notes["graph"] = graph_note(now, clusters, lead, links(mixings[0], now.seen, now.replies))
         return mixings
 
     def leaders(self, now: Round) -> list[int]:
@@ -155,15 +154,14 @@ def _links(shape: HashableShape, nodes: int, seed: int) -> csr_array:
     return adjacency(graph(shape, nodes, seed=seed))
 
 
-def graph_note(
-    now: Round, clusters: Ints, lead: Mapping[int, int], loads: Mapping[tuple[int, int], int]
-) -> dict[str, Any]:
+def graph_note(now: Round, clusters: Ints, lead: Mapping[int, int], sent: Links) -> dict[str, Any]:
     """For the report: the nodes, and how many models each link has carried so far (at most MOST_LINKS links)."""
     before = now.notes.get("graph", {}).get("edges", [])
     total = {(edge["from"], edge["to"]): edge["load"] for edge in before}
-    for pair, rows in loads.items():
-        if pair in total or len(total) < MOST_LINKS:
-            total[pair] = total.get(pair, 0) + rows
+    fresh = [part[:MOST_LINKS].tolist() for part in sent]
+    for sender, receiver, rows in zip(*fresh, strict=True):
+        if (sender, receiver) in total or len(total) < MOST_LINKS:
+            total[sender, receiver] = total.get((sender, receiver), 0) + rows
     heads = set(lead.values()) if len(lead) < len(now.seen) else set()
     return {
         "nodes": [
