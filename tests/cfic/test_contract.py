@@ -9,6 +9,7 @@ from covey.testing import check_method
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("cfic", {"per_round": 5}),
     ("cfic", {"per_round": 3, "lazy": True, "quota": "published", "scale": "absolute", "beta": 0.1}),
+    ("cfic", {"per_round": 5, "adaptive": True, "sampling": "uniform"}),
     ("feddyn", {"per_round": 5}),
     ("fedfa", {"per_round": 5}),
     ("fedmgda", {"per_round": 5}),

@@ -13,7 +13,7 @@ from covey.methods.cfic import cfic
 from covey.mix.average import Average, weights
 from covey.select.clusters import EveryCluster
 from covey.steps import Train
-from covey.update.clusters import ClusterCorrection, cluster_directions
+from covey.update.clusters import AdaptiveCorrection, ClusterCorrection, cluster_directions
 
 
 def averaged(now) -> torch.Tensor:
@@ -82,6 +82,31 @@ def test_beta_decays(a_round) -> None:
     assert now.memory["cfic.h"].tolist() == pytest.approx([-0.3, -0.4])  # 2 / 4 times (0.6, 0.8)
 
 
+def test_adaptive_over_three_rounds_by_hand(a_round) -> None:
+    """Two clusters of equal size, alpha = 0.8, beta = 0.5; u = (d_A + d_B) / 2, stretched to the average update.
+
+    Round 1: A (2,0), B (0,2): u = (.5,.5), agreement 0; the average update is (1,1): h = -.5 (1,1).
+    Round 2: both by (3,0): agreement 1, so alpha = 0; cos(-h, u) = .707107, beta = .5 exp(.0707107) = .536635;
+      h = -.536635 (3,0).
+    Round 3: A by (-1,0), B by (0,2): u = (-.5,.5), agreement 0; cos(-h, u) = -.707107: beta is .5 again. The average
+      update is (-.5,1), sqrt(1.25) long, u .707107: h = .8 h - .5 1.581139 u = (-.892640, -.395285).
+    """
+    update = AdaptiveCorrection(alpha=0.8, beta=0.5)
+    worked = [
+        (((2.0, 0.0), (0.0, 2.0)), (-0.5, -0.5)),
+        (((3.0, 0.0), (3.0, 0.0)), (-1.609905, 0.0)),
+        (((-1.0, 0.0), (0.0, 2.0)), (-0.892640, -0.395285)),
+    ]
+    memory: dict = {}
+    for number, ((a, b), h) in enumerate(worked, start=1):
+        now = a_round(
+            (0, 0), replies={0: (a, 5), 1: (b, 5)}, groups={0: 0, 1: 1}, memory=memory, number=number
+        )
+        update(now, averaged(now))
+        memory = now.memory
+        assert memory["cfic.h"].tolist() == pytest.approx(h, abs=2e-6)
+
+
 def test_buffers_take_no_part(a_round) -> None:
     now = a_round((0, 0, 5), replies={0: ((3, 4, 9), 1)}, groups={0: 0}, trainable=2)
     new = ClusterCorrection(alpha=0.5, beta=1.0, scale="absolute")(now, averaged(now))
@@ -128,6 +153,8 @@ def test_lazy_learns_the_same_clusters_from_who_was_chosen(digits_fleet) -> None
         ({"beta": -0.1}, "beta is -0.1"),
         ({"scale": "unit"}, "scale is 'unit'"),
         ({"decay": 0.0}, "decay is 0.0"),
+        ({"sampling": "even"}, "sampling is 'even'"),
+        ({"adaptive": True, "scale": "absolute"}, "adaptive sets beta itself"),
     ],
 )
 def test_wrong_settings_are_named(settings, message) -> None:

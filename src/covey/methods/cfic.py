@@ -11,7 +11,7 @@ from covey.mix.average import Average
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.steps import Train
-from covey.update.clusters import ClusterCorrection, Scale
+from covey.update.clusters import AdaptiveCorrection, ClusterCorrection, Scale
 
 
 def cfic(
@@ -22,6 +22,7 @@ def cfic(
     beta: float = 0.5,
     scale: Scale = "relative",
     decay: float = 1.0,
+    adaptive: bool = False,
     sampling: Literal["clusters", "uniform"] = "clusters",
     quota: Quota = "equal",
     lazy: bool = False,
@@ -34,17 +35,23 @@ def cfic(
     Kept up, the correction adds beta / (1 - alpha) average updates a round (`scale = "relative"`; "absolute" takes beta
     as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy` learns
     a client's label only when it is first chosen, `quota = "published"` draws one a cluster and the rest by chance.
+    `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
     """
     if sampling not in ("clusters", "uniform"):
         raise UserError(f"sampling is {sampling!r}; allowed: clusters, uniform")
+    if adaptive and (scale, decay) != ("relative", 1.0):
+        raise UserError(
+            f"adaptive sets beta itself: scale is {scale!r} and decay {decay!r}; allowed: relative, 1.0"
+        )
     select: Select = (
         Uniform(count=per_round) if sampling == "uniform" else EveryCluster(count=per_round, quota=quota)
     )
+    fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay)
     return Method(
         name="cfic",
         group=None if lazy else by_label,
         select=LabelWhenChosen(select=select) if lazy else select,
         local=train,
         mix=Average(),
-        update=ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay),
+        update=AdaptiveCorrection(alpha=alpha, beta=beta) if adaptive else fixed,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,7 @@ from torch import Tensor
 from covey.core import Reply, Round
 from covey.errors import UserError
 
+RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
 Scale = Literal["relative", "absolute"]
@@ -88,13 +90,47 @@ class ClusterCorrection:
             raise UserError(f"decay is {self.decay!r}; allowed: above 0 to 1")
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        old = now.models[0, : now.fleet.layout.trainable]
-        average = rows[0, : now.fleet.layout.trainable]
-        directions = cluster_directions(old, now.replies, now.groups)
+        directions = cluster_directions(trainable(now, now.models), now.replies, now.groups)
         beta = self.beta * self.decay ** (now.number - 1)
         if self.scale == "relative":
-            beta *= float((average.double() - old.double()).norm()) / max(directions.length, STANDSTILL)
+            beta *= stretch(now, rows, directions)
         return corrected(now, rows, directions, self.alpha, beta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveCorrection:
+    """The relative correction with alpha and beta set from what the clusters' directions say.
+
+    alpha_t = alpha (1 - max(0, agreement)): where the clusters pull one way, the present is reliable and needs no
+    history; where they cancel, what is left of them is mostly chance, and the history smooths it. beta_t starts at beta
+    and is multiplied every round by exp(RATE cos(-h, u)): as long as the clusters still pull where the last corrections
+    went, these were too short; once they pull back, too long.
+    """
+
+    alpha: float
+    beta: float
+
+    def __call__(self, now: Round, rows: Tensor) -> Tensor:
+        directions = cluster_directions(trainable(now, now.models), now.replies, now.groups)
+        beta: float = now.memory.get("cfic.beta", self.beta)
+        if "cfic.h" in now.memory:
+            past = -now.memory["cfic.h"].double()
+            lengths = max(float(past.norm()) * directions.length, STANDSTILL)
+            beta *= math.exp(RATE * float(past @ directions.mean) / lengths)
+        now.memory["cfic.beta"] = beta
+        alpha = self.alpha * (1 - max(0.0, directions.agreement))
+        return corrected(now, rows, directions, alpha, beta * stretch(now, rows, directions))
+
+
+def trainable(now: Round, rows: Tensor) -> Tensor:
+    """The trainable part of the one global model."""
+    return rows[0, : now.fleet.layout.trainable]
+
+
+def stretch(now: Round, rows: Tensor, directions: Directions) -> float:
+    """By what u has to be multiplied to be as long as the round's average update."""
+    update = trainable(now, rows).double() - trainable(now, now.models).double()
+    return float(update.norm()) / max(directions.length, STANDSTILL)
 
 
 def corrected(now: Round, rows: Tensor, directions: Directions, alpha: float, beta: float) -> Tensor:
