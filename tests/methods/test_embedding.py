@@ -10,11 +10,12 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.core import Method, State, run, served
+from covey.core import Method, State, Task, run, served
 from covey.data import Federation, federate, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.work import Call, client_of
 from covey.group.living import read_book
 from covey.measure import Measuring
 from covey.methods.baselines import fedavg
@@ -22,7 +23,9 @@ from covey.methods.embedding import embedding
 from covey.methods.ifca import ifca
 from covey.methods.ladd import ladd, style_clusters
 from covey.models import build
+from covey.models.encoders import load_encoder
 from covey.steps import Train
+from covey.steps.embedding import Embed
 
 TRAIN = Train(lr=0.1, batch=16)
 CLIENTS = 24
@@ -189,6 +192,21 @@ def test_asking_twice_gives_the_same_bits() -> None:
     assert book is not None
     assert again is not None
     assert np.array_equal(book.vectors, again.vectors)
+
+
+@pytest.mark.parametrize(("noise", "live"), [("opendp", False), ("simulated", True)])
+def test_on_a_real_device_the_noise_does_not_come_from_the_seed(noise: str, live: bool) -> None:
+    pytest.importorskip("opendp")
+    here = fleet()
+    embed = Embed(noise=noise)  # type: ignore[arg-type]
+    row, _, _ = load_encoder(Path(encoder_file()))
+    call = Call(step=embed, seed=5, round=1, names=("x",))
+    first, again = ({}, {})
+    clients = [client_of(call, 0, state, here.roster, here.shop.bench) for state in (first, first, again)]  # type: ignore[union-attr]
+    task = Task(models=row[None], slots=(0,))
+    said = [embed(replace(client, live=live), task).stats["bits"].tolist() for client in clients]
+    assert said[0] == said[1]  # the device keeps its answers
+    assert said[0] != said[2]  # another device with the same seed and data has others
 
 
 def test_shared_layers_are_the_same_in_all_rows_and_the_rest_is_not() -> None:

@@ -111,7 +111,8 @@ class Embed:
 
     Client i flips with probability `flip[i mod len(flip)]`: each client may have its own. A client draws its table
     of answers, and what stands for missing classes, once. `noise`: "simulated" draws them from the client's
-    seeded stream (repeatable, hence no secret to whoever has the seed), "opendp" from OpenDP's secure source.
+    seeded stream (repeatable, hence no secret to whoever has the seed), "opendp" from OpenDP's secure source,
+    which a real device always does.
     """
 
     autoencoder: str = "auto"
@@ -155,16 +156,20 @@ class Embed:
         """The client's own probability."""
         return self.flip[client % len(self.flip)]
 
+    def is_secret(self, client: Client) -> bool:
+        """Whether what protects the client must come from a secure source: the server knows the run's seed."""
+        return self.noise == "opendp" or client.live
+
     def fillers(self, client: Client) -> np.random.Generator:
         """Where the random representation of missing classes comes from; the same each time."""
-        if self.noise == "simulated":
+        if not self.is_secret(client):
             return client.stream("missing classes")
         secret = client.state.setdefault("missing classes", str(secrets.randbits(128)))
         return np.random.default_rng(int(secret))
 
     def table(self, client: Client, shape: tuple[int, ...], probability: float) -> Bits:
         """The client's answers, drawn once."""
-        if self.noise == "simulated":
+        if not self.is_secret(client):
             return answers(shape, probability, client.stream("answers"))
         if "answers" not in client.state:
             client.state["answers"] = opendp_answers(shape, probability)
