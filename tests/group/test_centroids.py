@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.group.centroids import alike, centroids, drifted, founded, joined, radius, settled
+from covey.group.centroids import alike, centroids, distances, drifted, founded, joined, radius, settled
 
 CENTRES = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
 
@@ -89,6 +89,18 @@ def test_the_order_of_the_latest_vectors_does_not_matter(order: list[int]) -> No
     latest = {i: place(2 if i % 3 == 0 else 1, 500 + i) for i in range(12)}
     straight = drifted(book(), latest).groups
     assert drifted(book(), {i: latest[i] for i in order}).groups == straight
+
+
+def test_distances_are_euclidean_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    vectors, means = rng.normal(size=(50, 7)), rng.normal(size=(3, 7))
+    means[1] = np.inf  # a group that everybody left
+    expected = np.linalg.norm(vectors[:, None] - means[[0, 2]], axis=2)
+    for block in (20_000, 8):
+        monkeypatch.setattr("covey.group.centroids.BLOCK", block)
+        found = distances(vectors, means)
+        np.testing.assert_allclose(found[:, [0, 2]], expected, rtol=1e-9)
+        assert np.isinf(found[:, 1]).all()
 
 
 def test_settling_moves_whoever_is_nearer_to_another_mean_and_drops_empty_groups() -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any] | np.integer[Any]]
 
+BLOCK = 20_000  # vectors compared at once
 SIGMAS = 3.0  # a client fits a group when it is no farther from its centroid than mean + 3 deviations of the members
 
 
@@ -50,10 +51,15 @@ def centroids(book: Book) -> NDArray[np.float64]:
 
 
 def distances(vectors: Floats, means: Floats) -> NDArray[np.float64]:
-    """Euclidean distance of every vector to every centroid, [vectors, groups]."""
-    return np.stack(
-        [np.sqrt(np.square(vectors.astype(np.float64) - mean).sum(axis=1)) for mean in means], axis=1
-    )
+    """Euclidean distance of every vector to every centroid, [vectors, groups], a block of vectors at a time."""
+    there = np.isfinite(means).all(axis=1)
+    known = means[there].astype(np.float64)
+    far = np.full((len(vectors), len(means)), np.inf)
+    for start in range(0, len(vectors), BLOCK):
+        part = vectors[start : start + BLOCK].astype(np.float64)
+        squares = np.square(part).sum(axis=1)[:, None] - 2 * part @ known.T + np.square(known).sum(axis=1)
+        far[start : start + BLOCK, there] = np.sqrt(np.maximum(squares, 0))
+    return far
 
 
 def settled(vectors: Floats, labels: NDArray[np.int64]) -> NDArray[np.int64]:
