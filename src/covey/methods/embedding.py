@@ -130,11 +130,11 @@ def embedding(
     An autoencoder is trained first (`pretrain`: by the fleet, on the `public` data set, or both; or loaded from
     `encoder`). Each client encodes its data, averages the codes of each class, keeps one bit a value and flips it
     with probability `flip` (client i with `own_flips[i mod n]`, if given). The server takes the flips' noise away as
-    far as its known size allows (`denoise`, not if published), builds Ward's tree and takes the cut with the best Calinski-Harabasz
-    index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains its own model,
-    `per_round` clients a round in all or per cluster; the first `n_shared` tensors are common to all. Newcomers go to
-    the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those that drifted
-    migrate.
+    far as its known size allows (`denoise`; not with the published search), builds Ward's tree and takes the cut with
+    the best Calinski-Harabasz index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains
+    its own model, `per_round` clients a round in all or per cluster; the first `n_shared` tensors are common to all.
+    Newcomers go to the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those
+    that drifted migrate.
     """
     if per not in ("fleet", "cluster"):
         raise UserError(f"per is {per!r}; allowed: fleet, cluster")
