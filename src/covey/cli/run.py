@@ -115,8 +115,8 @@ def on_equal_data(tables: dict[str, Any], names: list[str]) -> dict[str, Any]:
     if kept[most] == min(kept.values()):
         return tables
     say(
-        f"{most} keeps {kept[most]:.0%} of each client's data for validation, so no method trains on them "
-        "(as published, only the others would: --set train.holdout=0)"
+        f"{most} keeps {kept[most]:.0%} of each client's data for validation, so all methods do "
+        "(--set train.holdout=0: the others train on everything, as published)"
     )
     return {**tables, "train": {**tables.get("train", {}), "holdout": kept[most]}}
 
