@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from covey.config import resolve
 from covey.core import Method, State, empty_state, one_round, run
@@ -19,6 +20,7 @@ from covey.methods.haccs import haccs
 from covey.methods.schedulers import oort, power_of_choice, tifl
 from covey.models import build
 from covey.steps import Train
+from covey.steps.train import only_used
 from covey.testing import check_method
 
 TRAIN = Train(lr=0.1, batch=16, batches=1)
@@ -296,6 +298,17 @@ def test_a_label_outside_the_agreed_space_and_a_client_without_data_are_named() 
     data = replace(data, shares=(*data.shares[:3], nobody, *data.shares[4:]))
     with pytest.raises(UserError, match="client 3 has no training data"):
         states(method(), fleet_of(data), 1)
+
+
+def test_gathering_only_the_samples_of_the_batches_changes_no_bit() -> None:
+    part = federation().shares[0].train
+    order = TRAIN.order(len(part), np.random.default_rng(3))
+    few, places = only_used(part, order)
+    assert len(few) == 16 < len(part)
+    (whole, labels), (gathered, own) = part.tensors(), few.tensors()
+    for before, after in zip(order, places, strict=True):
+        assert torch.equal(whole[before], gathered[after])
+        assert torch.equal(labels[before], own[after])
 
 
 def test_every_option_keeps_the_contract() -> None:

@@ -161,12 +161,16 @@ def with_own_buffers(client: Client, row: Tensor) -> Tensor:
 
 def local_fit(train: Train, client: Client, start: Tensor, linear: Tensor | None = None) -> Fit:
     """Trains from `start` as the settings say; `linear` is added to every gradient. Keeps momentum and own buffers."""
-    x, y = train.training_part(client).tensors()
+    part = train.training_part(client)
+    batches = train.order(len(part), client.rng)
+    if train.batches is not None:
+        part, batches = only_used(part, batches)
+    x, y = part.tensors()
     fit = client.bench.fit(
         start,
         x,
         y,
-        train.order(len(y), client.rng),
+        batches,
         train.recipe(client.round),
         seed=int(client.rng.integers(2**62)),
         linear=linear,
@@ -178,6 +182,12 @@ def local_fit(train: Train, client: Client, start: Tensor, linear: Tensor | None
     if layout.buffers == "local" and layout.has_buffers:
         client.state["buffers"] = fit.row[layout.trainable :].clone()
     return fit
+
+
+def only_used(part: Samples, batches: Sequence[np.ndarray]) -> tuple[Samples, list[np.ndarray]]:
+    """The samples that some batch holds, and the batches as places among these: nothing else needs to be gathered."""
+    used = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *batches]))
+    return part.select(used), [np.searchsorted(used, batch) for batch in batches]
 
 
 def reply_of(client: Client, fit: Fit, slot: int, size: int) -> Reply:
