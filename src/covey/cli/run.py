@@ -42,13 +42,19 @@ def run(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     seed: SeedOption = None,
     rounds: RoundsOption = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Where the clients are simulated: local or ray. [default: local]")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="The Ray cluster. [default: RAY_ADDRESS, or one started here]")
+    ] = None,
 ) -> None:
     """Run one method and write a run folder with its report."""
     from covey.simulate import resume as go_on
     from covey.simulate import simulate
 
     if resume is not None:
-        if any(option is not None for option in (file, method, dataset, set_, out, seed, rounds)):
+        if any(option is not None for option in (file, method, dataset, set_, out, seed, rounds, engine)):
             raise UserError("--resume goes on with the folder's own settings; it takes no other option")
         from covey.simulate import config_in
 
@@ -57,12 +63,25 @@ def run(
             done = go_on(resume, watchers=[watch], say=say)
         show([done])
         return
-    config = configured(file, method=method, dataset=dataset, assignments=set_, seed=seed, rounds=rounds)
+    assignments = [*(set_ or ()), *engine_settings(engine, address)]
+    config = configured(
+        file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds
+    )
     folder = out or new_folder(config.method_name)
     announce(config)
     with live(config.method_name, config.top.rounds) as watch, interruptible():
         done = simulate(config, folder, watchers=[watch], say=say)
     show([done])
+
+
+def engine_settings(engine: str | None, address: str | None) -> list[str]:
+    """The options --engine and --address as settings."""
+    if engine not in (None, "local", "ray"):
+        raise UserError(f"--engine is {engine!r}; allowed: local, ray")
+    if address is not None and engine != "ray":
+        raise UserError(f"--address is {address!r}, which needs --engine ray")
+    mode = ["engine.mode=ray"] if engine == "ray" else []
+    return mode + ([f"engine.address={address}"] if address else [])
 
 
 def compare(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from covey.bench import Bench
@@ -18,25 +16,30 @@ from covey.bench.choose import choose_bench
 from covey.core import Mixing, Reply, Step, Task, stream
 from covey.data.types import Federation
 from covey.errors import UserError
+from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.devices import Device, Devices
-from covey.fleet.ledger import Busy, Cost, Ledger, Problem
+from covey.fleet.ledger import Cost, Ledger
 from covey.fleet.peers import Links, apply_mixings, links
 from covey.fleet.roster import Roster
-from covey.fleet.work import Call, Job, Outcome, bundle
+from covey.fleet.work import Call, Job, Outcome, Shop, bundle
 from covey.fleet.workers import Cohort, Processes, Serial, Threads
 from covey.model import BufferPolicy, Layout, fresh_row
 from covey.objective import Classification, Objective
 
-Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire"]
+if TYPE_CHECKING:
+    from covey.fleet.ray import Crew
+
+Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """How the simulation uses this machine; changes speed and memory, never a result.
+    """How the simulation uses this machine, or a Ray cluster; changes speed and memory, never a result.
 
     mode: `auto` picks threads for the accelerated trainer and processes for PyTorch; `cohort` trains many clients
     at once with stacked parameters, for a GPU (equal up to rounding); `wire` is serial, with every
-    task and reply turned into bytes and back as on a network. workers: 0 means one a core.
+    task and reply turned into bytes and back as on a network; `ray` spreads the work over the Ray cluster at
+    `address` (none: RAY_ADDRESS, or else one that is started on this machine). workers: 0 means one a core.
     debug: one after another, errors raised in place. lanes: use the fast CPU trainer where it supports the model.
     device: `auto` is the GPU when there is one.
     """
@@ -46,12 +49,15 @@ class Engine:
     debug: bool = False
     lanes: bool = True
     device: str = "auto"
+    address: str = ""
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
             raise UserError(f"engine.mode is {self.mode!r}; allowed: {', '.join(get_args(Mode))}")
         if self.workers < 0:
             raise UserError(f"engine.workers is {self.workers}; it must be 0 (one a core) or more")
+        if self.address and self.mode != "ray":
+            raise UserError(f'engine.address is "{self.address}", which needs engine.mode = "ray"')
 
 
 class LocalFleet:
@@ -87,7 +93,9 @@ class LocalFleet:
         # None: whatever is faster. A resumed run keeps the trainer it began with.
         self._lanes: bool | None = None if self.engine.lanes else False
         self.info: dict[str, Any] = {}
-        self._shop: Serial | Threads | Processes | None = None
+        self._shop: Shop | None = None
+        self._crew: Crew | None = None
+        self._parent: LocalFleet | None = None
         self._bench: Bench | None = None
 
     # ------------------------------------------------------------------------------------------ who is there
@@ -124,6 +132,7 @@ class LocalFleet:
         )
         fleet.ledger = self.ledger
         fleet.name = f"{self.name}/{name}"
+        fleet._parent = self
         return fleet
 
     @property
@@ -137,20 +146,40 @@ class LocalFleet:
         self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
     ) -> list[Reply]:
         """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent."""
-        where = "measure" if measure else self.name
-        number = self.calls[where + step.kind] = self.calls.get(where + step.kind, 0) + 1
-        names = (where, step.kind, number, "round", self.round)
-        call = Call(step=step, seed=self.seed, round=self.round, names=names, debug=self.engine.debug)
-        gone = self._lost(tasks, number) if not measure else set()
+        call = next_call(
+            self.calls,
+            step,
+            where="measure" if measure else self.name,
+            seed=self.seed,
+            round=self.round,
+            debug=self.engine.debug,
+        )
+        gone = self._lost(tasks, call.number) if not measure else set()
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
         outcomes = sorted(self.shop(call, self._jobs(call, working, measure)), key=lambda outcome: outcome.id)
         for outcome in outcomes:
-            if outcome.mistake:
-                raise UserError(outcome.mistake)
             if outcome.state:
                 self.states[outcome.id] = outcome.state
         outcomes += [Outcome(id=i, lost="the reply never arrived") for i in sorted(gone)]
-        return self._account(step, tasks, outcomes, deadline or self.devices.deadline, measure)
+
+        def trip(outcome: Outcome) -> Trip:
+            task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
+            down = task.nbytes if client >= 0 else 0
+            up = 0 if reply is None or client < 0 or task.keep else reply.nbytes
+            seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
+            return Trip(down=down, up=up, seconds=seconds)
+
+        return settle(
+            outcomes,
+            call=call,
+            tasks=tasks,
+            trip=trip,
+            ledger=self.ledger,
+            layout=self.layout,
+            deadline=deadline or self.devices.deadline,
+            measure=measure,
+            child=self.is_child,
+        )
 
     def combine(
         self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], seats: Sequence[int]
@@ -175,7 +204,7 @@ class LocalFleet:
     # ------------------------------------------------------------------------------------------ work
 
     @property
-    def shop(self) -> Serial | Threads | Processes:
+    def shop(self) -> Shop:
         """The workers, started at the first task."""
         if self._shop is None:
             make, mode, workers = self._plan()
@@ -185,6 +214,8 @@ class LocalFleet:
                 self._shop = Serial(self.roster, make, wire=mode == "wire")
             elif mode == "threads":
                 self._shop = Threads(self.roster, make, workers)
+            elif mode == "ray":
+                self._shop = self._ray_shop()
             else:
                 self._shop = Processes(self.roster, make, workers)
         return self._shop
@@ -192,18 +223,18 @@ class LocalFleet:
     def _plan(self) -> tuple[Callable[[], Bench], str, int]:
         """How to make a bench, in which mode, with how many workers."""
         workers = self.engine.workers or os.cpu_count() or 1
-        shape = tuple(self.data.dataset.x.shape[1:])
         make, info = choose_bench(
             self.model,
             self.objective,
-            shape,
+            self._input_shape,
             buffers=self.layout.buffers,
             lanes=False if self.engine.mode == "cohort" else self._lanes,
             device=self.engine.device,
             say=self._say,
         )
         mode = self.engine.mode
-        if mode not in ("wire", "cohort") and (self.engine.debug or workers == 1 or info["device"] != "cpu"):
+        alone = self.engine.debug or workers == 1 or info["device"] != "cpu"
+        if alone and mode not in ("wire", "cohort", "ray"):
             mode = "serial"
         elif mode == "auto":
             mode = "threads" if info["trainer"] == "lanes" else "processes"
@@ -214,6 +245,39 @@ class LocalFleet:
             "workers": 1 if mode in ("serial", "wire", "cohort") else workers,
         }
         return make, mode, workers
+
+    @property
+    def _input_shape(self) -> tuple[int, ...]:
+        return tuple(self.data.dataset.x.shape[1:])
+
+    def _ray_shop(self) -> Shop:
+        from covey.fleet.ray import BenchSpec
+
+        spec = BenchSpec(
+            model=self.model,
+            objective=self.objective,
+            shape=self._input_shape,
+            buffers=self.layout.buffers,
+            lanes=self.info["trainer"] == "lanes",
+            device=self.info["device"],
+        )
+        shop = self.crew.shop(spec)
+        self.info |= {"name": "ray", "workers": self.crew.workers, "nodes": self.crew.nodes}
+        return shop
+
+    @property
+    def crew(self) -> Crew:
+        """The Ray actors, which a child shares with its parent."""
+        if self._parent is not None:
+            return self._parent.crew
+        if self._crew is None:
+            from covey.fleet.ray import Crew
+
+            gpus = int(self.info["device"] != "cpu")
+            self._crew = Crew(
+                self.roster, address=self.engine.address, workers=self.engine.workers, gpus=gpus
+            )
+        return self._crew
 
     def _jobs(self, call: Call, tasks: Mapping[int, Task], measure: bool) -> list[Job]:
         sizes = {i: sum(self.roster.sizes(i)) for i in tasks}
@@ -234,59 +298,6 @@ class LocalFleet:
         work = step.work(*self.roster.sizes(client))
         machine = self.machines[client] if client >= 0 else Device()
         return machine.seconds(bytes_down=down, bytes_up=up, work=work, pace=self.devices.pace)
-
-    def _account(
-        self,
-        step: Step,
-        tasks: Mapping[int, Task],
-        outcomes: Sequence[Outcome],
-        deadline: float | None,
-        measure: bool,
-    ) -> list[Reply]:
-        """Checks the replies, books the cost, moves the clock; returns the replies that count."""
-        cost = Cost()
-        accepted: list[Reply] = []
-        slowest = 0.0
-        training = step.kind.startswith("train.") and not measure
-        for outcome in outcomes:
-            task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
-            down = task.nbytes if client >= 0 else 0
-            up = 0 if reply is None or client < 0 or task.keep else reply.nbytes
-            if client >= 0:
-                rows_sent = len(task.models) - len(task.held)
-                cost.messages += (
-                    rows_sent if task.source == "peers" else int(rows_sent > 0 or not len(task.models))
-                )
-                cost.messages += int(reply is not None and not task.keep)
-            if task.source == "peers":
-                cost.bytes_peer += down
-            else:
-                cost.bytes_down += down
-            cost.bytes_up += up
-            seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
-            lost, refused = outcome.lost, outcome.refused
-            if reply is not None and deadline is not None and seconds > deadline:
-                lost = f"it took {seconds:.1f} s, the deadline is {deadline:.1f} s"
-            elif reply is not None:
-                refused = check_reply(reply, client, step, self.layout)
-            if lost or refused:
-                problem = Problem(client=client, kind=step.kind, round=self.round, reason=lost or refused)
-                self.ledger.note_problem("lost" if lost else "refused", problem)
-                slowest = max(slowest, deadline or 0.0)
-                continue
-            assert reply is not None
-            accepted.append(reply)
-            slowest = max(slowest, seconds)
-            if training and client >= 0:
-                self.ledger.busy.append(Busy(client=client, start=self.ledger.clock, seconds=seconds))
-            if "epsilon" in reply.stats:
-                self.ledger.epsilon[client] = float(reply.stats["epsilon"])
-        if training and not self.is_child:
-            self.ledger.asked += len(tasks)
-            self.ledger.replied += len(accepted)
-        cost.seconds = 0.0 if measure else slowest
-        self.ledger.book(step.kind, cost, measure=measure)
-        return accepted
 
     def _book_links(self, sent: Links, row_bytes: int) -> None:
         """Books peer messages; a client handles its links one after another, the busiest one sets the time."""
@@ -330,20 +341,9 @@ class LocalFleet:
 
     def close(self) -> None:
         """Ends the workers."""
-        if self._shop is not None:
+        if isinstance(self._shop, Threads | Processes):
             self._shop.close()
-            self._shop = None
-
-
-def check_reply(reply: Reply, client: int, step: Step, layout: Layout) -> str:
-    """Why a reply cannot be used, or an empty string."""
-    if reply.id != client:
-        return f"it says it is from client {reply.id}"
-    if reply.vector is None:
-        return "a trained row is missing" if step.kind.startswith("train.") else ""
-    if step.kind.startswith("train.") and tuple(reply.vector.shape) != (layout.size,):
-        return f"its row has shape {tuple(reply.vector.shape)}, not ({layout.size},)"
-    # A finite sum has only finite terms; the long way is for sums that overflow.
-    if not math.isfinite(float(reply.vector.sum())) and not bool(torch.isfinite(reply.vector).all()):
-        return "its row holds NaN or infinity"
-    return ""
+        self._shop = None
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None

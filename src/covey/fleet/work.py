@@ -26,6 +26,7 @@ class Call:
     seed: int
     round: int
     names: tuple[str | int, ...]  # of the random stream; the client's id comes last
+    number: int = 1  # of this step's calls in the round
     debug: bool = False
 
 

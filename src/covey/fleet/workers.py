@@ -167,7 +167,7 @@ class Processes:
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         waiting = sorted(jobs, key=lambda job: job.weight)  # the longest is last, and taken first
-        common = _common_rows(jobs)
+        common = common_rows(jobs)
         working: dict[Connection, Job] = {}
         told: set[Connection] = set()
 
@@ -177,7 +177,7 @@ class Processes:
                 news = None if line in told else (call, common)
                 told.add(line)
                 with contextlib.suppress(OSError):  # a dead worker shows when its answer is awaited
-                    line.send_bytes(pack((news, _light(job, common))))
+                    line.send_bytes(pack((news, light(job, common))))
 
         for line in list(self.lines):
             give(line)
@@ -189,7 +189,9 @@ class Processes:
                 try:
                     answer = pickle.loads(line.recv_bytes())
                 except (EOFError, OSError):
-                    answer = [Outcome(id=i, lost="its worker process died", state=s) for i, s in _states(job)]
+                    answer = [
+                        Outcome(id=i, lost="its worker process died", state=s) for i, s in states_of(job)
+                    ]
                     place = self.lines.index(line)
                     self._hire(place)
                     line = self.lines[place]
@@ -209,7 +211,8 @@ class Processes:
         self.lines, self.processes = [], []
 
 
-def _states(job: Job) -> list[tuple[int, dict[str, Any]]]:
+def states_of(job: Job) -> list[tuple[int, dict[str, Any]]]:
+    """Each client of a job with its state."""
     return list(zip(job.ids, job.states, strict=True))
 
 
@@ -231,7 +234,7 @@ def _worker(line: Connection, others: Sequence[Connection], roster: Roster, make
             call, rows = news
         assert call is not None
         try:
-            line.send_bytes(pack(do(call, _full(job, rows), roster, bench)))
+            line.send_bytes(pack(do(call, full(job, rows), roster, bench)))
         except Exception as error:  # debugging: show it where the run was started
             line.send_bytes(pack(error))
 
@@ -239,7 +242,11 @@ def _worker(line: Connection, others: Sequence[Connection], roster: Roster, make
 # Rows that several clients get are sent to each worker once; in a job's tasks their number stands for them.
 
 
-def _common_rows(jobs: Sequence[Job]) -> dict[int, Tensor]:
+Light = tuple[Job, list[int | None]]  # a job without its common rows, and the numbers that stand for them
+
+
+def common_rows(jobs: Sequence[Job]) -> dict[int, Tensor]:
+    """The rows that more than one task has, by number."""
     count: dict[int, int] = {}
     rows: dict[int, Tensor] = {}
     for job in jobs:
@@ -254,7 +261,7 @@ def _key(rows: Tensor) -> int:
     return hash((rows.data_ptr(), tuple(rows.shape)))
 
 
-def _light(job: Job, common: dict[int, Tensor]) -> tuple[Job, list[int | None]]:
+def light(job: Job, common: dict[int, Tensor]) -> Light:
     """The job without the rows that the worker has; of a bundle only the first task, the others are alike."""
     tasks = job.tasks[:1] if len(job.ids) > 1 else job.tasks
     keys = [key if (key := _key(task.models)) in common else None for task in tasks]
@@ -265,7 +272,8 @@ def _light(job: Job, common: dict[int, Tensor]) -> tuple[Job, list[int | None]]:
     return replace(job, tasks=light), keys
 
 
-def _full(message: tuple[Job, list[int | None]], rows: dict[int, Tensor]) -> Job:
+def full(message: Light, rows: dict[int, Tensor]) -> Job:
+    """The job with its rows again."""
     job, keys = message
     tasks = tuple(
         task if key is None else replace(task, models=rows[key])
@@ -288,3 +296,12 @@ def pack(value: object) -> bytes:
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
+
+
+def pack_apart(value: object) -> list[np.ndarray]:
+    """The same with every array's bytes apart, uncopied: `pickle.loads(first.data, buffers=others)` gives it back."""
+    buffer = io.BytesIO()
+    apart: list[memoryview] = []
+    _Pickler(buffer, protocol=5, buffer_callback=lambda part: apart.append(part.raw())).dump(value)
+    whole: list[memoryview] = [memoryview(buffer.getvalue()), *apart]
+    return [np.frombuffer(part, np.uint8) for part in whole]

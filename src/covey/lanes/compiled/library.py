@@ -78,7 +78,8 @@ def load(isa: Isa) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple().create_target_machine(jit=True)
-    compiler = llvm.create_lljit_compiler(target)
+    # JITLink lays everything out in one block; the older linker fails where code and data end up over 2 GB apart.
+    compiler = llvm.create_lljit_compiler(target, use_jit_link=True)
     library = (
         llvm.JITLibraryBuilder()
         .add_object_img(path.read_bytes())

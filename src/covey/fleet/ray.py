@@ -1,0 +1,246 @@
+"""Simulation on many machines: the jobs of the local engine, done by actors on a Ray cluster with the same bits.
+
+The samples lie in Ray's object store, one copy a node that its actors share; rows that several clients get are put
+there once a round. An actor that is lost is replaced, and what it was doing is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import covey
+from covey.bench import Bench
+from covey.bench.choose import choose_bench
+from covey.errors import RunError, UserError
+from covey.fleet.roster import Roster
+from covey.fleet.work import Call, Job, Outcome, do
+from covey.fleet.workers import Light, common_rows, full, light, pack, pack_apart, states_of
+from covey.model import BufferPolicy
+from covey.objective import Objective
+
+CHUNKS = 4  # messages an actor in each call: enough to even out unequal clients, few enough to cost little
+TRIES = 3  # times that a job is begun before it counts as lost
+PATIENCE = 60.0  # seconds to wait for a first actor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BenchSpec:
+    """How an actor makes its bench: the trainer is decided where the run was started, for all actors."""
+
+    model: nn.Module
+    objective: Objective
+    shape: tuple[int, ...]
+    buffers: BufferPolicy
+    lanes: bool
+    device: str
+
+    def __call__(self) -> Bench:
+        make, info = choose_bench(
+            self.model,
+            self.objective,
+            self.shape,
+            buffers=self.buffers,
+            lanes=self.lanes,
+            device=self.device,
+        )
+        if (info["trainer"] == "lanes") != self.lanes:
+            raise RunError(
+                f"a Ray worker cannot use the lanes trainer ({info['why']}); set engine.lanes=false"
+            )
+        return make()
+
+
+class Hand:
+    """An actor: the data of all clients as views into its node's object store, and one model a bench."""
+
+    def __init__(self, main: np.ndarray, *arrays: np.ndarray) -> None:
+        torch.set_num_threads(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the store's memory is read-only, and nobody writes to samples
+            self.roster: Roster = pickle.loads(main.data, buffers=arrays)
+        self.benches: dict[int, Bench] = {}
+
+    def version(self) -> str:
+        """Tells that the actor is ready, and for which covey."""
+        return covey.__version__
+
+    def work(
+        self,
+        call: Call,
+        bench: tuple[int, list[Any]],
+        messages: bytes,
+        keys: Sequence[int],
+        *rows: np.ndarray,
+    ) -> bytes:
+        """Does some jobs; `rows` are those that `keys` stand for in them."""
+        import ray
+
+        number, spec = bench
+        if number not in self.benches:
+            self.benches[number] = ray.get(spec[0])()
+        known = {key: torch.from_numpy(row.copy()) for key, row in zip(keys, rows, strict=True)}
+        jobs = [full(message, known) for message in pickle.loads(messages)]
+        return pack([outcome for job in jobs for outcome in do(call, job, self.roster, self.benches[number])])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chunk:
+    """Jobs that travel together, and how often they were begun."""
+
+    jobs: Sequence[Job]
+    tries: int = 0
+
+
+class Crew:
+    """The actors of a run, shared by all fleets on the same clients."""
+
+    def __init__(self, roster: Roster, *, address: str, workers: int, gpus: int = 0) -> None:
+        self.ray = connect(address, workers)
+        self.started = self.ray.started
+        self.workers = workers or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        self.nodes = len([node for node in self.ray.nodes() if node["Alive"]])
+        self.actor = self.ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(Hand)
+        # The parts are arguments of their own, because only those are taken from the store without a copy.
+        self.data = [self.ray.put(part) for part in pack_apart(roster)]
+        self.rows: dict[bytes, Any] = {}
+        self.round = -1
+        self.benches = 0
+        self.idle: list[Any] = []
+        self.coming: dict[Any, Any] = {}
+        for _ in range(self.workers):
+            self.hire()
+
+    def hire(self) -> None:
+        """Asks for one more actor; where the cluster has no room now, it comes later."""
+        actor = self.actor.remote(*self.data)
+        self.coming[actor.version.remote()] = actor
+
+    def shop(self, spec: BenchSpec) -> Callable[[Call, Sequence[Job]], list[Outcome]]:
+        """Workers with that bench."""
+        self.benches += 1
+        bench = (self.benches, [self.ray.put(spec)])
+        return lambda call, jobs: self.do(call, jobs, bench)
+
+    def do(self, call: Call, jobs: Sequence[Job], bench: tuple[int, list[Any]]) -> list[Outcome]:
+        """All outcomes of the jobs, in whatever order they come."""
+        outcomes: list[Outcome] = []
+        common = common_rows(jobs)
+        stored = self.store(call.round, common)
+        told = self.ray.put(call)
+        waiting = cut(jobs, CHUNKS * self.workers)
+        working: dict[Any, tuple[Any, Chunk]] = {}
+        while waiting or working:
+            while waiting and self.idle:
+                actor, chunk = self.idle.pop(), waiting.pop()
+                messages: list[Light] = [light(job, common) for job in chunk.jobs]
+                keys = sorted({key for _, names in messages for key in names if key is not None})
+                ref = actor.work.remote(told, bench, pack(messages), keys, *(stored[key] for key in keys))
+                working[ref] = (actor, chunk)
+            ready, _ = self.ray.wait([*working, *self.coming], timeout=None if working else PATIENCE)
+            if not ready:
+                raise RunError(
+                    f"no Ray worker was ready after {PATIENCE:.0f} s; the cluster's resources are "
+                    f"{self.ray.available_resources()}"
+                )
+            if ready[0] in self.coming:
+                self.welcome(ready[0])
+                continue
+            actor, chunk = working.pop(ready[0])
+            try:
+                outcomes += pickle.loads(self.ray.get(ready[0]))
+            except self.ray.exceptions.RayTaskError:
+                raise
+            except self.ray.exceptions.RayError:
+                self.ray.kill(actor)
+                self.hire()
+                if chunk.tries + 1 < TRIES:  # one job at a time, so that none takes others with it
+                    waiting += [Chunk(jobs=[job], tries=chunk.tries + 1) for job in chunk.jobs]
+                else:
+                    outcomes += [
+                        Outcome(id=i, lost="its Ray worker died", state=state)
+                        for job in chunk.jobs
+                        for i, state in states_of(job)
+                    ]
+                continue
+            self.idle.append(actor)
+        return outcomes
+
+    def welcome(self, ref: Any) -> None:
+        """Takes an actor into work, if it could be started."""
+        actor = self.coming.pop(ref)
+        try:
+            version = self.ray.get(ref)
+        except self.ray.exceptions.RayError as error:
+            if not self.idle and not self.coming:
+                raise RunError(f"no Ray worker could be started: {str(error).splitlines()[-1]}") from error
+            return
+        if version != covey.__version__:
+            raise UserError(
+                f"a Ray worker has covey {version}, this is {covey.__version__}; install the same"
+            )
+        self.idle.append(actor)
+
+    def store(self, number: int, rows: dict[int, Tensor]) -> dict[int, Any]:
+        """The rows in the object store; equal ones once a round, whoever asks."""
+        if number != self.round:
+            self.round, self.rows = number, {}
+        stored = {}
+        for key, tensor in rows.items():
+            array = np.ascontiguousarray(tensor.detach().cpu().numpy())
+            name = hashlib.sha256(str(array.shape).encode() + array.tobytes()).digest()
+            if name not in self.rows:
+                self.rows[name] = self.ray.put(array)
+            stored[key] = self.rows[name]
+        return stored
+
+    def close(self) -> None:
+        """Ends the actors, and Ray where it was started for this run."""
+        for actor in (*self.idle, *self.coming.values()):
+            self.ray.kill(actor)
+        self.idle, self.coming = [], {}
+        if self.started:
+            self.ray.shutdown()
+
+
+def cut(jobs: Sequence[Job], pieces: int) -> list[Chunk]:
+    """The jobs in about so many chunks of like weight; the heaviest jobs come last, because the last is taken first."""
+    limit = sum(job.weight for job in jobs) / pieces
+    chunks: list[list[Job]] = []
+    load = 0.0
+    for job in sorted(jobs, key=lambda job: job.weight):
+        if not chunks or load + job.weight > limit:
+            chunks.append([])
+            load = 0.0
+        chunks[-1].append(job)
+        load += job.weight
+    return [Chunk(jobs=chunk) for chunk in chunks]
+
+
+def connect(address: str, workers: int) -> Any:
+    """The module ray, connected to the cluster at the address (or RAY_ADDRESS), or to a new one on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError('engine.mode is "ray", which needs the package ray: install covey[ray]') from error
+    ray.started = not ray.is_initialized()
+    if not ray.started:
+        return ray
+    address = address or os.environ.get("RAY_ADDRESS", "")
+    here = {} if address else {"num_cpus": workers or None, "include_dashboard": False}
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **here)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        where = f'engine.address is "{address}"; ' if address else ""
+        raise UserError(f"{where}Ray does not answer: {str(error).splitlines()[0]}") from error
+    return ray

@@ -1,0 +1,248 @@
+"""The Ray engine: the local engine's bits, on actors that may die."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from covey.core import Client, Reply, Task, run
+from covey.errors import RunError, UserError
+from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.work import Job
+from covey.measure import Measuring
+from covey.methods import METHODS
+from covey.methods.baselines import fedavg
+from covey.models import build
+from covey.objective import Classification
+from covey.steps import Train
+from covey.testing import final, same, small_federation, small_fleet
+
+TRAIN = Train(lr=0.1, batch=16)
+
+
+def test_ray_needs_its_address_only_in_its_mode() -> None:
+    with pytest.raises(UserError, match='engine.address is "somewhere", which needs engine.mode = "ray"'):
+        Engine(address="somewhere")
+
+
+ray = pytest.importorskip("ray")
+from covey.fleet.ray import cut  # noqa: E402
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the steps of this file
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A Ray cluster of two nodes on this machine, with one CPU each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    store = 80 * 2**20
+    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": store})
+    started.add_node(num_cpus=1, object_store_memory=store)
+    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
+    yield started
+    ray.shutdown()
+    started.shutdown()
+
+
+@pytest.fixture(scope="module")
+def host(cluster: Any) -> Iterator[LocalFleet]:
+    """A fleet whose actors other fleets share, so that not every test has to start its own."""
+    fleet = ray_fleet()
+    fleet.shop  # noqa: B018
+    yield fleet
+    fleet.close()
+
+
+def ray_fleet(host: LocalFleet | None = None, *, lanes: bool = False) -> LocalFleet:
+    model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
+    fleet = LocalFleet(small_federation(), model, seed=5, engine=Engine(mode="ray", lanes=lanes))
+    fleet._parent = host
+    return fleet
+
+
+@dataclass(frozen=True)
+class Fatal:
+    """Kills the actor of one client: always, or only the first time."""
+
+    flag: str = ""
+    kind: ClassVar[str] = "query.fatal"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        if client.id == 3 and not (self.flag and Path(self.flag).exists()):
+            if self.flag:
+                Path(self.flag).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Reply(id=client.id, stats={"n": client.state.setdefault("n", 0)})
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Where:
+    """Tells the node and the process that a client works on."""
+
+    kind: ClassVar[str] = "query.where"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        node = ray.get_runtime_context().get_node_id()
+        return Reply(id=client.id, stats={"node": node, "pid": os.getpid()})
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_the_local_engines_bits(name: str, host: LocalFleet) -> None:
+    from covey.testing import check_toml
+
+    method = check_toml(name, {})
+    same(final(method, small_fleet()), final(method, ray_fleet(host)), f"{name}: ray and local differ")
+
+
+def test_what_is_measured_and_booked_is_the_same(host: LocalFleet) -> None:
+    found = []
+    for fleet in (small_fleet(), ray_fleet(host)):
+        seen: list[Any] = []
+        method = fedavg(TRAIN, per_round=4)
+        run(method, fleet, rounds=2, measure=Measuring(), watchers=[lambda e, s=seen: s.append(e)])
+        fleet.close()
+        numbers = [(m.split, m.metric, m.client, m.value) for end in seen for m in end.measurements]
+        found.append((numbers, fleet.ledger.save()))
+    assert found[0] == found[1]
+
+
+def test_the_fast_trainer_gives_its_own_bits_on_actors(host: LocalFleet) -> None:
+    pytest.importorskip("numba")
+    method = fedavg(TRAIN, per_round=4)
+    same(final(method, small_fleet(lanes=True)), final(method, ray_fleet(host, lanes=True)), "lanes differ")
+
+
+def test_work_is_spread_over_both_nodes(host: LocalFleet) -> None:
+    fleet = ray_fleet(host)
+    replies = fleet.ask(Where(), dict.fromkeys(fleet.begin(1), Task()))
+    assert [reply.id for reply in replies] == list(range(8))
+    assert len({reply.stats["node"] for reply in replies}) == 2
+    assert fleet.info["name"] == "ray"
+    assert (fleet.info["workers"], fleet.info["nodes"]) == (2, 2)
+    fleet.close()
+
+
+def test_a_lost_actor_is_replaced_and_its_clients_are_asked_again(host: LocalFleet, tmp_path: Path) -> None:
+    fleet = ray_fleet(host)
+    replies = fleet.ask(Fatal(flag=str(tmp_path / "dead")), dict.fromkeys(fleet.begin(1), Task()))
+    assert [reply.id for reply in replies] == list(range(8))
+    assert fleet.ledger.lost == 0
+    fleet.close()
+
+
+def test_a_client_that_always_kills_its_actor_is_lost_alone(host: LocalFleet) -> None:
+    fleet = ray_fleet(host)
+    replies = fleet.ask(Fatal(), dict.fromkeys(fleet.begin(1), Task()))
+    assert [reply.id for reply in replies] == [0, 1, 2, 4, 5, 6, 7]
+    assert fleet.ledger.last_problem().endswith("its Ray worker died")
+    fleet.close()
+
+
+def test_a_child_fleet_works_on_the_same_actors(host: LocalFleet) -> None:
+    fleet = ray_fleet(host)
+    child = fleet.child(
+        "small", build("mlp", input_shape=(1, 8, 8), outputs=10, hidden=(8,)), Classification()
+    )
+    pids = []
+    for each in (fleet, child):
+        replies = each.ask(Where(), dict.fromkeys(each.begin(1), Task()))
+        pids.append({reply.stats["pid"] for reply in replies})
+    assert pids[0] == pids[1]
+    fleet.close()
+
+
+def test_equal_rows_are_stored_once_a_round(host: LocalFleet) -> None:
+    fleet = ray_fleet(host)
+    rows = torch.ones(1, 10)
+    fleet.shop  # noqa: B018
+    stored = [fleet.crew.store(1, {key: rows.clone()})[key] for key in (1, 2)]
+    assert stored[0] == stored[1]
+    assert fleet.crew.store(2, {1: rows})[1] != stored[0]
+    fleet.close()
+
+
+def test_chunks_have_like_weights_and_the_heaviest_is_taken_first() -> None:
+    jobs = [Job(ids=(i,), tasks=(Task(),), states=({},), weight=w) for i, w in enumerate([5, 1, 1, 1, 1, 1])]
+    chunks = cut(jobs, 5)
+    assert [[job.ids[0] for job in chunk.jobs] for chunk in chunks] == [[1, 2], [3, 4], [5], [0]]
+
+
+def test_an_error_is_raised_in_place_when_debugging(host: LocalFleet) -> None:
+    from covey.testing import Broken
+
+    fleet = ray_fleet(host)
+    fleet.engine = replace(fleet.engine, debug=True)
+    with pytest.raises(ValueError, match="broken on purpose"):
+        run(replace(fedavg(TRAIN, per_round=8), local=Broken(step=TRAIN)), fleet, rounds=1)  # type: ignore[arg-type]
+    fleet.close()
+
+
+def test_the_command_takes_engine_and_address(cluster: Any, host: LocalFleet, tmp_path: Path) -> None:
+    from covey.cli import app
+
+    host.close()
+
+    options = ["run", "--dataset", "digits", "--rounds", "1", "--set", "data.clients=4"]
+    where = ["--engine", "ray", "--address", cluster.address, "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, [*options, *where])
+    assert result.exit_code == 0, result.output
+    assert f'address = "{cluster.address}"' in (tmp_path / "run" / "config.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--engine", "spark"], "--engine is 'spark'; allowed: local, ray"),
+        (["--address", "host:1"], "--address is 'host:1', which needs --engine ray"),
+    ],
+)
+def test_a_wrong_engine_is_one_sentence(options: list[str], sentence: str) -> None:
+    from covey.cli import app
+
+    result = CliRunner().invoke(app, ["run", *options])
+    assert isinstance(result.exception, UserError)
+    assert str(result.exception) == sentence
+
+
+def test_a_node_killed_in_the_middle_changes_no_bit(cluster: Any, host: LocalFleet) -> None:
+    host.close()
+    method = fedavg(TRAIN, per_round=8)
+    straight = final(method, small_fleet())
+    fleet = ray_fleet()
+    second = next(node for node in cluster.list_all_nodes() if not node.is_head())
+
+    def watch(end: Any) -> None:
+        if end.state.round == 1:
+            cluster.remove_node(second, allow_graceful=False)
+
+    state = run(method, fleet, rounds=3, watchers=[watch])
+    fleet.close()
+    same(straight, state, "a killed node changes the result")
+    assert fleet.ledger.lost == 0
+
+
+def test_no_worker_at_all_is_one_sentence(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covey.fleet.ray.PATIENCE", 1.0)
+    fleet = ray_fleet()
+    fleet.shop  # noqa: B018
+    for actor in fleet.crew.coming.values():
+        ray.kill(actor)
+    fleet.crew.coming = {}
+    with pytest.raises(RunError, match="no Ray worker was ready after 1 s"):
+        fleet.ask(Where(), dict.fromkeys(fleet.begin(1), Task()))
+    fleet.close()
