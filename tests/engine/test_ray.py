@@ -28,7 +28,7 @@ TRAIN = Train(lr=0.1, batch=16)
 
 
 def test_ray_needs_its_address_only_in_its_mode() -> None:
-    with pytest.raises(UserError, match='engine.address is "somewhere", which needs engine.mode = "ray"'):
+    with pytest.raises(UserError, match=r'engine.address is "somewhere", which needs engine.mode = "ray"'):
         Engine(address="somewhere")
 
 
