@@ -19,6 +19,7 @@ from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
 from covey.steps import Train
+from covey.testing import check_toml, small_fleet
 
 TRAIN = Train(lr=0.1, batch=8, batches=1)
 
@@ -245,3 +246,17 @@ def test_nothing_but_models_between_peers_is_a_message() -> None:
     run(decentralized(TRAIN, backbone="ring"), there, rounds=2)
     assert there.ledger.total["train.sgd"].messages == 0
     assert there.ledger.cost.messages == 2 * 12
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("decentralized", {"backbone": [[0, 1], [1, 0]], "every": 2}),
+        ("decentralized", {"backbone": "grid_2d_graph(2, 4, periodic=True)", "weights": "metropolis"}),
+        ("hierarchical", {"backbone": "wheel", "representative": "degree", "network": "star"}),
+        ("semi-decentralized", {"backbone": [[0, 1]], "clusters": 2, "members_train": True}),
+    ],
+)
+def test_every_shape_survives_its_toml_file(name: str, settings: dict) -> None:
+    method = check_toml(name, settings)
+    assert torch.isfinite(run(method, small_fleet(), rounds=1).models).all()
