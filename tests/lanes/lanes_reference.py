@@ -16,18 +16,20 @@ NEAR = 2e-6  # relative to the largest value: float32 may decide otherwise here
 
 
 def row_of(model: nn.Module) -> NDArray[np.float32]:
-    parts = [p.detach().numpy().ravel() for p in model.parameters()]
-    return np.concatenate(parts).astype(np.float32)
+    """Parameters, then float buffers."""
+    buffers = [b for b in model.buffers() if b.is_floating_point()]
+    return np.concatenate([t.detach().numpy().ravel() for t in [*model.parameters(), *buffers]])
 
 
 def load_row(model: nn.Module, row: NDArray[Any]) -> nn.Module:
     filled = copy.deepcopy(model).to(torch.float64)
     start = 0
     with torch.no_grad():
-        for parameter in filled.parameters():
-            piece = row[start : start + parameter.numel()]
-            parameter.copy_(torch.from_numpy(piece.astype(np.float64)).reshape(parameter.shape))
-            start += parameter.numel()
+        buffers = [b for b in filled.buffers() if b.is_floating_point()]
+        for tensor in [*filled.parameters(), *buffers]:
+            piece = row[start : start + tensor.numel()]
+            tensor.copy_(torch.from_numpy(piece.astype(np.float64)).reshape(tensor.shape))
+            start += tensor.numel()
     return filled
 
 
@@ -41,12 +43,15 @@ class Ties:
         scale = x.abs().max().item() or 1.0
         self.found |= bool((x.abs() < NEAR * scale).any())
 
-    def pool(self, x: torch.Tensor) -> None:
+    def pool(self, x: torch.Tensor, kernel: Any, stride: Any = None, padding: Any = 0, *_: Any) -> None:
         """Two equal zeros after a ReLU are no tie: neither gets a gradient."""
-        patches = F.unfold(x.flatten(0, 1).unsqueeze(1), 2, stride=2).transpose(1, 2).reshape(-1, 4)
-        top = patches.sort(dim=1, descending=True).values
-        scale = x.abs().max().item() or 1.0
-        self.found |= bool((((top[:, 0] - top[:, 1]) < NEAR * scale) & (top[:, 0] != 0)).any())
+        down, across = (padding, padding) if isinstance(padding, int) else padding
+        wide = F.pad(x, (across, across, down, down), value=-1e9).flatten(0, 1).unsqueeze(1)
+        windows = F.unfold(wide, kernel, stride=stride or kernel).transpose(1, 2).flatten(0, 1)
+        if windows.shape[1] > 1:
+            first, second = windows.topk(2, dim=1).values.T
+            near = first - second < NEAR * (x.abs().max().item() or 1.0)
+            self.found |= bool((near & (first != 0)).any())
 
 
 @contextmanager
@@ -59,7 +64,8 @@ def watch() -> Iterator[Ties]:
         return relu(x)
 
     def watched_pool(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        ties.pool(x.detach())
+        plain = {"stride": kwargs.get("stride"), "padding": kwargs.get("padding", 0)}
+        ties.pool(x.detach(), *args, **({} if len(args) > 1 else plain))
         return pool(x, *args, **kwargs)
 
     with mock.patch.object(F, "relu", watched_relu), mock.patch.object(F, "max_pool2d", watched_pool):
@@ -83,3 +89,16 @@ def gradient(
         loss.backward()
     grads = [p.grad.numpy().ravel() for p in exact.parameters() if p.grad is not None]
     return loss.item(), np.concatenate(grads), ties.found
+
+
+def rounded(
+    model: nn.Module, row: NDArray[Any], x: NDArray[Any], y: NDArray[Any], objective: str
+) -> NDArray[np.float32]:
+    """The gradient as PyTorch computes it in float32."""
+    same = load_row(model, row).float()
+    out = same(torch.from_numpy(x))
+    if objective == "cross-entropy":
+        F.cross_entropy(out, torch.from_numpy(y)).backward()
+    else:
+        F.mse_loss(out, torch.from_numpy(y).reshape(out.shape)).backward()
+    return np.concatenate([p.grad.numpy().ravel() for p in same.parameters() if p.grad is not None])

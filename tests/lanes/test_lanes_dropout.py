@@ -14,7 +14,7 @@ def first_update(model: nn.Module, shape: tuple[int, ...], x: np.ndarray, seed: 
     plan = lanes.plan(model, shape, "mse", "sgd")
     assert isinstance(plan, lanes.Plan), plan
     row, gradient = row_of(model), np.zeros(plan.parameters, np.float32)
-    y = np.zeros((len(x), plan.chain.output.features), np.float32)
+    y = np.zeros((len(x), plan.graph.output.features), np.float32)
     plan.trainer().fit(
         row, x, y, [np.arange(len(x))], lr=0.0, momentum=1.0, velocity=gradient, dropout_seed=seed
     )

@@ -22,7 +22,7 @@ def check(model: nn.Module, shape: tuple[int, ...], samples: int, seed: int, obj
     x = rng.standard_normal((samples, *shape), dtype=np.float32)
     plan = lanes.plan(model, shape, objective, "sgd")
     assert isinstance(plan, lanes.Plan), plan
-    outputs = plan.chain.output.features
+    outputs = plan.graph.output.features
     if objective == "cross-entropy":
         y = rng.integers(0, outputs, samples)
     else:
@@ -30,7 +30,7 @@ def check(model: nn.Module, shape: tuple[int, ...], samples: int, seed: int, obj
     row = row_of(model)
     loss, exact, tie = gradient(model, row, x, y, objective)
     assume(not tie)
-    found, changed = np.zeros_like(row), row.copy()
+    found, changed = np.zeros(plan.parameters, np.float32), row.copy()
     batches = [rng.permutation(samples)]
     losses = plan.trainer().fit(changed, x, y, batches, lr=0.5, momentum=0.9, velocity=found)
     assert losses == pytest.approx([loss], rel=2e-6)
@@ -40,7 +40,8 @@ def check(model: nn.Module, shape: tuple[int, ...], samples: int, seed: int, obj
         scale = max(np.linalg.norm(exact[part]), 1e-2 * np.linalg.norm(exact))
         assert np.linalg.norm(found[part] - exact[part]) <= CLOSE * scale, name
         start += parameter.numel()
-    np.testing.assert_allclose(changed, row - np.float32(0.5) * found, rtol=1e-6, atol=1e-7)
+    moved = row[: plan.parameters] - np.float32(0.5) * found
+    np.testing.assert_allclose(changed[: plan.parameters], moved, rtol=1e-6, atol=1e-7)
 
 
 ACTIVATIONS = {"none": nn.Identity, "relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
@@ -104,3 +105,96 @@ def test_two_convolutions_of_any_size(data: st.DataObject, samples: int, seed: i
         layers += after
     layers += [nn.Flatten(), nn.Linear(channels * height * width, 4)]
     check(nn.Sequential(*layers), shape, samples, seed, "cross-entropy")
+
+
+@quick
+@given(data=st.data(), samples=st.integers(1, 20), seed=seeds)
+def test_strides_and_transposed_convolutions(data: st.DataObject, samples: int, seed: int) -> None:
+    """Any kernel with any stride, there and back: the second of two is transposed."""
+    torch.manual_seed(seed)
+    draw = data.draw
+    shape = draw(st.tuples(st.integers(1, 4), st.integers(5, 11), st.integers(5, 11)))
+    pair = st.tuples(st.integers(1, 4), st.integers(1, 4))
+    layers: list[nn.Module] = []
+    channels = shape[0]
+    for transposed in draw(st.permutations([False, True])):
+        kernel, stride, padding = (
+            draw(pair),
+            draw(pair),
+            draw(st.tuples(st.integers(0, 2), st.integers(0, 2))),
+        )
+        make = nn.ConvTranspose2d if transposed else nn.Conv2d
+        out = draw(st.integers(1, 6))
+        extra = {"output_padding": tuple(min(1, s - 1) for s in stride)} if transposed else {}
+        layers.append(make(channels, out, kernel, stride, padding, bias=draw(st.booleans()), **extra))
+        layers.append(ACTIVATIONS[draw(st.sampled_from(sorted(ACTIVATIONS)))]())
+        channels = out
+    try:
+        size = nn.Sequential(*layers)(torch.zeros(2, *shape))[0].numel()
+    except RuntimeError:  # the kernel is larger than the image
+        assume(False)
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(size, 3))
+    check(model, shape, samples, seed, "cross-entropy")
+
+
+@quick
+@given(
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    size=st.tuples(st.integers(4, 9), st.integers(4, 9)),
+    mean=st.booleans(),
+    padded=st.booleans(),
+    seed=seeds,
+)
+def test_pooling_of_any_window(
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    size: tuple[int, int],
+    mean: bool,
+    padded: bool,
+    seed: int,
+) -> None:
+    torch.manual_seed(seed)
+    padding = (kernel[0] // 2, kernel[1] // 2) if padded else 0
+    pool = nn.AvgPool2d(kernel, stride) if mean else nn.MaxPool2d(kernel, stride, padding)
+    front = [nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), pool]
+    outputs = nn.Sequential(*front)(torch.zeros(2, 2, *size))[0].numel()
+    check(nn.Sequential(*front, nn.Flatten(), nn.Linear(outputs, 4)), (2, *size), 7, seed, "cross-entropy")
+
+
+class Block(nn.Module):
+    """A residual block with batch norm, as in ResNet; the sum is used twice more."""
+
+    def __init__(self, channels: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, 4, 3, stride, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.second = nn.Conv2d(4, 4, 3, padding=1)
+        self.short = nn.Conv2d(channels, 4, 1, stride)
+        self.last = nn.Linear(4, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a = torch.tanh(self.norm(self.first(x)))
+        b = self.second(a) + self.short(x)
+        c = torch.sigmoid(b) + b
+        return self.last(nn.functional.adaptive_avg_pool2d(c + a, 1).flatten(1))
+
+
+@quick
+@given(channels=st.integers(1, 5), stride=st.integers(1, 2), samples=st.integers(2, 40), seed=seeds)
+def test_residual_blocks_with_batch_norm(channels: int, stride: int, samples: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    check(Block(channels, stride), (channels, 6, 7), samples, seed, "cross-entropy")
+
+
+@quick
+@given(affine=st.booleans(), relu=st.booleans(), pool=st.booleans(), samples=st.integers(2, 40), seed=seeds)
+def test_batch_norm(affine: bool, relu: bool, pool: bool, samples: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    norm = nn.BatchNorm2d(3, affine=affine)
+    if affine:
+        nn.init.normal_(norm.weight)
+    middle = [nn.ReLU()] * relu + [nn.MaxPool2d(2)] * pool
+    size = 3 * 3 * 2 if pool else 3 * 7 * 5
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), norm, *middle, nn.Flatten(), nn.Linear(size, 4))
+    check(model, (2, 9, 7), samples, seed, "cross-entropy")

@@ -138,3 +138,26 @@ def test_squared_error_of_an_autoencoder() -> None:
     exact = load_row(model, row)
     assert losses == pytest.approx([loss_of(exact, x[b], x[b], "mse").item() for b in RAGGED], rel=2e-6)
     assert plan.trainer().forward(row, x).shape == (50, 84)
+
+
+def test_running_statistics_of_batch_norm() -> None:
+    """They move with every batch as PyTorch's do, and decide the way forward."""
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, momentum=0.3), nn.Tanh(), nn.Flatten())
+    model.append(nn.Linear(60, 4))
+    x, y = samples()
+    plan = lanes.plan(model, SHAPE, "cross-entropy", "sgd")
+    assert isinstance(plan, lanes.Plan)
+    row = row_of(model)
+    assert plan.parameters + 6 == len(row)
+    trained, trainer = row.copy(), plan.trainer()
+    trainer.fit(trained, x, y, RAGGED, lr=0.1)
+    exact = load_row(model, row)
+    step = torch.optim.SGD(exact.parameters(), 0.1)
+    for batch in RAGGED:
+        step.zero_grad()
+        loss_of(exact, x[batch], y[batch], "cross-entropy").backward()
+        step.step()
+    np.testing.assert_allclose(trained, row_of(exact), rtol=1e-4, atol=1e-6)
+    expected = exact.eval()(torch.from_numpy(x).double()).detach().numpy()
+    np.testing.assert_allclose(trainer.forward(trained, x), expected, rtol=1e-4, atol=1e-5)

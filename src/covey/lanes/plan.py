@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from covey.lanes.compiled.isa import Isa, host
 from covey.lanes.compiled.library import Progress, ensure_built, load
 from covey.lanes.compiled.tiles import shapes
-from covey.lanes.layers import Chain, UnsupportedError
-from covey.lanes.program import Mode, Program, write
+from covey.lanes.graph import Graph, UnsupportedError
+from covey.lanes.program import Mode, write
 from covey.lanes.stages import stages
 from covey.lanes.trainer import Trainer
+from covey.lanes.workspace import Program
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,14 +34,14 @@ class Refusal:
 class Plan:
     """A model that lanes can train; its row has the parameters in the order of named_parameters()."""
 
-    chain: Chain
+    graph: Graph
     objective: Objective
     optimiser: Optimiser
     isa: Isa
 
     @property
     def parameters(self) -> int:
-        return self.chain.parameters
+        return self.graph.parameters
 
     def compile(self, progress: Progress | None = None) -> None:
         """Builds the kernels if this machine has not got them yet, and loads them."""
@@ -51,7 +52,7 @@ class Plan:
         return Trainer(self)
 
     def program(self, mode: Mode, blocks: int) -> Program:
-        return _program(self.chain, self.isa, blocks, mode)
+        return _program(self.graph, self.isa, blocks, mode)
 
     def info(self) -> dict[str, Any]:
         """What a run's record says about its trainer."""
@@ -60,13 +61,13 @@ class Plan:
             "isa": self.isa.name,
             "vector_width": self.isa.lanes,
             "kernels": f"{len(shapes(self.isa))} tile shapes",
-            "stages": [type(stage.kind).__name__.lower() for stage in stages(self.chain)],
+            "stages": [type(stage.kind).__name__.lower() for stage in stages(self.graph)],
         }
 
 
 @functools.lru_cache(maxsize=64)
-def _program(chain: Chain, isa: Isa, blocks: int, mode: Mode) -> Program:
-    return write(chain, isa, blocks, mode)
+def _program(graph: Graph, isa: Isa, blocks: int, mode: Mode) -> Program:
+    return write(graph, isa, blocks, mode)
 
 
 def plan(
@@ -82,7 +83,7 @@ def plan(
     from covey.lanes.read import read
 
     try:
-        chain = read(model, input_shape, objective)
+        graph = read(model, input_shape, objective)
     except UnsupportedError as reason:
         return Refusal(str(reason))
-    return Plan(chain=chain, objective=objective, optimiser=optimiser, isa=host())
+    return Plan(graph=graph, objective=objective, optimiser=optimiser, isa=host())

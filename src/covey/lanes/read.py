@@ -1,4 +1,4 @@
-"""Reads a model by torch.fx into a chain of layers, or says what in it is not supported."""
+"""Reads a model by torch.fx into a graph of layers, or says what in it is not supported."""
 
 import copy
 import operator
@@ -6,102 +6,242 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.fx.passes.shape_prop import ShapeProp
+from torch.fx.passes.shape_prop import ShapeProp, TensorMetadata
 from torch.nn import functional as F
 
-from covey.lanes.layers import (
+from covey.lanes.graph import (
     Activation,
-    Chain,
+    Add,
     Conv,
+    Deconv,
     Drop,
+    Graph,
     Kind,
-    Layer,
     Linear,
     MaxPool,
+    MeanPool,
+    Node,
+    Norm,
     Shape,
     UnsupportedError,
 )
 
 SAMPLES = 3  # in the batch that finds the shapes
 ACTIVATIONS: dict[Any, Activation] = {
-    key: Activation(name=name)  # type: ignore[arg-type]
-    for name, keys in {
-        "relu": (nn.ReLU, F.relu, torch.relu, "relu", "relu_"),
-        "tanh": (nn.Tanh, F.tanh, torch.tanh, "tanh", "tanh_"),
-        "sigmoid": (nn.Sigmoid, F.sigmoid, torch.sigmoid, "sigmoid", "sigmoid_"),
-    }.items()
-    for key in keys
+    **dict.fromkeys((nn.ReLU, F.relu, torch.relu, "relu", "relu_"), Activation(name="relu")),
+    **dict.fromkeys((nn.Tanh, F.tanh, torch.tanh, "tanh", "tanh_"), Activation(name="tanh")),
+    **dict.fromkeys((nn.Sigmoid, F.sigmoid, torch.sigmoid, "sigmoid"), Activation(name="sigmoid")),
 }
-RESHAPES = {
-    nn.Flatten,
-    nn.Unflatten,
-    nn.Identity,
-    torch.flatten,
-    torch.reshape,
-    "flatten",
-    "view",
-    "reshape",
-    "contiguous",
-}
+RESHAPES = {nn.Flatten, nn.Unflatten, torch.flatten, torch.reshape, "flatten", "view", "reshape"}
+SAME = {nn.Identity, "contiguous"}
 NUMBERS = {getattr, operator.getitem, "size", "dim"}  # how a model asks for the shape it will reshape to
+SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
+LOG_SOFTMAX = {nn.LogSoftmax, F.log_softmax, torch.log_softmax, "log_softmax"}
 
 
-def read(model: nn.Module, input_shape: tuple[int, ...], objective: str) -> Chain:
-    """The model as a chain of layers; raises UnsupportedError."""
-    offsets, size = _parameters(model)
-    graph = _trace(model, input_shape)
-    modules = dict(graph.named_modules())
-    layers: list[Layer] = []
-    at: fx.Node | None = None  # what the chain has computed so far
-    used: set[str] = set()
-    first = last = _shape(torch.Size((SAMPLES, *input_shape)))
-    final = False
-    for node in graph.graph.nodes:
-        if node.op == "placeholder":
-            if at is not None:
-                raise UnsupportedError("it has more than one input")
-            at = node
-            continue
-        if node.op == "output":
-            if node.args[0] is not at:
-                raise UnsupportedError("it returns something else than its last layer's output")
-            continue
-        what = type(modules[str(node.target)]) if node.op == "call_module" else node.target
-        if what in NUMBERS and not isinstance(
-            node.meta.get("tensor_meta"), fx.passes.shape_prop.TensorMetadata
-        ):
-            continue
-        if node.all_input_nodes[:1] != [at] or _consumers(at) > 1:
-            raise UnsupportedError(f"its layers are not a chain at {_label(node)}")
-        if final:
-            raise UnsupportedError("a layer follows its softmax")
-        at, before, last = node, last, _output(node)
-        if what in RESHAPES:
-            if before.features != last.features:
+def read(model: nn.Module, input_shape: tuple[int, ...], objective: str) -> Graph:
+    """The model as a graph; raises UnsupportedError."""
+    return _Reader(model, input_shape).read(objective)
+
+
+class _Reader:
+    def __init__(self, model: nn.Module, input_shape: tuple[int, ...]) -> None:
+        self.input = _shape(torch.Size((SAMPLES, *input_shape)))
+        self.offsets, self.parameters, self.size = _offsets(model)
+        self.graph = _trace(model, input_shape)
+        self.modules = dict(self.graph.named_modules())
+        self.values: dict[fx.Node, int] = {}  # which value of ours each fx node is
+        self.shapes: dict[fx.Node, Shape] = {}
+        self.nodes: list[Node] = []
+        self.used: set[str] = set()  # modules
+
+    def read(self, objective: str) -> Graph:
+        last: fx.Node | None = None
+        closed = False  # by a log-softmax, which cross-entropy's own leaves as it is
+        for node in self.graph.graph.nodes:
+            if node.op == "placeholder":
+                if self.values:
+                    raise UnsupportedError("it has more than one input")
+                self.values[node], self.shapes[node], last = 0, self.input, node
+            elif node.op == "output":
+                if node.args[0] is not last:
+                    raise UnsupportedError("it returns something else than its last layer's output")
+            elif self._what(node) in NUMBERS and not _is_tensor(node):
+                continue
+            elif closed:
+                raise UnsupportedError("a layer follows its log-softmax")
+            else:
+                closed = self._add(node, objective)
+                last = node
+        self._check_all_used()
+        if not self.nodes or last is None:
+            raise UnsupportedError("it has no layers")
+        if self.values[last] != len(self.nodes):
+            raise UnsupportedError("its last layer's output is not what it returns")
+        return Graph(
+            nodes=tuple(self.nodes),
+            input=self.input,
+            output=self.shapes[last],
+            parameters=self.parameters,
+            size=self.size,
+        )
+
+    def _add(self, node: fx.Node, objective: str) -> bool:
+        """Takes one fx node into the graph; True for a log-softmax."""
+        what = self._what(node)
+        inputs = [n for n in node.all_input_nodes if n in self.values]
+        if node.op == "get_attr" or not inputs:
+            raise UnsupportedError(f"{_label(node)} is a constant or parameter used by itself")
+        before, after = self.shapes[inputs[0]], _output(node)
+        self.shapes[node] = after
+        if what in RESHAPES or what in SAME:
+            if before.features != after.features or len(inputs) != 1:
                 raise UnsupportedError(f"{_label(node)} mixes samples")
-            continue
-        if what in (nn.LogSoftmax, F.log_softmax, torch.log_softmax, "log_softmax"):
-            if objective != "cross-entropy" or _argument(node, modules, "dim", 1) not in (1, -1):
-                raise UnsupportedError(
-                    f"{_label(node)} is supported only as the last layer before cross-entropy"
-                )
-            final = True  # cross-entropy's own log-softmax changes nothing that is one already
-            continue
+            self.values[node] = self.values[inputs[0]]
+            return False
+        if what in LOG_SOFTMAX:
+            if objective != "cross-entropy" or self._argument(node, "dim", 1) not in (1, -1):
+                raise UnsupportedError(f"{_label(node)} is supported only last, before cross-entropy")
+            self.values[node] = self.values[inputs[0]]
+            return True
+        kind = self._kind(node, what)
+        if kind is None:
+            self.values[node] = self.values[inputs[0]]
+            return False
+        if isinstance(kind, Add):
+            if len(inputs) != 2 or before != self.shapes[inputs[1]] or len(node.args) != 2 or node.kwargs:
+                raise UnsupportedError(f"{_label(node)} is not the sum of two values of one shape")
+        elif len(inputs) != 1:
+            raise UnsupportedError(f"{_label(node)} has more than one input")
+        numbers = tuple(self.values[n] for n in inputs)
+        self.nodes.append(Node(kind=kind, inputs=numbers, input=before, output=after))
+        self.values[node] = len(self.nodes)
+        return False
+
+    def _what(self, node: fx.Node) -> Any:
+        """The type of a module, the function, or the name of a method."""
+        return type(self.modules[str(node.target)]) if node.op == "call_module" else node.target
+
+    def _argument(self, node: fx.Node, name: str, position: int, default: Any = None) -> Any:
+        """An argument of a function call, or the attribute of a module."""
         if node.op == "call_module":
-            if str(node.target) in used:
+            return getattr(self.modules[str(node.target)], name)
+        if name in node.kwargs:
+            return node.kwargs[name]
+        return node.args[position] if len(node.args) > position else default
+
+    def _kind(self, node: fx.Node, what: Any) -> Kind | None:
+        """The layer a node is; None for one that does nothing."""
+        if node.op == "call_module":
+            if str(node.target) in self.used:
                 raise UnsupportedError(f"the module {node.target} is used twice")
-            used.add(str(node.target))
-        kind = _kind(node, what, modules, offsets)
-        if kind is not None:
-            layers.append(Layer(kind=kind, input=before, output=last))
-    trained = {name for name in offsets if any(name.startswith(f"{m}.") for m in used)}
-    if trained != set(offsets):
-        raise UnsupportedError(f"the parameter {min(set(offsets) - trained)} belongs to no supported layer")
-    return Chain(layers=tuple(layers), input=first, output=last, parameters=size)
+            self.used.add(str(node.target))
+        if what in ACTIVATIONS:
+            return ACTIVATIONS[what]
+        if what in SUMS:
+            return Add()
+        if what in (nn.Conv2d, nn.ConvTranspose2d):
+            return self._conv(node)
+        if what is nn.Linear:
+            return Linear(weight=self._offset(node, "weight"), bias=self.offsets.get(f"{node.target}.bias"))
+        if what is nn.BatchNorm2d:
+            return self._norm(node)
+        if what in (nn.MaxPool2d, F.max_pool2d, torch.max_pool2d):
+            return self._max_pool(node)
+        if what in (nn.AvgPool2d, F.avg_pool2d):
+            return self._mean_pool(node)
+        if what in (nn.AdaptiveAvgPool2d, F.adaptive_avg_pool2d):
+            shape = self.shapes[node.all_input_nodes[0]]
+            if _output(node).rows * _output(node).columns != 1:
+                raise UnsupportedError(f"{_label(node)} averages to more than one value a channel")
+            return MeanPool(kernel=(shape.rows, shape.columns), stride=(shape.rows, shape.columns))
+        if what in (nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d):
+            return self._drop(node, channels=what in (nn.Dropout2d, F.dropout2d))
+        raise UnsupportedError(
+            f"{what.__name__ if isinstance(what, type) else _label(node)} is not supported"
+        )
+
+    def _offset(self, node: fx.Node, name: str) -> int:
+        return self.offsets[f"{node.target}.{name}"]
+
+    def _conv(self, node: fx.Node) -> Conv | Deconv:
+        module: Any = self.modules[str(node.target)]
+        kernel, stride = _pair(module.kernel_size), _pair(module.stride)
+        if module.padding == "valid":
+            padding = (0, 0)
+        elif module.padding == "same":
+            padding = (kernel[0] // 2, kernel[1] // 2)
+            if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
+                raise UnsupportedError(f"{_label(node)} pads an even kernel to the same size")
+        else:
+            padding = _pair(module.padding)
+        if _pair(module.dilation) != (1, 1) or module.groups != 1:
+            raise UnsupportedError(f"{_label(node)} has dilation or groups other than 1")
+        if module.padding_mode != "zeros":
+            raise UnsupportedError(f"{_label(node)} pads with {module.padding_mode}")
+        make = Deconv if isinstance(module, nn.ConvTranspose2d) else Conv
+        return make(
+            weight=self._offset(node, "weight"),
+            bias=self.offsets.get(f"{node.target}.bias"),
+            kernel=kernel,
+            stride=stride,
+            padding=padding,
+        )
+
+    def _norm(self, node: fx.Node) -> Norm:
+        module: Any = self.modules[str(node.target)]
+        if module.momentum is None or not module.track_running_stats:
+            raise UnsupportedError(f"{_label(node)} is a batch norm without running mean of fixed momentum")
+        return Norm(
+            weight=self.offsets.get(f"{node.target}.weight"),
+            bias=self.offsets.get(f"{node.target}.bias"),
+            mean=self._offset(node, "running_mean"),
+            variance=self._offset(node, "running_var"),
+            momentum=float(module.momentum),
+            epsilon=float(module.eps),
+        )
+
+    def _max_pool(self, node: fx.Node) -> MaxPool:
+        kernel = _pair(self._argument(node, "kernel_size", 1))
+        if _pair(self._argument(node, "dilation", 4, 1)) != (1, 1) or kernel[0] * kernel[1] > 255:
+            raise UnsupportedError(f"{_label(node)} is a max-pooling with dilation or more than 255 values")
+        if self._argument(node, "ceil_mode", 5, False) or self._argument(node, "return_indices", 6, False):
+            raise UnsupportedError(f"{_label(node)} is a max-pooling with ceil_mode or indices")
+        return MaxPool(
+            kernel=kernel,
+            stride=_pair(self._argument(node, "stride", 2) or kernel),
+            padding=_pair(self._argument(node, "padding", 3, 0)),
+        )
+
+    def _mean_pool(self, node: fx.Node) -> MeanPool:
+        kernel = _pair(self._argument(node, "kernel_size", 1))
+        padded = _pair(self._argument(node, "padding", 3, 0)) != (0, 0)
+        if (
+            padded
+            or self._argument(node, "ceil_mode", 4, False)
+            or self._argument(node, "divisor_override", 6)
+        ):
+            raise UnsupportedError(f"{_label(node)} is an average pooling with padding, ceil_mode or divisor")
+        return MeanPool(kernel=kernel, stride=_pair(self._argument(node, "stride", 2) or kernel))
+
+    def _drop(self, node: fx.Node, *, channels: bool) -> Drop | None:
+        share = float(self._argument(node, "p", 1, 0.5))
+        if not 0 <= share < 1:
+            raise UnsupportedError(f"{_label(node)} drops a share of {share:g}")
+        if node.op == "call_function" and not self._argument(node, "training", 2, True):
+            return None
+        if channels and _output(node).rows * _output(node).columns == 1:
+            channels = False  # a vector has no channels to drop
+        return Drop(share=share, channels=channels) if share else None
+
+    def _check_all_used(self) -> None:
+        for name in self.offsets:
+            if name.rpartition(".")[0] not in self.used:
+                raise UnsupportedError(f"the parameter {name} belongs to no supported layer")
 
 
-def _parameters(model: nn.Module) -> tuple[dict[str, int], int]:
-    """The offset of each parameter in the row, and the size of all."""
+def _offsets(model: nn.Module) -> tuple[dict[str, int], int, int]:
+    """Where each parameter and float buffer is in the row; how many are trainable, and all."""
     offsets, size = {}, 0
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
@@ -111,12 +251,17 @@ def _parameters(model: nn.Module) -> tuple[dict[str, int], int]:
         offsets[name], size = size, size + parameter.numel()
     if not offsets:
         raise UnsupportedError("it has no parameters")
-    return offsets, size
+    trainable = size
+    for name, buffer in model.named_buffers():
+        if buffer.is_floating_point():
+            offsets[name], size = size, size + buffer.numel()
+    return offsets, trainable, size
 
 
 def _trace(model: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphModule:
     try:
         graph = fx.symbolic_trace(copy.deepcopy(model).train())
+        graph.graph.eliminate_dead_code()
         with torch.random.fork_rng(devices=[]):
             ShapeProp(graph).propagate(torch.zeros(SAMPLES, *input_shape))
     except Exception as error:  # whatever a user's forward() does when it is traced
@@ -125,9 +270,8 @@ def _trace(model: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphModule:
     return graph
 
 
-def _consumers(node: fx.Node | None) -> int:
-    """How many nodes use the values of this one, not only its shape."""
-    return 0 if node is None else sum(user.target not in NUMBERS for user in node.users)
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("tensor_meta"), TensorMetadata)
 
 
 def _label(node: fx.Node) -> str:
@@ -135,83 +279,18 @@ def _label(node: fx.Node) -> str:
 
 
 def _shape(size: torch.Size) -> Shape:
-    if len(size) < 2 or len(size) == 3 or len(size) > 4 or size[0] != SAMPLES:
-        raise UnsupportedError(
-            f"a value of shape {tuple(size[1:])} a sample is neither a vector nor an image"
-        )
-    return (
-        Shape(channels=size[1]) if len(size) == 2 else Shape(channels=size[1], rows=size[2], columns=size[3])
-    )
+    if len(size) == 2 and size[0] == SAMPLES:
+        return Shape(channels=size[1])
+    if len(size) == 4 and size[0] == SAMPLES:
+        return Shape(channels=size[1], rows=size[2], columns=size[3])
+    raise UnsupportedError(f"a value of shape {tuple(size[1:])} is neither a vector nor an image")
 
 
 def _output(node: fx.Node) -> Shape:
-    meta = node.meta.get("tensor_meta")
-    if not isinstance(meta, fx.passes.shape_prop.TensorMetadata):
+    if not _is_tensor(node):
         raise UnsupportedError(f"{_label(node)} does not return one tensor")
-    return _shape(meta.shape)
-
-
-def _argument(
-    node: fx.Node, modules: dict[str, nn.Module], name: str, position: int, default: Any = None
-) -> Any:
-    """An argument of a function call, or the attribute of a module."""
-    if node.op == "call_module":
-        return getattr(modules[str(node.target)], name)
-    if name in node.kwargs:
-        return node.kwargs[name]
-    return node.args[position] if len(node.args) > position else default
+    return _shape(node.meta["tensor_meta"].shape)
 
 
 def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (int(value[0]), int(value[-1]))
-
-
-def _kind(node: fx.Node, what: Any, modules: dict[str, nn.Module], offsets: dict[str, int]) -> Kind | None:
-    """The layer a node is; None for one that does nothing."""
-
-    def get(name: str, position: int, default: Any = None) -> Any:
-        return _argument(node, modules, name, position, default)
-
-    if what in ACTIVATIONS:
-        return ACTIVATIONS[what]
-    if what is nn.Conv2d:
-        return _conv(node, modules[str(node.target)], offsets)
-    if what is nn.Linear:
-        return Linear(weight=offsets[f"{node.target}.weight"], bias=offsets.get(f"{node.target}.bias"))
-    if what in (nn.MaxPool2d, F.max_pool2d, torch.max_pool2d):
-        kernel = _pair(get("kernel_size", 1))
-        stride = _pair(get("stride", 2) or kernel)
-        plain = _pair(get("padding", 3, 0)) == (0, 0) and _pair(get("dilation", 4, 1)) == (1, 1)
-        if kernel != (2, 2) or stride != (2, 2) or not plain or get("ceil_mode", 5, False):
-            raise UnsupportedError(f"{_label(node)} is a max-pooling other than 2 x 2 with stride 2")
-        return MaxPool()
-    if what in (nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d):
-        share = float(get("p", 1, 0.5))
-        if not 0 <= share < 1:
-            raise UnsupportedError(f"{_label(node)} drops a share of {share:g}")
-        if node.op == "call_function" and not get("training", 2, True):
-            return None
-        return Drop(share=share, channels=what in (nn.Dropout2d, F.dropout2d)) if share else None
-    raise UnsupportedError(f"{what.__name__ if isinstance(what, type) else _label(node)} is not supported")
-
-
-def _conv(node: fx.Node, module: nn.Module, offsets: dict[str, int]) -> Conv:
-    if not isinstance(module, nn.Conv2d):
-        raise UnsupportedError(f"{_label(node)} is no Conv2d")
-    kernel = _pair(module.kernel_size)
-    if isinstance(module.padding, str):
-        padding = (0, 0) if module.padding == "valid" else (kernel[0] // 2, kernel[1] // 2)
-        if module.padding == "same" and (kernel[0] % 2 == 0 or kernel[1] % 2 == 0):
-            raise UnsupportedError(f"{_label(node)} pads an even kernel to the same size")
-    else:
-        padding = _pair(module.padding)
-    if _pair(module.stride) != (1, 1) or _pair(module.dilation) != (1, 1) or module.groups != 1:
-        raise UnsupportedError(f"{_label(node)} has a stride, dilation or groups other than 1")
-    if module.padding_mode != "zeros":
-        raise UnsupportedError(f"{_label(node)} pads with {module.padding_mode}")
-    return Conv(
-        weight=offsets[f"{node.target}.weight"],
-        bias=offsets.get(f"{node.target}.bias"),
-        kernel=kernel,
-        padding=padding,
-    )

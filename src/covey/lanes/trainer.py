@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from covey.lanes.compiled.isa import Isa
 from covey.lanes.compiled.library import load
-from covey.lanes.layers import Chain
-from covey.lanes.program import Mode, Program
+from covey.lanes.graph import Graph
+from covey.lanes.program import Mode
+from covey.lanes.workspace import Program
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -48,7 +49,7 @@ class Trainer:
     def __init__(self, plan: Any) -> None:
         self._plan = plan
         self._isa: Isa = plan.isa
-        self._chain: Chain = plan.chain
+        self._graph: Graph = plan.graph
         self._run = load(self._isa)
         self._spaces: dict[Mode, _Space] = {}
         self._scratch = np.zeros(self._isa.lanes, np.int64)
@@ -74,7 +75,7 @@ class Trainer:
         The steps are those of torch.optim.SGD or Adam on loss + prox / 2 * |w - start|^2 + linear . w; `clip`
         is the largest norm of that gradient. `velocity` is SGD's momentum, read and left for a next call.
         """
-        plan, size = self._plan, self._chain.parameters
+        plan, size = self._plan, self._graph.parameters
         order, offsets = batches_of(batches)
         self._check(row, x, order, offsets)
         labels, targets = self._answers(y, len(x))
@@ -121,7 +122,7 @@ class Trainer:
         offsets = np.append(np.arange(0, len(x), size), len(x)).astype(np.int64)
         order = np.arange(len(x), dtype=np.int64)
         self._check(row, x, order, offsets)
-        out = np.zeros((len(x), self._chain.output.features), np.float32)
+        out = np.zeros((len(x), self._graph.output.features), np.float32)
         empty = np.zeros(1, np.float32)
         self._call(
             "forward",
@@ -204,12 +205,12 @@ class Trainer:
         _expect(x, "x", np.float32)
         _expect(order, "the batches' order", np.int64)
         _expect(offsets, "the batches' offsets", np.int64)
-        if row.ndim != 1 or len(row) < self._chain.parameters:
-            raise ValueError(f"row has shape {row.shape}, the model {self._chain.parameters} parameters")
+        if row.shape != (self._graph.size,):
+            raise ValueError(f"row has shape {row.shape}, the model {self._graph.size} values")
         if not row.flags.writeable:
             raise ValueError("row cannot be written")
-        if len(x) and x[0].size != self._chain.input.features:
-            raise ValueError(f"a sample has {x[0].size} values, the model takes {self._chain.input.features}")
+        if len(x) and x[0].size != self._graph.input.features:
+            raise ValueError(f"a sample has {x[0].size} values, the model takes {self._graph.input.features}")
         if len(order) and (order.min() < 0 or order.max() >= len(x)):
             raise ValueError(f"a batch names sample {order.max()} or {order.min()} of {len(x)}")
         if offsets[0] != 0 or offsets[-1] != len(order) or (np.diff(offsets) <= 0).any():
@@ -221,13 +222,13 @@ class Trainer:
             raise ValueError(f"{samples} samples but {len(y)} answers")
         if self._plan.objective == "cross-entropy":
             _expect(y, "y", np.int64)
-            classes = self._chain.output.features
+            classes = self._graph.output.features
             if len(y) and (y.min() < 0 or y.max() >= classes):
                 raise ValueError(f"a label is {y.max()} or {y.min()}, the model has {classes} classes")
             return y, np.zeros(1, np.float32)  # type: ignore[return-value]
         _expect(y, "y", np.float32)
-        if y.size != samples * self._chain.output.features:
-            raise ValueError(f"y has shape {y.shape}, the model returns {self._chain.output.features} values")
+        if y.size != samples * self._graph.output.features:
+            raise ValueError(f"y has shape {y.shape}, the model returns {self._graph.output.features} values")
         return np.zeros(1, np.int64), y  # type: ignore[return-value]
 
 

@@ -29,9 +29,10 @@ class Scatter(NamedTuple):
 
 
 class Zero(NamedTuple):
-    """y[0:size] = 0."""
+    """y[0:size] = 0, in every block if these are apart."""
 
     y: int
+    y_block: int
     size: int
 
 
@@ -132,6 +133,7 @@ class ConvGrad(NamedTuple):
     stride: int
     pad: int
     delta: int
+    delta_block: int
     delta_m: int
     delta_row: int
     rows: int
@@ -221,6 +223,56 @@ class Dropout(NamedTuple):
     keep: int
 
 
+class Norm(NamedTuple):
+    """Batch normalisation of each channel: y = weight * (x - mean) / sqrt(variance + epsilon) + bias.
+
+    On the way back, y is the gradient by the output and becomes the gradient by the input.
+    """
+
+    x: int
+    x_block: int
+    x_row: int
+    y: int
+    y_block: int
+    y_row: int
+    channels: int
+    rows: int
+    columns: int
+    weight: int  # -1: one
+    bias: int  # -1: zero
+    mean: int  # running, in the row
+    variance: int
+    statistics: int  # of this batch: means, then 1 / sqrt(variance + epsilon), then a scratch of two vectors
+    momentum: int  # bits of a float64
+    epsilon: int
+
+
+class Window(NamedTuple):
+    """The maximum or mean of windows of x; on the way back, x and y are the gradients."""
+
+    x: int
+    x_block: int
+    x_m: int
+    x_row: int
+    x_rows: int
+    x_columns: int
+    y: int
+    y_block: int
+    y_m: int
+    y_row: int
+    channels: int
+    rows: int
+    columns: int
+    height: int
+    width: int
+    stride_down: int
+    stride_across: int
+    pad_down: int
+    pad_across: int
+    marks: int  # which place of the window won
+    accumulate: int
+
+
 class Finish(NamedTuple):
     """A gradient that is complete: update these parameters, or keep it until the whole is known."""
 
@@ -247,25 +299,33 @@ class Operation(IntEnum):
     GATHER = 0
     SCATTER = 1
     ZERO = 2
-    CONV = 3
-    CONV_POOL = 4
-    DELTA = 5
-    CONV_GRAD = 6
-    LINEAR = 7
-    LINEAR_GRAD = 8
-    RELU = 9
-    RELU_BACK = 10
-    TANH = 11
-    TANH_BACK = 12
-    SIGMOID = 13
-    SIGMOID_BACK = 14
-    CROSS_ENTROPY = 15
-    SQUARED_ERROR = 16
-    FINISH = 17
-    FINISH_ALL = 18
-    DROPOUT = 19
-    MAX_POOL = 20
-    COPY = 21
+    COPY = 3
+    ADD = 4
+    CONV = 5
+    CONV_POOL = 6
+    CONV_GRAD = 7
+    LINEAR = 8
+    LINEAR_GRAD = 9
+    RELU = 10
+    RELU_BACK = 11
+    TANH = 12
+    TANH_BACK = 13
+    SIGMOID = 14
+    SIGMOID_BACK = 15
+    DROPOUT = 16
+    MAX_POOL = 17
+    DELTA = 18
+    WINDOW_MAX = 19
+    WINDOW_MAX_BACK = 20
+    WINDOW_MEAN = 21
+    WINDOW_MEAN_BACK = 22
+    NORM = 23
+    NORM_FIXED = 24
+    NORM_BACK = 25
+    CROSS_ENTROPY = 26
+    SQUARED_ERROR = 27
+    FINISH = 28
+    FINISH_ALL = 29
 
 
-WIDTH = 48  # int64 values in a row of the program: the operation and its fields, CONV_POOL has two tuples
+WIDTH = 48  # int64 values in a row of the program: the operation and its fields

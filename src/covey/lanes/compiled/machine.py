@@ -2,92 +2,98 @@
 
 from typing import Any
 
-from covey.lanes.compiled import operations
+from covey.lanes.compiled import convolutions, dropouts, linears, losses, moving, norms, windows
+from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.emit import LANES
-from covey.lanes.compiled.instructions import (
-    WIDTH,
-    Conv,
-    ConvGrad,
-    Delta,
-    Dropout,
-    Elementwise,
-    Finish,
-    Gather,
-    Linear,
-    LinearGrad,
-    Loss,
-    Operation,
-    Pooling,
-    Rows,
-    Scatter,
-    Zero,
-)
+from covey.lanes.compiled.instructions import WIDTH, Operation
 from covey.lanes.compiled.jit import jit
 from covey.lanes.compiled.native import at, doubles, f32, fields, floats, int64, ints, marks
-from covey.lanes.compiled.operations import Machine
+from covey.lanes.compiled.state import Machine
 from covey.lanes.compiled.update import BETA1, BETA2, Update, finish, finish_all
 
-POOLING, ROWS = len(Conv._fields), len(Rows._fields)
+POOLING, ROWS = len(do.Conv._fields), len(do.Rows._fields)
 
 
 @jit
-def execute_block(s: Any, operation: int, c: Any, b: int) -> Any:
-    """One operation on block b; the loss if it is one."""
+def on_images(s: Any, operation: int, c: Any, b: int) -> None:
+    """An operation on the images of block b."""
     if operation == Operation.CONV:
-        operations.conv(s, fields(Conv, c), b)
+        convolutions.conv(s, fields(do.Conv, c), b)
     elif operation == Operation.CONV_POOL:
-        operations.conv_pool(s, fields(Conv, c), fields(Pooling, at(c, POOLING)), b)
-    elif operation == Operation.MAX_POOL:
-        operations.max_pool(s, fields(Rows, c), fields(Pooling, at(c, ROWS)), b)
-    elif operation == Operation.DELTA:
-        operations.delta(s, fields(Delta, c), b)
+        convolutions.conv_pool(s, fields(do.Conv, c), fields(do.Pooling, at(c, POOLING)), b)
     elif operation == Operation.CONV_GRAD:
-        operations.conv_grad(s, fields(ConvGrad, c), b)
-    elif operation == Operation.RELU:
-        operations.relu(s, fields(Elementwise, c), b)
+        convolutions.conv_grad(s, fields(do.ConvGrad, c), b)
+    elif operation == Operation.DELTA:
+        convolutions.delta(s, fields(do.Delta, c), b)
+    elif operation == Operation.MAX_POOL:
+        convolutions.max_pool(s, fields(do.Rows, c), fields(do.Pooling, at(c, ROWS)), b)
+    elif operation == Operation.WINDOW_MAX:
+        windows.window_max(s, fields(do.Window, c), b)
+    elif operation == Operation.WINDOW_MAX_BACK:
+        windows.window_max_back(s, fields(do.Window, c), b)
+    elif operation == Operation.WINDOW_MEAN:
+        windows.window_mean(s, fields(do.Window, c), b)
+    elif operation == Operation.WINDOW_MEAN_BACK:
+        windows.window_mean_back(s, fields(do.Window, c), b)
+    elif operation == Operation.NORM_FIXED:
+        norms.norm_fixed(s, fields(do.Norm, c), b)
+
+
+@jit
+def on_values(s: Any, operation: int, c: Any, b: int) -> None:
+    """An operation on single values of block b."""
+    if operation == Operation.RELU:
+        moving.relu(s, fields(do.Elementwise, c), b)
     elif operation == Operation.RELU_BACK:
-        operations.relu_back(s, fields(Elementwise, c), b)
+        moving.relu_back(s, fields(do.Elementwise, c), b)
     elif operation == Operation.TANH:
-        operations.apply_tanh(s, fields(Elementwise, c), b)
+        moving.apply_tanh(s, fields(do.Elementwise, c), b)
     elif operation == Operation.TANH_BACK:
-        operations.tanh_back(s, fields(Elementwise, c), b)
+        moving.tanh_back(s, fields(do.Elementwise, c), b)
     elif operation == Operation.SIGMOID:
-        operations.apply_sigmoid(s, fields(Elementwise, c), b)
+        moving.apply_sigmoid(s, fields(do.Elementwise, c), b)
     elif operation == Operation.SIGMOID_BACK:
-        operations.sigmoid_back(s, fields(Elementwise, c), b)
+        moving.sigmoid_back(s, fields(do.Elementwise, c), b)
     elif operation == Operation.COPY:
-        operations.copy(s, fields(Elementwise, c), b)
+        moving.copy(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.ADD:
+        moving.add(s, fields(do.Elementwise, c), b)
     elif operation == Operation.DROPOUT:
-        operations.dropout(s, fields(Dropout, c), b)
+        dropouts.dropout(s, fields(do.Dropout, c), b)
     elif operation == Operation.GATHER:
-        operations.gather(s, fields(Gather, c), b)
+        moving.gather(s, fields(do.Gather, c), b)
     elif operation == Operation.SCATTER:
-        operations.scatter(s, fields(Scatter, c), b)
-    elif operation == Operation.CROSS_ENTROPY:
-        return operations.cross_entropy(s, fields(Loss, c), b)
-    elif operation == Operation.SQUARED_ERROR:
-        return operations.squared_error(s, fields(Loss, c), b)
-    return 0.0
+        moving.scatter(s, fields(do.Scatter, c), b)
+    elif operation == Operation.ZERO:
+        moving.zero(s, fields(do.Zero, c), b)
 
 
 @jit
 def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
-    """One operation on the blocks b0 to b1."""
+    """One operation on the blocks b0 to b1; returns the loss if it is one."""
     loss = 0.0
     if operation == Operation.LINEAR:
-        operations.linear(s, fields(Linear, c), b0, b1)
+        linears.linear(s, fields(do.Linear, c), b0, b1)
     elif operation == Operation.LINEAR_GRAD:
-        operations.linear_grad(s, fields(LinearGrad, c), b0, b1)
-    elif operation == Operation.ZERO:
-        operations.zero(s, fields(Zero, c))
+        linears.linear_grad(s, fields(do.LinearGrad, c), b0, b1)
+    elif operation == Operation.NORM:
+        norms.norm(s, fields(do.Norm, c), b0, b1)
+    elif operation == Operation.NORM_BACK:
+        norms.norm_back(s, fields(do.Norm, c), b0, b1)
     elif operation == Operation.FINISH:
-        c = fields(Finish, c)
-        finish(s.update, c.parameter, at(s.work, c.gradient), c.size)
+        g = fields(do.Finish, c)
+        finish(s.update, g.parameter, at(s.work, g.gradient), g.size)
     elif operation == Operation.FINISH_ALL:
         finish_all(s.update)
     else:
         for b in range(b0, b1):
-            loss += execute_block(s, operation, c, b)
+            if operation == Operation.CROSS_ENTROPY:
+                loss += losses.cross_entropy(s, fields(do.Loss, c), b)
+            elif operation == Operation.SQUARED_ERROR:
+                loss += losses.squared_error(s, fields(do.Loss, c), b)
+            else:
+                on_images(s, operation, c, b)
+                on_values(s, operation, c, b)
     return loss
 
 

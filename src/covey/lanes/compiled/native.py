@@ -10,6 +10,7 @@ from covey.lanes.compiled.emit import F32, FLOATS, I64, INTS, MARKS
 
 int64: Any = types.int64
 f32: Any = types.float32
+f64: Any = types.float64
 u32: Any = types.uint32
 pointer_to: Any = types.CPointer
 floats, marks, ints, doubles = (
@@ -31,6 +32,10 @@ unpool = _external("covey_unpool")
 tanh = _external("covey_tanh")
 sigmoid = _external("covey_sigmoid")
 softmax = _external("covey_softmax")
+moments = _external("covey_moments")
+products = _external("covey_products")
+mix = _external("covey_mix")
+scale = _external("covey_scale")
 
 
 def _at(_context: Any, pointer: Any, _offset: Any) -> Any:

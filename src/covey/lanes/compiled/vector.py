@@ -182,6 +182,63 @@ def each(function: Callable[[Emitter, Value], Value]) -> Callable[..., None]:
 EACH = [FLOATS, FLOATS, I64]
 
 
+def moments(e: Emitter, x: Value, count: Value, centre: Value, total: Value, square: Value) -> None:
+    """total += x - centre and square += (x - centre)^2, lane by lane, over `count` vectors."""
+    px, middle = e.variable(x), e.spread(centre)
+    sums, squares = e.variable(e.load(total)), e.variable(e.load(square))
+    with e.repeat(count):
+        value = e.subtract(e.load(px.now), middle)
+        sums.now = e.add(sums.now, value)
+        e.multiply_add(value, value, squares)
+        px.now = e.at(px.now, LANES)
+    e.store(sums.now, total)
+    e.store(squares.now, square)
+
+
+MOMENTS = [FLOATS, I64, F32, FLOATS, FLOATS]
+
+
+def products(
+    e: Emitter, d: Value, x: Value, count: Value, centre: Value, total: Value, product: Value
+) -> None:
+    """total += d and product += d * (x - centre), lane by lane, over `count` vectors."""
+    pd, px, middle = e.variable(d), e.variable(x), e.spread(centre)
+    sums, products_ = e.variable(e.load(total)), e.variable(e.load(product))
+    with e.repeat(count):
+        value = e.load(pd.now)
+        sums.now = e.add(sums.now, value)
+        e.multiply_add(value, e.subtract(e.load(px.now), middle), products_)
+        pd.now, px.now = e.at(pd.now, LANES), e.at(px.now, LANES)
+    e.store(sums.now, total)
+    e.store(products_.now, product)
+
+
+PRODUCTS = [FLOATS, FLOATS, I64, F32, FLOATS, FLOATS]
+
+
+def mix(e: Emitter, x: Value, y: Value, count: Value, a: Value, b: Value, constant: Value) -> None:
+    """y = a * x + b * y + constant for `count` vectors."""
+    px, py, va, vb, vc = e.variable(x), e.variable(y), e.spread(a), e.spread(b), e.spread(constant)
+    with e.repeat(count):
+        value = e.add(e.multiply(va, e.load(px.now)), e.add(e.multiply(vb, e.load(py.now)), vc))
+        e.store(value, py.now)
+        px.now, py.now = e.at(px.now, LANES), e.at(py.now, LANES)
+
+
+MIX = [FLOATS, FLOATS, I64, F32, F32, F32]
+
+
+def scale(e: Emitter, x: Value, y: Value, count: Value, factor: Value, constant: Value) -> None:
+    """y = factor * x + constant for `count` vectors."""
+    px, py, vf, vc = e.variable(x), e.variable(y), e.spread(factor), e.spread(constant)
+    with e.repeat(count):
+        e.store(e.add(e.multiply(vf, e.load(px.now)), vc), py.now)
+        px.now, py.now = e.at(px.now, LANES), e.at(py.now, LANES)
+
+
+SCALE = [FLOATS, FLOATS, I64, F32, F32]
+
+
 def softmax(e: Emitter, x: Value, y: Value, count: Value, most: Value, total: Value) -> None:
     """y = e^(x - most) for `count` vectors, most their largest, and total = the sum of y, lane by lane."""
     px, largest = e.variable(x), e.variable(e.load(x))
@@ -232,6 +289,10 @@ SINGLES: dict[str, tuple[list[ir.Type], Callable[..., None]]] = {
     "covey_tanh": (EACH, each(Emitter.tanh)),
     "covey_sigmoid": (EACH, each(Emitter.sigmoid)),
     "covey_softmax": (SOFTMAX, softmax),
+    "covey_moments": (MOMENTS, moments),
+    "covey_products": (PRODUCTS, products),
+    "covey_mix": (MIX, mix),
+    "covey_scale": (SCALE, scale),
 }
 SIGNATURES = {name: arguments for name, (arguments, _) in (FAMILIES | SINGLES).items()}
 
