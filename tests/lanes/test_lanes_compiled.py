@@ -16,17 +16,17 @@ from covey.lanes.compiled.tiles import Reach, cover, shapes, split
 
 def test_the_cache_notices_an_edit_of_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    before = library.object_file(AVX2)
-    assert before.parent == tmp_path / "covey"
+    before = library.object_files(AVX2)
+    assert before["vector"].parent == tmp_path / "covey"
     folder = tmp_path / "sources"
     folder.mkdir()
     for source in Path(library.__file__).parent.glob("*.py"):
         (folder / source.name).write_bytes(source.read_bytes())
     monkeypatch.setattr(library, "SOURCES", folder)
-    assert library.object_file(AVX2) == before
+    assert library.object_files(AVX2) == before
     with (folder / "vector.py").open("a") as file:
         file.write("# changed\n")
-    assert library.object_file(AVX2) != before
+    assert library.object_files(AVX2) != before
 
 
 def test_a_warm_start_is_quick_and_says_nothing() -> None:

@@ -1,4 +1,7 @@
-"""How every kernel is compiled: no interpreter lock, no allocation, no wrappers for Python."""
+"""How every kernel is compiled: no interpreter lock, no allocation, no wrappers for Python.
+
+Numba compiles a function again for an argument that is a literal: pass `int64(0)`, not 0.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

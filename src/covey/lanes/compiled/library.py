@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "covey"
 
 
-def object_file(isa: Isa) -> Path:
+def object_files(isa: Isa) -> dict[str, Path]:
     """Named after everything the machine code depends on: these sources, the compilers and the processor."""
     import llvmlite.binding as llvm
 
@@ -36,37 +37,59 @@ def object_file(isa: Isa) -> Path:
     processor = f"{isa} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     for part in (metadata.version("numba"), metadata.version("llvmlite"), sys.version, processor):
         digest.update(part.encode())
-    return cache_folder() / f"lanes-{isa.name}-{digest.hexdigest()[:16]}.o"
+    name = f"lanes-{isa.name}-{digest.hexdigest()[:16]}"
+    return {half: cache_folder() / f"{name}-{half}.o" for half in ("vector", "machine")}
 
 
-def ensure_built(isa: Isa, progress: Progress | None = None) -> Path:
-    """The object file, compiled by a process of its own if it is not there yet."""
-    target = object_file(isa)
-    if target.exists():
-        return target
-    if progress:
-        progress(f"compiling the lanes kernels for {isa.name} (once on this machine, about 20 s)")
-    started = time.monotonic()
+def ensure_built(isa: Isa, progress: Progress | None = None) -> list[Path]:
+    """The object files, compiled by processes of their own if they are not there yet."""
+    targets = object_files(isa)
+    if not all(path.exists() for path in targets.values()):
+        if progress:
+            progress(f"compiling the lanes kernels for {isa.name} (once on this machine, about 15 s)")
+        started = time.monotonic()
+        with _alone(), tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+            missing = {half: path for half, path in targets.items() if not path.exists()}
+            drafts = {half: Path(folder) / path.name for half, path in missing.items()}
+            _compile(isa, drafts)
+            for half, draft in drafts.items():
+                draft.replace(missing[half])
+        if progress:
+            progress(f"compiled the lanes kernels in {time.monotonic() - started:.0f} s")
+    return list(targets.values())
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Of several processes that want to compile, one does; the others wait for what it made."""
+    import fcntl
+
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with (cache_folder() / "lanes.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(isa: Isa, drafts: dict[str, Path]) -> None:
+    """All at the same time; Numba leaves optimising to LLVM's last pass over the whole."""
     environment = os.environ | {
+        "COVEY_LANES_ISA": isa.name,
         "NUMBA_OPT": "0",
         "NUMBA_DISABLE_INTEL_SVML": "1",
-        "COVEY_LANES_ISA": isa.name,
     }
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     if isa.cpu and isa.features:
         environment |= {"NUMBA_CPU_NAME": isa.cpu, "NUMBA_CPU_FEATURES": isa.features}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        draft = Path(folder) / target.name
-        command = [sys.executable, "-m", "covey.lanes.compiled.build", str(draft)]
-        result = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if result.returncode or not draft.exists():
-            reason = (result.stderr.strip().splitlines() or ["no message"])[-1]
+    command = [sys.executable, "-m", "covey.lanes.compiled.build"]
+    workers = [
+        subprocess.Popen([*command, half, draft], env=environment, stderr=subprocess.PIPE, text=True)
+        for half, draft in drafts.items()
+    ]
+    errors = [worker.communicate()[1] for worker in workers]
+    for worker, error in zip(workers, errors, strict=True):
+        if worker.returncode:
+            reason = (error.strip().splitlines() or ["no message"])[-1]
             raise RunError(f"the lanes kernels could not be compiled for {isa.name}: {reason}")
-        draft.replace(target)
-    if progress:
-        progress(f"compiled the lanes kernels in {time.monotonic() - started:.0f} s")
-    return target
 
 
 @functools.cache
@@ -74,19 +97,15 @@ def load(isa: Isa) -> Any:
     """The machine's entry point as a ctypes function, which releases the interpreter lock while it runs."""
     import llvmlite.binding as llvm
 
-    path = ensure_built(isa)
+    builder = llvm.JITLibraryBuilder().export_symbol(ENTRY).add_current_process()
+    for path in ensure_built(isa):
+        builder.add_object_img(path.read_bytes())
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple().create_target_machine(jit=True)
     # JITLink lays everything out in one block; the older linker fails where code and data end up over 2 GB apart.
     compiler = llvm.create_lljit_compiler(target, use_jit_link=True)
-    library = (
-        llvm.JITLibraryBuilder()
-        .add_object_img(path.read_bytes())
-        .export_symbol(ENTRY)
-        .add_current_process()
-        .link(compiler, path.stem)
-    )
+    library = builder.link(compiler, "covey_lanes")
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     # Numba's calling convention: where the result goes, where an exception goes, the arguments of `run`.
     arguments = (

@@ -168,7 +168,7 @@ def run(
             else:
                 for i in range(phase[0], phase[1]):
                     c = at(program, i * WIDTH)
-                    loss += execute(s, c[0], at(c, 1), 0, blocks)
+                    loss += execute(s, c[0], at(c, 1), int64(0), blocks)
         losses[k] = loss
     return 0
 

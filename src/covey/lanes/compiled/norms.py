@@ -7,7 +7,7 @@ import numpy as np
 
 from covey.lanes.compiled.emit import LANES
 from covey.lanes.compiled.jit import jit
-from covey.lanes.compiled.native import at, f32, f64, mix, moments, products, scale
+from covey.lanes.compiled.native import at, f32, f64, int64, mix, moments, products, scale
 from covey.lanes.compiled.update import finish
 
 
@@ -118,6 +118,6 @@ def norm_back(s: Any, c: Any, b0: int, b1: int) -> None:
         total[0] = f32(by_weight)
         product[0] = f32(by_bias)
         if c.weight >= 0:
-            finish(s.update, c.weight + m, total, 1)
+            finish(s.update, c.weight + m, total, int64(1))
         if c.bias >= 0:
-            finish(s.update, c.bias + m, product, 1)
+            finish(s.update, c.bias + m, product, int64(1))

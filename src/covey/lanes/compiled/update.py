@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from numba import types
 
 from covey.lanes.compiled.jit import jit
-from covey.lanes.compiled.native import at, f32
+from covey.lanes.compiled.native import at, f32, int64
 
 
 class Update(NamedTuple):
@@ -100,4 +100,4 @@ def finish_all(u: Any) -> None:
     scale = f32(min(1.0, u.clip / (math.sqrt(total) + 1e-6)))
     for i in range(u.size):
         u.gradient[i] *= scale
-    step(u, 0, u.gradient, u.size)
+    step(u, int64(0), u.gradient, u.size)
