@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 # The five papers' methods, and the average that helps nobody.
 DEMO := fedavg cafa cfic haccs hierarchical
 
-.PHONY: demo test lint bench tables slow smoke clean
+.PHONY: demo test lint bench tables slow clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt

@@ -38,6 +38,11 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    place = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(place)  # the new name, too, must survive a power cut
+    finally:
+        os.close(place)
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
@@ -54,6 +59,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
                 "seen": state.seen,
                 "notes": dict(state.notes),
                 "round": state.round,
+                "worked": state.worked,
             },
             "fleet": dict(checkpoint.fleet),
             "extra": dict(checkpoint.extra),

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+import torch
+from torch import nn
 
 from covey.core import Method
 from covey.data import DATASETS, PARTITIONS, SHIFTS, Federation, federate, load
@@ -19,6 +21,7 @@ from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
 from covey.methods import METHODS
+from covey.model import BufferPolicy
 from covey.models import MODELS, build
 from covey.objective import OBJECTIVES
 from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
@@ -74,7 +77,7 @@ class ModelSection:
     """buffers: what becomes of BatchNorm statistics, `average` or `local`."""
 
     name: str = "usual"
-    buffers: str = "average"
+    buffers: BufferPolicy = "average"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +134,7 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
 
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
-    per_method = tables.get("methods", {})
+    per_method = _method_tables(tables.get("methods", {}))
     tables = {key: copy.deepcopy(value) for key, value in tables.items() if key != "methods"}
     plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
     known = (*(f.name for f in fields(Top)), *SECTIONS)
@@ -187,9 +190,6 @@ SECTIONS = (
 
 def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:
     method = {"name": "fedavg", **tables.get("method", {})}
-    for name in per_method:
-        if name not in METHODS:
-            raise UserError(unknown(f"methods.{name}", name, METHODS))
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
     asked = {**method, **own}
     whole = _complete_choice("method", asked, METHODS)
@@ -200,6 +200,21 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
             )
         whole["per_round"] = clients  # the default is meant for larger fleets
     return whole
+
+
+def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
+    """The tables [methods.NAME], each checked, whether its method runs now or not."""
+    if not isinstance(per_method, dict):
+        raise UserError(f"methods is {per_method!r}; it must hold tables, [methods.NAME]")
+    for name, table in per_method.items():
+        if name not in METHODS:
+            raise UserError(unknown(f"methods.{name}", name, METHODS))
+        if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
+            raise UserError(f"methods.{name} is {table!r}; it must be a table, and its train, too")
+        own = {key: value for key, value in table.items() if key != "train"}
+        checked(f"methods.{name}", settings_of(METHODS[name], given=GIVEN), own)
+        checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
+    return per_method
 
 
 def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,7 +232,7 @@ def _check_top(top: Top) -> None:
 
 def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with defaults for the rest."""
-    given = checked(where, settings, values) if where else checked("settings", settings, values)
+    given = checked(where, settings, values)
     for name, setting in settings.items():
         if name not in given:
             if setting.default is REQUIRED:
@@ -293,6 +308,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         seed=config.top.seed,
         **_own_settings(model, ModelSection),
     )
+    try_once(network, federation, config)
     return LocalFleet(
         federation,
         network,
@@ -303,3 +319,17 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         buffers=model["buffers"],
         say=say,
     )
+
+
+def try_once(network: nn.Module, federation: Federation, config: Config) -> None:
+    """One forward pass and one loss, so that a model, a loss and data that do not fit are found before the run."""
+    objective = OBJECTIVES[config.top.objective]
+    x, y = federation.shares[0].train.select(slice(0, 2)).tensors()
+    try:
+        with torch.no_grad():
+            objective.loss(copy.deepcopy(network).eval()(x), objective.target(x, y))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise UserError(
+            f"model {config['model']['name']} with objective {config.top.objective} cannot be trained on "
+            f"{config['data']['name']}: {str(error).splitlines()[0]}"
+        ) from error

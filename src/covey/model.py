@@ -108,6 +108,24 @@ def flatten(model: nn.Module) -> tuple[Tensor, Tensor]:
     return flat, gradient
 
 
+def activations(model: nn.Module, sample: Tensor) -> int:
+    """Numbers that one sample leaves behind on its way through the model: what its layers put out, added up."""
+    total = 0
+
+    def count(module: nn.Module, inputs: object, output: object) -> None:  # noqa: ARG001
+        nonlocal total
+        if isinstance(output, Tensor):
+            total += output.numel()
+
+    again = copy.deepcopy(model).eval()
+    for module in again.modules():
+        if not list(module.children()):
+            module.register_forward_hook(count)
+    with torch.no_grad():
+        again(sample)
+    return total
+
+
 def fresh_row(model: nn.Module, seed: int, number: int) -> Tensor:
     """Start number `number` for the model: 0 is the model as it was given, others are drawn anew.
 
@@ -120,6 +138,8 @@ def fresh_row(model: nn.Module, seed: int, number: int) -> Tensor:
         torch.manual_seed(int(stream(seed, "start", number).integers(2**62)))
         for module in again.modules():
             reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
+            own = list(module.parameters(recurse=False))
+            frozen = bool(own) and not any(parameter.requires_grad for parameter in own)
+            if callable(reset) and not frozen:  # a frozen part was given for a reason: it stays
                 reset()
     return read_row(again)

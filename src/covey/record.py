@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +20,7 @@ from covey.checkpoint import Checkpoint, save_checkpoint, write_atomically
 from covey.config import Config
 from covey.core import Fleet, Measurement, RoundEnd, State
 from covey.data.types import Federation
+from covey.errors import UserError
 from covey.fleet.ledger import Ledger
 
 COLUMNS = pa.schema(
@@ -31,6 +36,24 @@ COLUMNS = pa.schema(
     ]
 )
 Row = tuple[int, float, int, int, int, str, str, float]
+
+
+def fingerprint(config: Config) -> str:
+    """What tells one configuration from another."""
+    return hashlib.sha256(config.toml().encode()).hexdigest()
+
+
+def same_run(extra: Mapping[str, Any], config: Config) -> None:
+    """Refuses to go on under other settings or with another version: the result would be neither run's."""
+    if extra.get("config") != fingerprint(config):
+        raise UserError(
+            "config.toml was changed after the checkpoint was written; start a new run with it instead"
+        )
+    if extra.get("covey") != covey.__version__:
+        raise UserError(
+            f"the checkpoint was written by covey {extra.get('covey')}, this is {covey.__version__}; "
+            "resume with that version"
+        )
 
 
 class Recorder:
@@ -62,6 +85,8 @@ class Recorder:
 
     def _go_on(self, extra: Mapping[str, Any]) -> None:
         """Takes the place where the checkpoint was written; what the journal holds beyond it never happened."""
+        if not self.journal.exists() or self.journal.stat().st_size < extra["journal"]:
+            raise UserError(f"{self.journal} is shorter than the checkpoint says; this run cannot be resumed")
         with open(self.journal, "r+b") as file:
             file.truncate(extra["journal"])
         self.groups = dict(extra["groups"])
@@ -76,9 +101,11 @@ class Recorder:
             fleet=self.fleet.save(),
             extra={
                 "journal": self.journal.stat().st_size,
+                "config": fingerprint(self.config),
+                "covey": covey.__version__,
                 "groups": self.groups,
                 "best": self.best,
-                "last": self.last,
+                "last": {name: value if math.isfinite(value) else None for name, value in self.last.items()},
                 "reached": self.reached,
                 "wall": self.wall + time.perf_counter() - self.started,
             },
@@ -90,6 +117,8 @@ class Recorder:
     def save(self) -> None:
         """Writes the checkpoint of the last whole round."""
         if self.pending is not None:
+            with open(self.journal, "rb") as file:
+                os.fsync(file.fileno())  # the checkpoint must never be ahead of the journal, power cut or not
             save_checkpoint(self.folder, self.pending)
             self.saved_at = time.perf_counter()
             self.pending = None
@@ -127,6 +156,8 @@ class Recorder:
             main = self.fleet.objective.main
             up = self.fleet.objective.higher_is_better and m.metric.removeprefix(main) != m.metric
             before = self.best.get(name)
+            if not math.isfinite(m.value):
+                continue
             if before is None or (m.value > before["value"] if up else m.value < before["value"]):
                 self.best[name] = {"value": m.value, "round": end.state.round}
         value = self.last.get(self.target_metric())
@@ -156,9 +187,9 @@ class Recorder:
         self.save()
         summary = self.summary(state, finished=finished)
         table = journal_table(self.journal)
-        temporary = self.folder / "metrics.parquet.tmp"
-        pq.write_table(table, temporary, compression="zstd")
-        temporary.replace(self.folder / "metrics.parquet")
+        parquet = io.BytesIO()
+        pq.write_table(table, parquet, compression="zstd")
+        write_atomically(self.folder / "metrics.parquet", parquet.getvalue())
         write_atomically(self.folder / "summary.json", json.dumps(summary, indent=1))
         if finished:
             self.journal.unlink(missing_ok=True)
@@ -181,12 +212,12 @@ class Recorder:
             "dataset": self.config["data"]["name"],
             "model": self.config["model"]["name"],
             "parameters": layout.trainable,
-            "clients": len(state.seen),
+            "clients": len(self.fleet.members()),
             "seed": top.seed,
             "rounds": top.rounds,
             "rounds_done": state.round,
             "finished": finished,
-            "last": self.last,
+            "last": {name: value if math.isfinite(value) else None for name, value in self.last.items()},
             "best": self.best,
             "targets": targets,
             "cost": cost_summary(ledger),

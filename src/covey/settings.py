@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,14 +54,15 @@ def _field_default(maker: Any, name: str, default: Any) -> Any:
 
 def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values, each of its setting's type; a wrong name or type is one clear sentence."""
+    dot = f"{where}." if where else ""
     for name in values:
         if name not in settings:
-            raise UserError(unknown(f"{where}.{name}", name, settings))
+            raise UserError(unknown(f"{dot}{name}", name, settings))
     result = {}
     for name, value in values.items():
         fits, converted = convert(value, settings[name].type)
         if not fits:
-            raise UserError(f"{where}.{name} is {value!r}; allowed: {settings[name].allowed}")
+            raise UserError(f"{dot}{name} is {value!r}; allowed: {settings[name].allowed}")
         result[name] = converted
     return result
 
@@ -93,9 +95,8 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
     if wanted is int:
         return isinstance(value, int) and not isinstance(value, bool), value
     if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool), float(value) if _number(
-            value
-        ) else value
+        fits = _number(value) and math.isfinite(value)
+        return fits, float(value) if fits else value
     if wanted is str:
         return isinstance(value, str), value
     if origin in (tuple, list, Sequence):

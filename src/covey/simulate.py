@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from covey.core import Method, State, Watcher, run
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
 from covey.measure import Measuring
-from covey.record import Recorder
+from covey.record import Recorder, same_run
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,6 +46,8 @@ def simulate(
     report: bool = True,
 ) -> Finished:
     """Runs the configuration into a new or empty folder."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--out {folder} is a file; name a new folder")
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"--out {folder} is not empty; name a new folder, or go on with --resume {folder}")
     return _go(config, folder, None, watchers, say, report)
@@ -56,7 +61,10 @@ def resume(
     report: bool = True,
 ) -> Finished:
     """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped."""
-    return _go(config_in(folder), folder, load_checkpoint(folder), watchers, say, report)
+    config, checkpoint = config_in(folder), load_checkpoint(folder)
+    if checkpoint is not None:
+        same_run(checkpoint.extra, config)
+    return _go(config, folder, checkpoint, watchers, say, report)
 
 
 def config_in(folder: Path) -> Config:
@@ -102,28 +110,65 @@ def _go(
     method = method_of(config)
     fleet = fleet_of(config, say)
     try:
-        if checkpoint is not None:
-            fleet.load(checkpoint.fleet)
-            if is_finished(folder):
+        _make(folder)  # only now: a mistake found on the way here leaves nothing behind
+        with alone(folder):
+            if checkpoint is not None and is_finished(folder):
                 summary = json.loads((folder / "summary.json").read_text())
-                return Finished(state=checkpoint.state, summary=summary, folder=folder)
-        if say is not None:
-            bound = fleet.memory_bound() / 1e6
-            say(
-                f"{fleet.layout.trainable:,} parameters; data, models and workers need at most {bound:,.0f} MB"
-            )
-        folder.mkdir(
-            parents=True, exist_ok=True
-        )  # only now: a mistake found on the way here leaves nothing behind
-        recorder = Recorder(folder, config, fleet, resumed=checkpoint)
-        state = checkpoint.state if checkpoint else None
-        state = _run(config, method, fleet, recorder, state, watchers)
-        summary = recorder.finish(state, finished=True)
+                state = checkpoint.state
+            else:
+                if say is not None:
+                    say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
+                if checkpoint is not None:
+                    _load(fleet, checkpoint, folder)
+                recorder = Recorder(folder, config, fleet, resumed=checkpoint)
+                state = _run(
+                    config, method, fleet, recorder, checkpoint.state if checkpoint else None, watchers
+                )
+                summary = recorder.finish(state, finished=True)
+            if report and not (folder / "report.html").exists():
+                write_page(folder)
     finally:
         fleet.close()
-    if report:
-        write_page(folder)
     return Finished(state=state, summary=summary, folder=folder)
+
+
+def _load(fleet: LocalFleet, checkpoint: Checkpoint, folder: Path) -> None:
+    try:
+        fleet.load(checkpoint.fleet)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder / 'checkpoint.json'} is damaged and cannot be resumed: {error!r}"
+        ) from error
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {folder} cannot be made: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else writes into the folder meanwhile: the system drops the lock even when this process is killed."""
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(place)
+        raise UserError(
+            f"{folder} is being written by another run; wait for it, or name another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(place)
+
+
+def needs(fleet: LocalFleet, config: Config) -> str:
+    """The bound on memory in words."""
+    bound = fleet.memory_bound(batch=config["train"]["batch"]) / 1e6
+    return f"data, models and workers need at most {bound:,.0f} MB beside Python and PyTorch"
 
 
 def _run(

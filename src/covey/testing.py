@@ -148,8 +148,19 @@ class Broken:
 def check_broken(method: Method, *, lanes: bool) -> None:
     """A client that fails and one that sends NaN are left out and reported; their rows never reach the bank."""
     fleet = small_fleet(lanes=lanes)
-    state = final(replace(method, local=Broken(step=method.local)), fleet)  # type: ignore[arg-type]
+    broken = Broken(step=method.local)
+    asked: set[int] = set()
+    ask = fleet.ask
+
+    def listening(step: Step, tasks: Mapping[int, Task], **options: Any) -> list[Reply]:
+        asked.update(tasks if isinstance(step, Broken) else ())
+        return ask(step, tasks, **options)
+
+    fleet.ask = listening  # type: ignore[method-assign]
+    state = final(replace(method, local=broken), fleet)  # type: ignore[arg-type]
     assert torch.isfinite(state.models).all(), "a broken reply reached the bank"
+    reported = {problem.client for _, problem in fleet.ledger.problems}
+    assert asked & {1, 2} <= reported, "a broken client is not reported"
     for what, problem in fleet.ledger.problems:
         if problem.client == 1:
             assert what == "lost", "a failing client is not reported as lost"

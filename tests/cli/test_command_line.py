@@ -119,12 +119,20 @@ def test_compare_runs_all_on_the_same_fleet(tmp_path: Path) -> None:
         (["run", "--set", "train.lrr=1"], "train.lrr is not known; did you mean lr?"),
         (["run", "--set", "train.lr=fast"], "train.lr is 'fast'; allowed: a number"),
         (["run", "--set", "train.lr=-1"], "train.lr is -1.0; it must be greater than 0"),
-        (["run", "--set", "method.per_round=0"], "per_round is 0; it must be at least 1"),
+        (["run", "--set", "method.per_round=0"], "method.per_round is 0; it must be at least 1"),
         (["run", "--set", "data.clients=0"], "data.clients is 0; it must be at least 1"),
         (["run", "--rounds", "0"], "rounds is 0; it must be at least 1"),
         (["run", "--method", "fedagv"], "did you mean fedavg?"),
         (["run", "--dataset", "mnits"], "did you mean mnist?"),
         (["run", "--set", "partition.name=m-labels", "--set", "partition.m=11", "--out", "x"], "11"),
+        (["run", "--set", "methods=3"], "methods is 3; it must hold tables"),
+        (["run", "--set", "methods.fedavg.train=3"], "it must be a table"),
+        (["run", "--set", "methods.fedprox.mmu=1"], "methods.fedprox.mmu is not known; did you mean mu?"),
+        (["run", "--set", "model.buffers=both"], "model.buffers is 'both'; allowed: average, local"),
+        (["run", "--set", "target=nan"], "target is nan; allowed: a number or none"),
+        (["run", "--set", "engine.device=tpu"], "engine.device is 'tpu'"),
+        (["run", "--set", "objective=regression"], "cannot be trained"),
+        (["run", "--out", "/proc/nobody/x"], "cannot be made"),
         (["run", "nothing.toml"], "nothing.toml does not exist"),
         (["run", "--resume", "nowhere"], "is not a run folder"),
         (["compare", "--rounds", "1", "nothing"], "nothing"),
@@ -185,3 +193,42 @@ def test_the_readmes_program_runs() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "global-test/accuracy" in done.stdout
+
+
+def test_two_runs_never_share_a_folder(tmp_path: Path) -> None:
+    first = start(tmp_path / "r", 500)
+    wait_for_round(tmp_path / "r", 1)
+    second = covey("run", "--resume", str(tmp_path / "r"))
+    first.kill()
+    first.communicate()
+    assert second.returncode == 2
+    assert "is being written by another run" in second.stderr
+
+
+def stopped_run(folder: Path) -> None:
+    process = start(folder, 500)
+    wait_for_round(folder, 1)
+    process.kill()
+    process.communicate()
+
+
+def test_a_run_is_not_resumed_under_other_settings_or_from_half_a_journal(tmp_path: Path) -> None:
+    stopped_run(tmp_path / "r")
+    config = tmp_path / "r" / "config.toml"
+    before = config.read_text()
+    config.write_text(before.replace("lr = 0.1", "lr = 0.2"))
+    changed = covey("run", "--resume", str(tmp_path / "r"))
+    assert changed.returncode == 2
+    assert "config.toml was changed" in changed.stderr
+    config.write_text(before)
+    (tmp_path / "r" / "metrics.jsonl").write_text("")
+    short = covey("run", "--resume", str(tmp_path / "r"))
+    assert short.returncode == 2
+    assert "shorter than the checkpoint says" in short.stderr
+
+
+def test_a_report_that_was_never_written_comes_with_the_next_resume(tmp_path: Path) -> None:
+    covey("run", "--rounds", "1", "--out", str(tmp_path / "r"), *QUICK)
+    (tmp_path / "r" / "report.html").unlink()
+    assert covey("run", "--resume", str(tmp_path / "r")).returncode == 0
+    assert (tmp_path / "r" / "report.html").exists()

@@ -9,10 +9,12 @@ import torch
 
 from covey.core import Client, Reply, Task, desk, empty_state, one_round, open_round, run
 from covey.errors import Refused, RunError, UserError
+from covey.fleet.accounts import check_reply
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
 from covey.methods.baselines import fedavg
+from covey.model import Layout, fresh_row, read_row
 from covey.models import build
 from covey.steps import Evaluate, Train
 from covey.testing import Broken, small_federation, small_fleet
@@ -228,3 +230,30 @@ def test_a_model_with_statistics_of_its_own_is_not_stacked() -> None:
         engine = Engine(mode=mode, lanes=False)  # type: ignore[arg-type]
         rows.append(run(fedavg(TRAIN), LocalFleet(small_federation(), model, engine=engine), rounds=1).models)
     assert torch.equal(*rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"size": -1}, "its number of samples is -1"),
+        ({"slot": 9}, "slot 9, which it was not sent"),
+        ({"stats": {"loss": float("nan"), "batches": 1}}, "its loss is nan"),
+        ({"vector": torch.zeros(4810, dtype=torch.float64)}, "not torch.float32"),
+    ],
+)
+def test_a_reply_that_makes_no_sense_is_refused(change: dict[str, object], reason: str) -> None:
+    fleet = small_fleet()
+    fleet.begin(1)
+    task = Task(models=fleet.start()[None], slots=(0,))
+    good = Reply(id=0, vector=torch.zeros(4810), size=5, stats={"loss": 1.0, "batches": 1})
+    assert check_reply(good, 0, TRAIN, task, fleet.layout) == ""
+    assert reason in check_reply(replace(good, **change), 0, TRAIN, task, fleet.layout)  # type: ignore[arg-type]
+
+
+def test_a_frozen_part_survives_a_new_start() -> None:
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 8), torch.nn.Linear(8, 10))
+    model[1].requires_grad_(False)
+    again = fresh_row(model, 0, 3)
+    first = Layout.of(model).trainable  # frozen parameters come after the trainable ones
+    assert torch.equal(again[first:], read_row(model)[first:])
+    assert not torch.equal(again[:first], read_row(model)[:first])

@@ -14,6 +14,7 @@ from torch import nn
 from covey.bench.base import Bench, Recipe
 from covey.bench.lanes import LanesBench
 from covey.bench.torch import TorchBench
+from covey.errors import UserError
 from covey.lanes import Refusal, plan
 from covey.model import BufferPolicy, Layout
 from covey.objective import Objective
@@ -62,6 +63,17 @@ def choose_bench(
             return torch_because("one timed batch was faster", **timed)
         info.update(timed, why="one timed batch was faster")
     return on_lanes, info
+
+
+def check_device(device: str) -> None:
+    """Refuses a device that PyTorch does not have here."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"engine.device is {device!r}; allowed: auto, cpu, or another device of this machine ({reason})"
+        ) from error
 
 
 def batch_seconds(bench: Bench, input_shape: tuple[int, ...], objective: Objective) -> float:

@@ -12,10 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from covey.bench.base import Fit, Recipe
-from covey.model import BufferPolicy, Layout, flatten
+from covey.model import BufferPolicy, Layout, activations, flatten
 from covey.objective import Objective
 
-FORWARD_BATCH = 1000  # samples a forward pass; fixed, so that results do not depend on who else is evaluated
+# Samples a forward pass: at most 1000, and fewer where a model's activations would take more than this many bytes.
+# It depends on the model only, so that results do not depend on who else is evaluated.
+FORWARD_SAMPLES = 1000
+FORWARD_BYTES = 64_000_000
+
+
+def forward_samples(model: nn.Module, sample: Tensor) -> int:
+    """How many samples go through the model at a time."""
+    return max(1, min(FORWARD_SAMPLES, FORWARD_BYTES // (4 * max(1, activations(model, sample)))))
 
 
 # Dropout draws from torch's one generator, so two threads must not train at the same time; processes may.
@@ -53,6 +61,7 @@ class TorchBench:
         self.objective = objective
         self.device = torch.device(device)
         self.why = why
+        self.at_a_time: int | None = None  # samples a forward pass, found out with the first one
         self.flat, self.gradient = flatten(self.model)
         self.parameters = self.flat[: self.layout.trainable]
         # Integer buffers restart with every load: no row carries them.
@@ -114,11 +123,12 @@ class TorchBench:
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
+        if self.at_a_time is None:
+            self.at_a_time = forward_samples(self.model, x[:1].to(self.device))
         self.load(row, training=False)
         with torch.no_grad():
-            return torch.cat(
-                [self.model(part.to(self.device)).cpu() for part in torch.split(x, FORWARD_BATCH)]
-            )
+            parts = torch.split(x, self.at_a_time)
+            return torch.cat([self.model(part.to(self.device)).cpu() for part in parts])
 
     def info(self) -> dict[str, str | int]:
         return {"trainer": "torch", "device": str(self.device), "why": self.why}

@@ -74,11 +74,11 @@ def settle(
         if reply is not None and deadline is not None and took.seconds > deadline:
             lost = f"it took {took.seconds:.1f} s, the deadline is {deadline:.1f} s"
         elif reply is not None:
-            refused = check_reply(reply, client, step, layout)
+            refused = check_reply(reply, client, step, task, layout)
         if lost or refused:
             problem = Problem(client=client, kind=step.kind, round=call.round, reason=lost or refused)
             ledger.note_problem("lost" if lost else "refused", problem)
-            slowest = max(slowest, deadline or 0.0)
+            slowest = max(slowest, took.seconds if refused else deadline or 0.0)
             continue
         assert reply is not None
         accepted.append(reply)
@@ -95,12 +95,21 @@ def settle(
     return accepted
 
 
-def check_reply(reply: Reply, client: int, step: Step, layout: Layout) -> str:
+def check_reply(reply: Reply, client: int, step: Step, task: Task, layout: Layout) -> str:
     """Why a reply cannot be used, or an empty string."""
     if reply.id != client:
         return f"it says it is from client {reply.id}"
+    if reply.size < 0:
+        return f"its number of samples is {reply.size}"
+    if step.kind.startswith("train.") and reply.slot not in task.slots:
+        return f"its row is said to come from slot {reply.slot}, which it was not sent"
+    for name, value in reply.stats.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"its {name} is {value}"
     if reply.vector is None:
         return "a trained row is missing" if step.kind.startswith("train.") else ""
+    if reply.vector.dtype != torch.float32:
+        return f"its row is of {reply.vector.dtype}, not torch.float32"
     if step.kind.startswith("train.") and tuple(reply.vector.shape) != (layout.size,):
         return f"its row has shape {tuple(reply.vector.shape)}, not ({layout.size},)"
     # A finite sum has only finite terms; the long way is for sums that overflow.

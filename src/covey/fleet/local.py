@@ -12,7 +12,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from covey.bench import Bench
-from covey.bench.choose import choose_bench
+from covey.bench.choose import check_device, choose_bench
+from covey.bench.torch import FORWARD_BYTES
 from covey.core import Mixing, Reply, Step, Task, stream
 from covey.data.types import Federation
 from covey.errors import UserError
@@ -21,9 +22,9 @@ from covey.fleet.devices import Device, Devices
 from covey.fleet.ledger import Cost, Ledger
 from covey.fleet.peers import Links, apply_mixings, links
 from covey.fleet.roster import Roster
-from covey.fleet.work import Call, Job, Outcome, Shop, bundle
+from covey.fleet.work import BUNDLE_SAMPLES, Call, Job, Outcome, Shop, bundle
 from covey.fleet.workers import Cohort, Processes, Serial, Threads
-from covey.model import BufferPolicy, Layout, fresh_row
+from covey.model import BufferPolicy, Layout, activations, fresh_row
 from covey.objective import Classification, Objective
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Engine:
             raise UserError(f"engine.workers is {self.workers}; it must be 0 (one a core) or more")
         if self.address and self.mode != "ray":
             raise UserError(f'engine.address is "{self.address}", which needs engine.mode = "ray"')
+        if self.device != "auto":
+            check_device(self.device)
 
 
 class LocalFleet:
@@ -316,14 +319,21 @@ class LocalFleet:
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def memory_bound(self, rows: int = 1) -> int:
-        """Bytes that a run can need at most beside Python and PyTorch: data, bank, replies, one model a worker."""
+    def memory_bound(self, rows: int = 1, batch: int = 32) -> int:
+        """Bytes that a run can need at most beside Python and PyTorch.
+
+        The data; the bank and everybody's reply; and for each worker its model, its client's data and the activations
+        of a training batch (with their gradients) or of a forward pass.
+        """
         data = self.data.dataset.x.nbytes + self.data.dataset.y.nbytes
         workers = self.engine.workers or os.cpu_count() or 1
-        largest = max((len(share.train) for share in self.data.shares), default=0)
-        sample = self.data.dataset.x[0].numel() * 4 if len(self.data.dataset.x) else 0
-        row = 4 * self.layout.size
-        return data + row * (2 * rows + 2 * len(self.roster)) + workers * (5 * row + 3 * largest * sample)
+        largest = max((len(share.train) + len(share.test) for share in self.data.shares), default=0)
+        largest = max(largest, len(self.data.test), BUNDLE_SAMPLES)
+        x, _ = self.data.shares[0].train.select(slice(0, 1)).tensors()
+        row, sample = 4 * self.layout.size, 4 * x[0].numel()
+        passing = max(8 * batch * activations(self.model, x), FORWARD_BYTES)
+        per_worker = 5 * row + 3 * largest * sample + 2 * passing
+        return data + row * (2 * rows + 2 * len(self.roster)) + workers * per_worker
 
     def save(self) -> dict[str, Any]:
         """Client states and the ledger, for an exact resume."""

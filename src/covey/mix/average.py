@@ -32,7 +32,7 @@ def weighted_rows(now: Round, rows: Sequence[int], values: np.ndarray) -> csr_ar
     to = np.asarray(rows, dtype=np.int64)
     totals = np.bincount(to, weights=values, minlength=count)
     fed = totals[to] > 0
-    untouched = np.flatnonzero(totals == 0)
+    untouched = np.flatnonzero(~(totals > 0))
     entries = np.concatenate([values[fed] / totals[to[fed]], np.ones(len(untouched))])
     at = (
         np.concatenate([to[fed], untouched]),

@@ -16,7 +16,7 @@ class Uniform:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1")
+            raise UserError(f"method.per_round is {self.count}; it must be at least 1")
 
     def __call__(self, now: Round) -> list[int]:
         count = min(self.count, len(now.here))

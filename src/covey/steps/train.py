@@ -192,6 +192,6 @@ def only_used(part: Samples, batches: Sequence[np.ndarray]) -> tuple[Samples, li
 
 def reply_of(client: Client, fit: Fit, slot: int, size: int) -> Reply:
     """The reply to a training task: the row, with the mean loss over the batches and their number."""
-    loss = float(fit.losses.mean()) if len(fit.losses) else float("nan")
+    loss = float(fit.losses.mean()) if len(fit.losses) else 0.0
     stats = {"loss": loss, "batches": len(fit.losses)}
     return Reply(id=client.id, vector=fit.row, slot=slot, size=size, stats=stats)
