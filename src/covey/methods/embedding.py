@@ -63,7 +63,7 @@ class ByEmbedding:
     def found(self, now: Round, ids: Sequence[int], vectors: NDArray[np.uint8]) -> NDArray[np.int64]:
         """The cut of the tree; where nothing stands out of the noise, everybody is one cluster."""
         flips = np.array([self.embed.flip_of(client) for client in ids])
-        points, noise = signal(vectors, flips) if self.denoise and flips.any() else (vectors, 0.0)
+        points, noise = signal(vectors, flips) if self.denoise else (vectors, 0.0)
         ward = self.ward if points.shape[1] else replace(self.ward, min_size=len(ids) + 1)
         cut = ward.cut(points, now.stream("pre-grouping"), noise)
         now.notes["clustering"] = {
@@ -129,9 +129,9 @@ def embedding(
 
     An autoencoder is trained first (`pretrain`: by the fleet, on the `public` data set, or both; or loaded from
     `encoder`). Each client encodes its data, averages the codes of each class, keeps one bit a value and flips it
-    with probability `flip` (client i with `own_flips[i mod n]`, if given). The server takes the flips' noise away as
-    far as its known size allows (`denoise`; not with the published search), builds Ward's tree and takes the cut with
-    the best Calinski-Harabasz index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains
+    with probability `flip` (client i with `own_flips[i mod n]`, if given). The server takes away what is
+    surely noise (`denoise`; not with the published search), builds Ward's tree and takes the cut with the
+    best Calinski-Harabasz index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains
     its own model, `per_round` clients a round in all or per cluster; the first `n_shared` tensors are common to all.
     Newcomers go to the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those
     that drifted migrate.

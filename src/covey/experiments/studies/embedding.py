@@ -216,7 +216,7 @@ def rand_index(truth: Sequence[int], said: Bits, flip: float, how: str, min_size
     from sklearn.metrics import adjusted_rand_score
 
     rng = np.random.default_rng(0)
-    if how == "ours" and flip:
+    if how == "ours":
         points, noise = signal(said, np.full(len(said), flip))
         if not points.shape[1]:
             return 0.0
