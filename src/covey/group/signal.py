@@ -1,11 +1,11 @@
 """What is left of the clients' noisy bits when the noise is taken away.
 
 The bits carry two kinds of noise: flips, P (1 - P) a bit, which we made ourselves, and the chance of which few
-samples a client's class means are made of. Both are independent from client to client, so they spread the clients evenly in
-all directions, and random matrix theory says how far (Marchenko and Pastur, 1967): the singular values of n x d
-noise of variance v reach sqrt(v) (sqrt n + sqrt d). A direction along which clients differ more is signal, shrunk by
-what noise has added to it (Gavish and Donoho, 2017); all others can go. The noise level is that of the median
-singular value (Gavish and Donoho, 2014), and at least that of the flips.
+samples a client's class means are made of. Both are independent from client to client, so they spread the clients
+evenly in all directions, and random matrix theory says how far (Marchenko and Pastur, 1967): the singular values
+of n x d noise of variance v reach sqrt(v) (sqrt n + sqrt d). A direction along which clients differ more is signal,
+shrunk by what noise has added to it (Gavish and Donoho, 2017); all others can go. The noise level is that of the
+median singular value (Gavish and Donoho, 2014), and at least that of the flips.
 
 Without this the noise drowns the Calinski-Harabasz index: for MNIST with four rotations and 5 % flips or more the
 index of the raw bits is best for two clusters, {0, 180} and {90, 270} degrees; for CIFAR-10 with four label shifts even
