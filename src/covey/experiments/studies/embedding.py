@@ -123,11 +123,11 @@ def trained(
 def codes_of(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """The model as a function of many samples."""
 
-    def run(x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
         with torch.no_grad():
             return torch.cat([model.eval()(part) for part in torch.split(x, 1000)])
 
-    return run
+    return forward
 
 
 def mse(guess: Tensor, truth: Tensor) -> float:
@@ -240,10 +240,10 @@ def draw_agreement(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
 def quiet_bits(
-    run: Mapping[str, Any], pretrain: Mapping[str, Any], seed: int
+    tables: Mapping[str, Any], pretrain: Mapping[str, Any], seed: int
 ) -> tuple[LocalFleet, list[Bits]]:
     """A fleet and its clients' bits before any flip, [classes, d] each."""
-    config = resolve({**run, "seed": int(run.get("seed", 0)) + seed})
+    config = resolve({**tables, "seed": seed})
     fleet = fleet_of(config)
     try:
         now = open_round(empty_state(fleet), fleet)

@@ -1,0 +1,58 @@
+"""Clients that join in the middle of a run: how good are the models that serve them at once?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from covey.config import Config, fleet_of, method_of, resolve
+from covey.core import RoundEnd, run, served
+from covey.experiments.spec import Findings
+from covey.steps import Evaluate
+
+
+def newcomers(settings: dict[str, Any], seed: int) -> Findings:
+    """Accuracy of clients that join in the middle of a run, from the round on in which they join."""
+    late = {"clients": settings["clients"], "round": settings["join"]}
+    rows, curves = {}, {}
+    for name, method in settings["methods"].items():
+        tables = {**settings["run"], "method": method, "devices": {"joins": [late]}, "seed": seed}
+        values = accuracy_of(resolve(tables), settings["clients"])
+        rounds = list(range(settings["join"], settings["join"] + len(values)))
+        rows[name] = {"in their first round": values[0], "in the last round": values[-1]}
+        curves[name] = (rounds, values)
+    return Findings(rows=rows, curves=curves, pictures={"newcomers.png": partial(draw_newcomers, curves)})
+
+
+def accuracy_of(config: Config, clients: Sequence[int]) -> list[float]:
+    """Mean local-test accuracy of these clients with the models that serve them, in each round that they are there."""
+    found: list[float] = []
+
+    def look(end: RoundEnd) -> None:
+        there = [i for i in end.fleet.members() if i in clients]
+        tasks = served(end.method, end.state, end.fleet, there) if there else {}
+        replies = end.fleet.ask(Evaluate(), tasks, measure=True) if tasks else []
+        if replies:
+            found.append(float(np.mean([reply.stats["accuracy"] for reply in replies])))
+
+    fleet = fleet_of(config)
+    try:
+        run(method_of(config), fleet, rounds=config.top.rounds, watchers=[look])
+    finally:
+        fleet.close()
+    return found
+
+
+def draw_newcomers(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], path: Any) -> None:
+    from covey.report.figures import draw_curves
+
+    draw_curves(
+        curves,
+        path=path,
+        x_label="round",
+        y_label="accuracy of the newcomers",
+        title="Clients that join late",
+    )
