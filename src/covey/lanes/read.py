@@ -1,6 +1,8 @@
 """Reads a model by torch.fx into a graph of layers, or says what in it is not supported."""
 
+import contextlib
 import copy
+import io
 import operator
 from typing import Any
 
@@ -262,7 +264,8 @@ def _trace(model: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphModule:
     try:
         graph = fx.symbolic_trace(copy.deepcopy(model).train())
         graph.graph.eliminate_dead_code()
-        with torch.random.fork_rng(devices=[]):
+        # ShapeProp prints what it catches; the reason below says it in one line.
+        with torch.random.fork_rng(devices=[]), contextlib.redirect_stderr(io.StringIO()):
             ShapeProp(graph).propagate(torch.zeros(SAMPLES, *input_shape))
     except Exception as error:  # whatever a user's forward() does when it is traced
         reason = str(error).strip().splitlines() or [type(error).__name__]
