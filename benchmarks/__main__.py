@@ -45,7 +45,8 @@ def measure(workload: str, variants: list[str], rounds: int) -> dict[str, dict[s
             if number >= WARM_UP:
                 found[name].append(answer)
     for process in running.values():
-        process.kill()
+        assert process.stdin is not None
+        process.stdin.close()  # it ends by itself, and takes its own workers along
         process.wait()
     return {
         name: {
