@@ -269,7 +269,7 @@ def _as_toml(value: Any) -> Any:
 # ---------------------------------------------------------------------------------------------- building
 
 
-def _own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:
+def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:
     """A table without its name and without the settings common to its section."""
     skip = {"name", *(f.name for f in fields(common))} if common else {"name"}
     return {key: value for key, value in table.items() if key not in skip}
@@ -278,13 +278,13 @@ def _own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[
 def method_of(config: Config) -> Method:
     """The method that the configuration describes."""
     table = config["method"]
-    return METHODS[table["name"]](Train(**config["train"]), **_own_settings(table))
+    return METHODS[table["name"]](Train(**config["train"]), **own_settings(table))
 
 
 def federation_of(config: Config) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
-    dataset = load(data["name"], **_own_settings(data, DataSection))
+    dataset = load(data["name"], **own_settings(data, DataSection))
     return federate(
         dataset,
         partition=config["partition"]["name"],
@@ -292,8 +292,8 @@ def federation_of(config: Config) -> Federation:
         seed=config.top.seed,
         shift=shift.get("name"),
         test_fraction=data["test_fraction"],
-        **_own_settings(config["partition"]),
-        **_own_settings(shift),
+        **own_settings(config["partition"]),
+        **own_settings(shift),
     )
 
 
@@ -306,7 +306,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         input_shape=tuple(dataset.x.shape[1:]),
         outputs=len(dataset.classes) or 1,
         seed=config.top.seed,
-        **_own_settings(model, ModelSection),
+        **own_settings(model, ModelSection),
     )
     try_once(network, federation, config)
     return LocalFleet(

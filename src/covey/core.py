@@ -192,6 +192,10 @@ class Fleet(Protocol):
         """The same clients and the same ledger under another model and streams of its own."""
         ...
 
+    def memory_bound(self, rows: int = 1) -> int:
+        """Bytes that a run can need at most, beside Python and PyTorch."""
+        ...
+
     def save(self) -> dict[str, Any]:
         """What must be remembered besides `State` (client states, ledger) for an exact resume."""
         ...

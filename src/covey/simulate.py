@@ -13,9 +13,8 @@ from typing import Any
 
 from covey.checkpoint import Checkpoint, load_checkpoint
 from covey.config import Config, fleet_of, method_of, read_tables, resolve
-from covey.core import Method, State, Watcher, run
+from covey.core import Fleet, Method, State, Watcher, run
 from covey.errors import UserError
-from covey.fleet.local import LocalFleet
 from covey.measure import Measuring
 from covey.record import Recorder, same_run
 
@@ -44,13 +43,14 @@ def simulate(
     watchers: Sequence[Watcher] = (),
     say: Callable[[str], None] | None = None,
     report: bool = True,
+    fleet: Fleet | None = None,
 ) -> Finished:
-    """Runs the configuration into a new or empty folder."""
+    """Runs the configuration into a new or empty folder, on its own fleet unless another one is given."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--out {folder} is a file; name a new folder")
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(path.name != "superlink" for path in folder.iterdir()):
         raise UserError(f"--out {folder} is not empty; name a new folder, or go on with --resume {folder}")
-    return _go(config, folder, None, watchers, say, report)
+    return _go(config, folder, None, watchers, say, report, fleet)
 
 
 def resume(
@@ -59,12 +59,13 @@ def resume(
     watchers: Sequence[Watcher] = (),
     say: Callable[[str], None] | None = None,
     report: bool = True,
+    fleet: Fleet | None = None,
 ) -> Finished:
     """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped."""
     config, checkpoint = config_in(folder), load_checkpoint(folder)
     if checkpoint is not None:
         same_run(checkpoint.extra, config)
-    return _go(config, folder, checkpoint, watchers, say, report)
+    return _go(config, folder, checkpoint, watchers, say, report, fleet)
 
 
 def config_in(folder: Path) -> Config:
@@ -106,9 +107,10 @@ def _go(
     watchers: Sequence[Watcher],
     say: Callable[[str], None] | None,
     report: bool,
+    fleet: Fleet | None = None,
 ) -> Finished:
     method = method_of(config)
-    fleet = fleet_of(config, say)
+    fleet = fleet or fleet_of(config, say)
     try:
         _make(folder)  # only now: a mistake found on the way here leaves nothing behind
         with alone(folder):
@@ -174,7 +176,7 @@ def needs(fleet: LocalFleet, config: Config) -> str:
 def _run(
     config: Config,
     method: Method,
-    fleet: LocalFleet,
+    fleet: Fleet,
     recorder: Recorder,
     state: State | None,
     watchers: Sequence[Watcher],

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from covey import topology_cli
-from covey.cli import lists, look, report, reproduce, run
+from covey.cli import lists, look, report, reproduce, run, serve
 from covey.errors import RunError, UserError
 
 USERS_MISTAKE = 2
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, lists, look, topology_cli, report, reproduce):
+for module in (run, lists, look, topology_cli, report, reproduce, serve):
     module.register(app)
 
 

@@ -105,8 +105,7 @@ class Crew:
     """The actors of a run, shared by all fleets on the same clients."""
 
     def __init__(self, roster: Roster, *, address: str, workers: int, gpus: int = 0) -> None:
-        self.ray = connect(address, workers)
-        self.started = self.ray.started
+        self.ray, self.started = connect(address, workers)
         self.workers = workers or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
         self.nodes = len([node for node in self.ray.nodes() if node["Alive"]])
         self.actor = self.ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(Hand)
@@ -226,16 +225,15 @@ def cut(jobs: Sequence[Job], pieces: int) -> list[Chunk]:
     return [Chunk(jobs=chunk) for chunk in chunks]
 
 
-def connect(address: str, workers: int) -> Any:
-    """The module ray, connected to the cluster at the address (or RAY_ADDRESS), or to a new one on this machine."""
+def connect(address: str, workers: int) -> tuple[Any, bool]:
+    """The module ray, connected to the cluster at the address or to a new one here, and whether just now."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError as error:
         raise UserError('engine.mode is "ray", which needs the package ray: install covey[ray]') from error
-    ray.started = not ray.is_initialized()
-    if not ray.started:
-        return ray
+    if ray.is_initialized():
+        return ray, False
     address = address or os.environ.get("RAY_ADDRESS", "")
     here = {} if address else {"num_cpus": workers or None, "include_dashboard": False}
     try:
@@ -243,4 +241,4 @@ def connect(address: str, workers: int) -> Any:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         where = f'engine.address is "{address}"; ' if address else ""
         raise UserError(f"{where}Ray does not answer: {str(error).splitlines()[0]}") from error
-    return ray
+    return ray, True

@@ -28,6 +28,7 @@ class Call:
     names: tuple[str | int, ...]  # of the random stream; the client's id comes last
     number: int = 1  # of this step's calls in the round
     debug: bool = False
+    live: bool = False  # on a real device
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,6 +90,7 @@ def client_of(call: Call, number: int, state: dict[str, Any], roster: Roster, be
         bench=bench,
         seed=call.seed,
         round=call.round,
+        live=call.live,
     )
 
 

@@ -6,6 +6,7 @@ import json
 from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -40,6 +41,13 @@ def suited(shape: tuple[int, ...]) -> str:
     return "ae-conv" if colour else "ae-fc"
 
 
+class Recipe(NamedTuple):
+    """What an autoencoder was built from: enough to build it elsewhere."""
+
+    name: str
+    scale: Scale | None
+
+
 def autoencoder(
     name: str, shape: tuple[int, ...], scale: Scale | None = None, seed: int = 0
 ) -> nn.Sequential:
@@ -50,7 +58,9 @@ def autoencoder(
         raise UserError(f"autoencoder {name!r} has no encoder; allowed: auto, ae-fc, ae-conv")
     if scale is not None:
         parts = OrderedDict(pixels=Pixels(scale), **parts)
-    return nn.Sequential(parts)
+    whole = nn.Sequential(parts)
+    whole.recipe = Recipe(suited(shape) if name == "auto" else name, scale)  # type: ignore[assignment]
+    return whole
 
 
 def encoder(model: nn.Sequential) -> nn.Sequential:

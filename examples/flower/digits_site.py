@@ -1,0 +1,16 @@
+"""A site's data: here a share of the digits, so that a deployment can be compared with its simulation.
+
+A real site returns its own samples: `covey.data.from_tensors("mine", x, y, classes=...)`.
+"""
+
+from pathlib import Path
+
+from covey.config import federation_of, read_tables, resolve
+from covey.data import Samples
+
+
+def load(name: str) -> tuple[Samples, Samples]:
+    """Site `site-3` holds what client 3 holds in `covey run digits.toml`."""
+    config = resolve(read_tables(Path(__file__).with_name("digits.toml")))
+    share = federation_of(config).shares[int(name.removeprefix("site-"))]
+    return share.train, share.test

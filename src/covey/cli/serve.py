@@ -1,0 +1,184 @@
+"""`covey serve`, `covey join` and `covey certs`: a run over real sites."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from covey.cli.progress import console, live, say
+from covey.errors import UserError
+
+if TYPE_CHECKING:
+    from covey.config import Config
+    from covey.core import Watcher
+    from covey.deploy.superlink import Link
+    from covey.simulate import Finished
+
+CertsOption = Annotated[Path, typer.Option(help="The folder that covey certs made.")]
+InsecureOption = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys; only on loopback.")]
+PORT = 9440
+
+
+def register(app: typer.Typer) -> None:
+    for command in (serve, join, certs):
+        app.command()(command)
+
+
+def serve(
+    file: Annotated[
+        Path | None, typer.Argument(help="A TOML file as for covey run.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write. [default: runs/NAME-TIME]")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    clients: Annotated[int | None, typer.Option(help="Sites to wait for. [default: data.clients]")] = None,
+    host: Annotated[str, typer.Option(help="Where sites connect to.")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="The only port to expose.")] = PORT,
+    certs: CertsOption = Path("certs"),
+    insecure: InsecureOption = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
+    ] = None,
+) -> None:
+    """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash."""
+    from covey.cli.run import interruptible, new_folder, show
+    from covey.deploy.superlink import need_flower, superlink
+
+    if resume is not None and (file, out, set_) != (None, None, None):
+        raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
+    need_flower()
+    config = served_config(file, resume, set_)
+    folder = resume or out or new_folder(config.method_name)
+    least = clients or config["data"]["clients"]
+    secrets = None if insecure else certs
+    place = f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
+    with (
+        superlink(folder / "superlink" if insecure else certs, certs=secrets) as link,
+        live(config.method_name, config.top.rounds) as watch,
+        interruptible(),
+    ):
+        done = deployed(config, folder, link, secrets, place, least, resume is not None, watch)
+    show([done])
+
+
+def served_config(file: Path | None, resume: Path | None, assignments: list[str] | None) -> Config:
+    """The configuration of a deployment: a checkpoint after every round."""
+    from covey.cli.run import gathered
+    from covey.config import read_tables, resolve
+
+    if resume is not None:
+        if not (resume / "config.toml").exists():
+            raise UserError(f"--resume {resume} is not a run folder: it has no config.toml")
+        return resolve(read_tables(resume / "config.toml"))
+    tables = gathered(file, None, None, assignments, None, None)
+    return resolve({**tables, "checkpoint_seconds": 0.0})
+
+
+def deployed(
+    config: Config,
+    folder: Path,
+    link: Link,
+    certs: Path | None,
+    place: str,
+    least: int,
+    again: bool,
+    watch: Watcher,
+) -> Finished:
+    """The run itself, in this process; the door opens when all keys are known."""
+    from covey.deploy.certs import site_list
+    from covey.deploy.flower import flower_run
+    from covey.deploy.run import site_fleet
+    from covey.deploy.superlink import door
+    from covey.simulate import resume, simulate
+
+    sites = site_list(certs) if certs else []
+    keys = {site["public_key"]: int(site["client"]) for site in sites}
+    host, _, port = place.rpartition(":")
+    with (
+        flower_run(link, [(site["name"], site["public_key"]) for site in sites]) as post,
+        door(host, int(port), link, certs),
+    ):
+        say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION")
+        fleet = site_fleet(config, post, keys=keys, least=least, say=say)
+        if again:
+            return resume(folder, watchers=[watch], say=say, fleet=fleet)
+        return simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
+
+
+def join(
+    address: Annotated[str, typer.Argument(help="The server: HOST:PORT.", show_default=False)],
+    data: Annotated[
+        str, typer.Option(help="FILE.py:FUNCTION that gives the site's data.", show_default=False)
+    ],
+    key: Annotated[Path | None, typer.Option(help="This site's key, from covey certs.")] = None,
+    ca: Annotated[Path, typer.Option(help="The CA's certificate, from covey certs.")] = Path("ca.crt"),
+    name: Annotated[str | None, typer.Option(help="This site's name. [default: the key's file name]")] = None,
+    state: Annotated[Path, typer.Option(help="Where the site keeps its state.")] = Path("covey-site"),
+    budget: Annotated[
+        float | None,
+        typer.Option(help="The most privacy loss (epsilon) that this site ever spends on summaries."),
+    ] = None,
+    insecure: InsecureOption = False,
+) -> None:
+    """Take part in a run with the data of this machine; only this machine's covey ever runs here."""
+    from covey.deploy.superlink import LOOPBACK, need_flower
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UserError(f"the address is {address!r}; it must look like HOST:PORT")
+    if insecure and host.strip("[]") not in LOOPBACK:
+        raise UserError(f"--insecure works only on loopback; the address is {address!r}")
+    if not insecure and (key is None or not key.exists() or not ca.exists()):
+        missing = "--key is missing" if key is None else f"{ca if key.exists() else key} does not exist"
+        raise UserError(
+            f"{missing}; the server's administrator makes keys with: covey certs FOLDER --site NAME"
+        )
+    if budget is not None and not budget > 0:
+        raise UserError(f"--budget is {budget!r}; it must be more than 0")
+    need_flower()
+    from covey.deploy.certs import private_key
+    from covey.deploy.flower import serve_site
+    from covey.deploy.site import Site
+
+    called = name or (key.stem if key else "")
+    if not called:
+        raise UserError("--name is missing; without a key it tells the server which site this is")
+    site = Site(loaded(data, called), name=called, folder=state, budget=budget, say=say)
+    secret = None if insecure or key is None else private_key(key)
+    serve_site(address, site.answer, ca=None if insecure else ca, key=secret, say=say)
+
+
+def loaded(where: str, name: str) -> Any:
+    """What FILE.py:FUNCTION gives; a function with an argument is told the site's name."""
+    file, _, function = where.rpartition(":")
+    path = Path(file)
+    if not file or not path.exists():
+        raise UserError(f"--data is {where!r}; it must be FILE.py:FUNCTION with a file that exists")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    load = getattr(module, function, None)
+    if not callable(load):
+        raise UserError(f"--data is {where!r}, but {path} has no function {function}")
+    return load(name) if inspect.signature(load).parameters else load()
+
+
+def certs(
+    folder: Annotated[Path, typer.Argument(help="The folder to make or to add to.", show_default=False)],
+    host: Annotated[
+        list[str] | None, typer.Option(help="A name or address by which sites reach the server. Repeatable.")
+    ] = None,
+    site: Annotated[list[str] | None, typer.Option(help="A site to make a key for. Repeatable.")] = None,
+) -> None:
+    """Make a CA, the server's certificate and a key for each site."""
+    from covey.deploy.certs import make_certs
+    from covey.deploy.superlink import need_flower
+
+    need_flower()
+    for path in make_certs(folder, hosts=host or (), sites=site or ()):
+        console.print(f"made {path}", highlight=False)

@@ -1,0 +1,153 @@
+"""Certificates and keys: a CA, the server's certificate, and for each site a key that says who it is."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from covey.checkpoint import write_atomically
+from covey.errors import UserError
+
+YEARS = 5
+
+
+def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str]) -> list[Path]:
+    """Makes what is not there yet; a site's number is its place in `sites.json` and never changes."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    for name in sites:
+        if not name.replace("-", "").replace("_", "").isalnum():
+            raise UserError(f"--site is {name!r}; letters, digits, - and _ are allowed")
+    (folder / "sites").mkdir(parents=True, exist_ok=True)
+    made: list[Path] = []
+    if not (folder / "ca.key").exists():
+        key = ec.generate_private_key(ec.SECP384R1())
+        made += _write_pair(folder, "ca", key, _certificate("covey CA", key))
+    if hosts or not (folder / "server.key").exists():
+        made += _server(folder, [*hosts, "localhost", "127.0.0.1"])
+    listed = site_list(folder)
+    known = {site["name"] for site in listed}
+    for name in dict.fromkeys(sites):
+        if name in known:
+            raise UserError(f"--site {name} has a key already: {folder / 'sites' / f'{name}.key'}")
+        key = ec.generate_private_key(ec.SECP384R1())
+        path = folder / "sites" / f"{name}.key"
+        _write_private(path, key)
+        listed.append({"name": name, "client": len(listed), "public_key": public_text(key.public_key())})
+        made.append(path)
+    write_atomically(folder / "sites.json", json.dumps(listed, indent=1))
+    return made
+
+
+def site_list(folder: Path) -> list[dict[str, Any]]:
+    """The sites that may join: name, client number, public key (PEM)."""
+    path = folder / "sites.json"
+    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return found
+
+
+def public_text(key: Any) -> str:
+    """A public key as PEM, which is how Flower spells it."""
+    from cryptography.hazmat.primitives import serialization as form
+
+    pem: bytes = key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+    return pem.decode()
+
+
+def private_key(path: Path) -> Any:
+    """A site's key."""
+    from cryptography.hazmat.primitives import serialization as form
+
+    try:
+        return form.load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--key {path} cannot be read: {error}") from error
+
+
+def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    ca_key = form.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    key = ec.generate_private_key(ec.SECP384R1())
+    return _write_pair(folder, "server", key, _certificate("covey server", key, (ca, ca_key), hosts))
+
+
+def _certificate(
+    name: str, key: Any, issuer: tuple[Any, Any] | None = None, hosts: Sequence[str] = ()
+) -> Any:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import NameOID
+
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer[0].subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=365 * YEARS))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    if issuer is None:
+        usage = dict.fromkeys(
+            ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
+        )
+        builder = builder.add_extension(
+            x509.KeyUsage(
+                digital_signature=True,
+                key_cert_sign=True,
+                crl_sign=True,
+                encipher_only=False,
+                decipher_only=False,
+                **usage,
+            ),
+            critical=True,
+        )
+    else:
+        names = [_host(host) for host in dict.fromkeys(hosts)]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer[1].public_key()), critical=False
+        )
+    return builder.sign(issuer[1] if issuer else key, hashes.SHA384())
+
+
+def _host(name: str) -> Any:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _write_pair(folder: Path, name: str, key: Any, certificate: Any) -> list[Path]:
+    from cryptography.hazmat.primitives import serialization as form
+
+    paths = [folder / f"{name}.key", folder / f"{name}.crt"]
+    secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    _write_secret(paths[0], secret)
+    write_atomically(paths[1], certificate.public_bytes(form.Encoding.PEM))
+    return paths
+
+
+def _write_private(path: Path, key: Any) -> None:
+    from cryptography.hazmat.primitives import serialization as form
+
+    _write_secret(path, key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()))
+
+
+def _write_secret(path: Path, content: bytes) -> None:
+    """A file that only its owner can read, from its first byte on."""
+    path.touch(mode=0o600)
+    path.write_bytes(content)

@@ -1,0 +1,62 @@
+"""From a configuration to a run over real sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from covey.bench.choose import choose_bench
+from covey.config import Config, DataSection, ModelSection, own_settings
+from covey.data import load
+from covey.data.types import Federation, Samples
+from covey.deploy.fleet import Names, Post, SiteFleet
+from covey.deploy.wire import ModelSpec
+from covey.fleet.devices import Devices
+
+DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
+
+
+def site_fleet(
+    config: Config,
+    post: Post,
+    *,
+    keys: Mapping[str, int],
+    least: int,
+    say: Callable[[str], None] = lambda _: None,
+) -> SiteFleet:
+    """The fleet of a deployment; the server's own data is the configuration's global test set."""
+    data = config["data"]
+    dataset = load(data["name"], **own_settings(data, DataSection))
+    model = config["model"]
+    spec = ModelSpec(
+        name=model["name"],
+        settings=own_settings(model, ModelSection),
+        shape=tuple(dataset.x.shape[1:]),
+        outputs=len(dataset.classes) or 1,
+        objective=config.top.objective,
+        buffers=model["buffers"],
+    )
+    spec = with_trainer(spec, config["engine"]["lanes"])
+    test = np.asarray(dataset.test, dtype=np.int64)
+    return SiteFleet(
+        post,
+        spec,
+        own=Federation(dataset, (), Samples(dataset, test)),
+        names=Names(keys),
+        seed=config.top.seed,
+        deadline=Devices(**config["devices"]).deadline or DEADLINE,
+        least=least,
+        lanes=config["engine"]["lanes"],
+        say=say,
+    )
+
+
+def with_trainer(spec: ModelSpec, lanes: bool) -> ModelSpec:
+    """Which trainer all sites use: decided once, because trainers differ in rounding."""
+    wanted = None if lanes else False
+    _, info = choose_bench(
+        spec.build(), spec.goal, spec.shape, buffers=spec.buffers, lanes=wanted, device="cpu"
+    )
+    return replace(spec, lanes=info["trainer"] == "lanes")

@@ -1,0 +1,213 @@
+"""A site: answers requests with the steps of its own covey, keeps its state on disk and its own privacy budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import covey
+from covey.bench import Bench
+from covey.checkpoint import write_atomically
+from covey.codec import from_bytes, to_bytes
+from covey.core import Reply, Step, Task
+from covey.data.types import Dataset, Samples
+from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
+from covey.errors import Refused, UserError
+from covey.fleet.work import Call, Job, Outcome, do
+from covey.fleet.workers import one_thread
+
+HELLO = "query.hello"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SiteData:
+    """A site's own data: the same in every round."""
+
+    train_samples: Samples
+    test_samples: Samples
+
+    def train(self, client: int, number: int) -> Samples:  # noqa: ARG002
+        return self.train_samples
+
+    def test(self, client: int, number: int) -> Samples:  # noqa: ARG002
+        return self.test_samples
+
+    @classmethod
+    def of(cls, data: Any) -> SiteData:
+        """Of what a user's load function gives: a Dataset, a (train, test) pair of Samples, or a SiteData."""
+        if isinstance(data, SiteData):
+            return data
+        if isinstance(data, Dataset):
+            return cls(train_samples=Samples(data, data.train), test_samples=Samples(data, data.test))
+        if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Samples) for part in data):
+            return cls(train_samples=data[0], test_samples=data[1])
+        raise UserError(
+            f"the load function gave a {type(data).__name__}; it must give a covey Dataset (see from_tensors) "
+            "or a pair of Samples for training and test"
+        )
+
+
+class Memory:
+    """What a site remembers: a run's state, also as it was when the round began, and its budget's account."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.epsilon = 0.0
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            if (folder / "epsilon").exists():
+                self.epsilon = float((folder / "epsilon").read_text())
+
+    def open(self, run: str, session: str, number: int) -> dict[str, Any]:
+        """The client's state for a request of that round; a server that goes on after a crash finds it as it was."""
+        kept = self.runs.get(run) or self._read(run)
+        if kept is None:
+            kept = {"session": session, "round": number, "state": {}, "before": {}}
+        elif kept["round"] != number:
+            kept = {"session": session, "round": number, "state": kept["state"], "before": kept["state"]}
+        elif kept["session"] != session:
+            kept = {**kept, "session": session, "state": kept["before"]}
+        self.runs = {run: kept}
+        return dict(kept["state"])
+
+    def close(self, run: str, state: Mapping[str, Any]) -> None:
+        """Keeps the new state; what was spent of the budget stays spent, whatever becomes of the run."""
+        self.runs[run] = {**self.runs[run], "state": dict(state)}
+        self.epsilon = max(self.epsilon, float(state.get("epsilon", 0.0)))
+        if self.folder is not None:
+            write_atomically(self.folder / "epsilon", repr(self.epsilon))
+            write_atomically(self._path(run), to_bytes(self.runs[run]))
+
+    def _path(self, run: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"run-{run}.safetensors"
+
+    def _read(self, run: str) -> dict[str, Any] | None:
+        if self.folder is None or not self._path(run).exists():
+            return None
+        kept: dict[str, Any] = from_bytes(self._path(run).read_bytes())
+        return kept
+
+
+class Site:
+    """One client on its own machine."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        name: str = "",
+        folder: Path | None = None,
+        budget: float | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.data = SiteData.of(data)
+        self.name = name
+        self.budget = budget
+        self.say = say
+        self.memory = Memory(folder)
+        self.benches: dict[str, Bench] = {}
+
+    def answer(self, block: bytes) -> bytes:
+        """Answers one request, both as bytes; nothing in a request can run code."""
+        try:
+            request = from_bytes(block)
+            if request.get("covey") != covey.__version__:
+                raise Refused(
+                    f"the server has covey {request.get('covey')}, this site has {covey.__version__}; install the same"
+                )
+            if "hello" in request:
+                return to_bytes(self.hello())
+            return to_bytes(self._work(request))
+        except Refused as no:
+            self.say(f"refused: {no}")
+            return to_bytes({"refused": str(no)})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self.say(f"refused: a request that cannot be read ({type(error).__name__}: {error})")
+            return to_bytes({"refused": f"the request cannot be read: {type(error).__name__}: {error}"})
+
+    def hello(self) -> dict[str, Any]:
+        """What a site tells about itself: how many samples, of what shape; nothing of what they are."""
+        samples = self.data.train_samples
+        return {
+            "covey": covey.__version__,
+            "name": self.name,
+            "sizes": [len(samples), len(self.data.test_samples)],
+            "shape": list(samples.dataset.x.shape[1:]),
+            "classes": len(samples.dataset.classes),
+        }
+
+    def _work(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        step = self._within_budget(step_from_plain(request["step"]))
+        spec = model_from_plain(request["model"])
+        if spec.shape != tuple(self.data.train_samples.dataset.x.shape[1:]):
+            raise Refused(
+                f"the model takes samples of shape {spec.shape}, this site's have "
+                f"{tuple(self.data.train_samples.dataset.x.shape[1:])}"
+            )
+        client, run = int(request["client"]), str(request["run"])
+        if not run.isalnum():
+            raise Refused(f"the run is called {run!r}; letters and digits are allowed")
+        call = Call(
+            step=step,
+            seed=int(request["seed"]),
+            round=int(request["round"]),
+            names=tuple(request["names"]),
+            live=True,
+        )
+        state = self.memory.open(run, str(request["session"]), call.round)
+        state["epsilon"] = self.memory.epsilon
+        started = time.perf_counter()
+        with one_thread():
+            job = Job(ids=(client,), tasks=(Task(**request["task"]),), states=(state,))
+            outcome = do(call, job, self.data, self._bench(spec))[0]  # type: ignore[arg-type]
+        if not outcome.mistake:
+            self.memory.close(run, outcome.state)
+        seconds = time.perf_counter() - started
+        self.say(f"round {call.round}: {step.kind} in {seconds:.2f} s{problem(outcome)}")
+        return {
+            "reply": _plain_reply(outcome.reply) if outcome.reply else None,
+            "lost": outcome.lost,
+            "refused": outcome.refused,
+            "mistake": outcome.mistake,
+            "seconds": seconds,
+        }
+
+    def _bench(self, spec: ModelSpec) -> Bench:
+        key = repr(spec)
+        if key not in self.benches:
+            self.benches[key] = spec.bench()
+        return self.benches[key]
+
+    def _within_budget(self, step: Step) -> Step:
+        """The step under this site's own budget; what tells about data and cannot be counted is refused."""
+        if self.budget is None or not step.kind.startswith("query."):
+            return step
+        privacy = getattr(step, "privacy", None)
+        if privacy is None or not privacy.counted:
+            raise Refused(
+                f"{step.kind} has no privacy loss that can be counted, and this site has a budget of {self.budget:g}"
+            )
+        least = self.budget if privacy.budget is None else min(self.budget, privacy.budget)
+        bounded: Step = replace(step, privacy=replace(privacy, budget=least))  # type: ignore[type-var]
+        return bounded
+
+
+def problem(outcome: Outcome) -> str:
+    """What went wrong, for the log."""
+    what = outcome.lost or outcome.refused or outcome.mistake
+    return f" ({what})" if what else ""
+
+
+def _plain_reply(reply: Reply) -> dict[str, Any]:
+    return {
+        "id": reply.id,
+        "vector": reply.vector,
+        "slot": reply.slot,
+        "size": reply.size,
+        "stats": dict(reply.stats),
+    }

@@ -1,0 +1,200 @@
+"""Steps and models as plain values: names and settings that the other side looks up in its own covey, never code."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from covey.bench import Bench
+from covey.bench.choose import choose_bench
+from covey.core import Step
+from covey.data.types import Scale
+from covey.errors import Refused, UserError
+from covey.methods.pretraining import Pictures
+from covey.model import BufferPolicy
+from covey.models import MODELS, build
+from covey.models.encoders import autoencoder
+from covey.objective import OBJECTIVES, Objective
+from covey.settings import convert
+
+HOMES = ("steps", "group", "select", "mix", "update", "methods")  # packages in which steps are defined
+
+
+@functools.cache
+def steps() -> dict[str, type]:
+    """Every step of this covey by the name of its class."""
+    found: dict[str, type] = {}
+    for home in HOMES:
+        package = importlib.import_module(f"covey.{home}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for value in vars(importlib.import_module(module.name)).values():
+                if not isinstance(value, type) or value.__module__ != module.name:
+                    continue
+                if dataclasses.is_dataclass(value) and isinstance(getattr(value, "kind", None), str):
+                    found[value.__qualname__] = value
+    return found
+
+
+def kinds() -> list[str]:
+    """Every kind of step, as Flower spells message types."""
+    return sorted({message_type(step.kind) for step in steps().values()})  # type: ignore[attr-defined]
+
+
+def message_type(kind: str) -> str:
+    """Flower wants an identifier after the dot."""
+    return kind.replace("-", "_")
+
+
+def step_to_plain(step: Step) -> dict[str, Any]:
+    """A step as the name of its class and its settings."""
+    name = type(step).__name__
+    if not _is_step(step):
+        raise UserError(f"the step {name} is not part of covey, so that no site knows it")
+    return {"step": name, "settings": _settings(step)}
+
+
+def _is_step(value: Any) -> bool:
+    return steps().get(type(value).__name__) is type(value)
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if _is_step(value):
+        return {"$step": step_to_plain(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"$settings": _settings(value)}
+    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
+
+
+def step_from_plain(plain: Mapping[str, Any]) -> Step:
+    """The step of this covey with that name and these settings, or a refusal in one sentence."""
+    name = plain.get("step")
+    maker = steps().get(str(name))
+    if maker is None:
+        raise Refused(f"the step {name!r} is not known to this site's covey")
+    step: Step = _made(maker, plain.get("settings", {}), str(name))
+    return step
+
+
+def _made(maker: Any, settings: Mapping[str, Any], where: str) -> Any:
+    hints = typing.get_type_hints(maker)
+    names = {f.name for f in dataclasses.fields(maker)}
+    values = {}
+    for key, value in settings.items():
+        if key not in names:
+            raise Refused(f"{where} has no setting {key!r} in this site's covey")
+        values[key] = _value(value, hints[key], f"{where}.{key}")
+    try:
+        return maker(**values)
+    except (UserError, TypeError, ValueError) as error:
+        raise Refused(f"{where}: {error}") from error
+
+
+def _value(value: Any, wanted: Any, where: str) -> Any:
+    if isinstance(value, Mapping) and "$step" in value:
+        return step_from_plain(value["$step"])
+    if isinstance(value, Mapping) and "$settings" in value:
+        for option in (wanted, *typing.get_args(wanted)):
+            if dataclasses.is_dataclass(option):
+                return _made(option, value["$settings"], where)
+        raise Refused(f"{where} takes no settings of its own in this site's covey")
+    fits, converted = convert(value, wanted)
+    if not fits:
+        raise Refused(f"{where} is {value!r}, which this site's covey does not take")
+    return converted
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A model by name, with what it is trained for and by which trainer: all that a site needs to build it."""
+
+    name: str
+    settings: Mapping[str, Any]
+    shape: tuple[int, ...]
+    outputs: int
+    objective: str
+    buffers: BufferPolicy = "average"
+    lanes: bool = False
+    autoencoder: bool = False  # a method's own autoencoder, for samples of that `scale`
+    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def build(self, seed: int = 0) -> nn.Module:
+        """The network; its first weights matter only where the run begins."""
+        if self.autoencoder:
+            return autoencoder(self.name, self.shape, self._scale, seed)
+        return build(
+            self.name, input_shape=self.shape, outputs=self.outputs, seed=seed, **dict(self.settings)
+        )
+
+    @property
+    def _scale(self) -> Scale | None:
+        return Scale(*self.scale) if self.scale else None
+
+    @property
+    def goal(self) -> Objective:
+        """What it is trained for."""
+        return Pictures(self._scale) if self.autoencoder else OBJECTIVES[self.objective]
+
+    def child(self, model: nn.Module, *, lanes: bool = False) -> ModelSpec:
+        """The spec of a method's own model on the same samples."""
+        recipe = getattr(model, "recipe", None)
+        if recipe is None:
+            raise UserError(
+                f"a {type(model).__name__} of the method's own is not part of covey, so that no site knows it"
+            )
+        return replace(
+            self,
+            name=recipe.name,
+            settings={},
+            outputs=1,
+            objective="reconstruction",
+            autoencoder=True,
+            scale=tuple(recipe.scale) if recipe.scale else None,
+            lanes=lanes,
+        )
+
+    def bench(self) -> Bench:
+        """The bench that runs it, with the trainer that the server decided on."""
+        try:
+            make, info = choose_bench(
+                self.build(), self.goal, self.shape, buffers=self.buffers, lanes=self.lanes
+            )
+        except UserError as error:
+            raise Refused(str(error)) from error
+        if (info["trainer"] == "lanes") != self.lanes:
+            raise Refused(
+                f"the run uses the lanes trainer, which this site cannot ({info['why']}); set engine.lanes=false"
+            )
+        return make()
+
+
+def model_from_plain(plain: Mapping[str, Any]) -> ModelSpec:
+    """The model spec of a request; an unknown model is refused."""
+    name = plain.get("name")
+    if name not in MODELS:
+        raise Refused(f"the model {name!r} is not known to this site's covey")
+    if plain.get("objective") not in OBJECTIVES:
+        raise Refused(f"the objective {plain.get('objective')!r} is not known to this site's covey")
+    try:
+        scale = plain.get("scale")
+        return ModelSpec(
+            **{**plain, "shape": tuple(plain["shape"]), "scale": tuple(map(tuple, scale)) if scale else None}
+        )
+    except (TypeError, KeyError) as error:
+        raise Refused(
+            f"the model {name!r} comes with settings that this site's covey does not know"
+        ) from error

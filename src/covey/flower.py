@@ -1,0 +1,55 @@
+"""Covey inside any Flower app: a ServerApp and a ClientApp to start with `flwr run`.
+
+There the ClientApp comes with the app, as Flower users expect; `covey join` is for sites that run no server's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from covey.config import Config
+from covey.deploy.fleet import SiteFleet
+from covey.deploy.flower import GridPost, from_record, to_record
+from covey.deploy.run import site_fleet
+from covey.deploy.site import HELLO, Site
+from covey.deploy.wire import kinds
+from covey.simulate import simulate
+
+
+def server_app(config: Config, *, folder: Path, say: Callable[[str], None] = print) -> ServerApp:
+    """A ServerApp that waits for `data.clients` nodes, runs the configuration's method and writes the run folder."""
+    app = ServerApp()
+
+    def main(grid: Grid, context: Context) -> None:  # noqa: ARG001
+        fleet: SiteFleet = site_fleet(
+            config, GridPost(grid), keys={}, least=config["data"]["clients"], say=say
+        )
+        simulate(config, folder, say=say, fleet=fleet)
+
+    app.main()(main)
+    return app
+
+
+def client_app(load_data: Callable[[str], Any]) -> ClientApp:
+    """A ClientApp that answers every step of covey; `load_data` is told the node's `name` of its configuration.
+
+    The node's `state` is the folder in which it keeps what a client remembers.
+    """
+    app = ClientApp()
+
+    def answer(message: Message, context: Context) -> Message:
+        name = str(context.node_config.get("name", context.node_id))
+        folder = Path(str(context.node_config.get("state", f"covey-site-{name}")))
+        site = Site(load_data(name), name=name, folder=folder)
+        return Message(to_record(site.answer(from_record(message.content))), reply_to=message)
+
+    for kind in (*kinds(), HELLO):
+        category, _, action = kind.partition(".")
+        getattr(app, category)(action)(answer)
+    return app

@@ -1,0 +1,136 @@
+"""What surrounds Flower and needs no waiting: keys, the door, the commands' mistakes."""
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from covey.cli import app
+from covey.deploy.superlink import is_open
+from covey.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("path", "raw", "opens"),
+    [
+        ("/v1/fleet/pull-messages", b"/v1/fleet/pull-messages", True),
+        ("/v1/control/start-run", b"/v1/control/start-run", False),
+        ("/v1/runtime/acquire-task", b"/v1/runtime/acquire-task", False),
+        ("/docs", b"/docs", False),
+        ("/v1/fleet/../control/start-run", b"/v1/fleet/../control/start-run", False),
+        ("/v1/fleet/../control/start-run", b"/v1/fleet/%2e%2e/control/start-run", False),
+        ("/v1/fleet/x", b"/v1/fleet%2fx", False),
+    ],
+)
+def test_the_door_lets_only_the_fleet_interface_through(path: str, raw: bytes, opens: bool) -> None:
+    assert is_open(path, raw) is opens
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["join", "nowhere", "--data", "x.py:load"], "the address is 'nowhere'; it must look like HOST:PORT"),
+        (
+            ["join", "fl.example.org:1", "--data", "x.py:load", "--insecure"],
+            "--insecure works only on loopback; the address is 'fl.example.org:1'",
+        ),
+        (
+            ["join", "localhost:1", "--data", "x.py:load"],
+            "--key is missing; the server's administrator makes keys with: covey certs FOLDER --site NAME",
+        ),
+        (["serve", "--resume", "nowhere", "--set", "a=1"], "--resume goes on with the folder's own settings"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, UserError)
+    assert sentence in str(result.exception)
+
+
+pytest.importorskip("flwr")
+
+
+def test_a_sites_number_stays_when_others_are_added(tmp_path: Path) -> None:
+    from covey.deploy.certs import make_certs
+
+    make_certs(tmp_path, hosts=["fl.example.org"], sites=["b", "a"])
+    before = (tmp_path / "ca.crt").read_bytes(), (tmp_path / "sites" / "b.key").read_bytes()
+    make_certs(tmp_path, hosts=[], sites=["c"])
+    assert before == ((tmp_path / "ca.crt").read_bytes(), (tmp_path / "sites" / "b.key").read_bytes())
+    listed = json.loads((tmp_path / "sites.json").read_text())
+    assert [(site["name"], site["client"]) for site in listed] == [("b", 0), ("a", 1), ("c", 2)]
+
+
+def test_secrets_can_be_read_by_their_owner_only(tmp_path: Path) -> None:
+    from covey.deploy.certs import make_certs
+
+    make_certs(tmp_path, hosts=[], sites=["a"])
+    for name in ("ca.key", "server.key", "sites/a.key"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_the_servers_certificate_is_the_cas_and_names_its_hosts(tmp_path: Path) -> None:
+    from cryptography import x509
+
+    from covey.deploy.certs import make_certs
+
+    make_certs(tmp_path, hosts=["fl.example.org", "192.0.2.7"], sites=[])
+    ca, server = (
+        x509.load_pem_x509_certificate((tmp_path / f"{name}.crt").read_bytes()) for name in ("ca", "server")
+    )
+    server.verify_directly_issued_by(ca)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org", "localhost"]
+    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.7", "127.0.0.1"]
+
+
+def test_bytes_go_through_a_flower_record_unchanged() -> None:
+    from covey.deploy.flower import from_record, to_record
+
+    assert from_record(to_record(bytes(range(256)))) == bytes(range(256))
+
+
+def test_the_door_answers_404_to_the_control_interface() -> None:
+    from covey.deploy.superlink import Link, door_app
+
+    sent: list[Any] = []
+
+    async def ask() -> None:
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(part: Any) -> None:
+            sent.append(part)
+
+        path = "/v1/control/register-node"
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "headers": []}
+        await door_app(Link(address="127.0.0.1:1", ca=None))(scope, receive, send)
+
+    asyncio.run(ask())
+    assert sent[0]["status"] == 404
+
+
+def test_a_client_app_answers_covey_and_nothing_else(tmp_path: Path) -> None:
+    from flwr.app import Context, Message, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+
+    import covey
+    from covey.codec import from_bytes, to_bytes
+    from covey.data import load
+    from covey.deploy.flower import from_record, to_record
+    from covey.flower import client_app
+
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+    client = client_app(lambda _: load("digits"))
+    node = {"name": "here", "state": str(tmp_path)}
+    context = Context(run_id=1, node_id=7, node_config=node, state=RecordDict(), run_config={})
+    block = to_bytes({"covey": covey.__version__, "hello": True})
+    hello = Message(to_record(block), dst_node_id=7, message_type="query.hello")
+    answer = from_bytes(from_record(client(hello, context).content))
+    assert (answer["name"], answer["shape"], answer["classes"]) == ("here", [1, 8, 8], 10)
+    with pytest.raises(ValueError, match="No train function registered with name 'steal'"):
+        client(Message(to_record(block), dst_node_id=7, message_type="train.steal"), context)

@@ -1,0 +1,345 @@
+"""Sites and their server without a network: the same bits as in simulation, what is refused, what is remembered."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import covey
+from covey.codec import from_bytes, to_bytes
+from covey.config import resolve
+from covey.core import Task, run
+from covey.data import federate, load
+from covey.data.types import Share
+from covey.deploy.fleet import Letter, Names, SiteFleet
+from covey.deploy.run import site_fleet
+from covey.deploy.site import Site
+from covey.deploy.wire import ModelSpec, kinds, model_from_plain, step_from_plain, step_to_plain, steps
+from covey.errors import Refused, UserError
+from covey.fleet.local import Engine, LocalFleet
+from covey.measure import Measuring
+from covey.methods import METHODS
+from covey.models import build
+from covey.objective import Classification
+from covey.steps import Train
+from covey.steps.noise import Privacy
+from covey.steps.summaries import LabelSummary
+from covey.testing import Broken, check_toml, same
+
+CLIENTS = 4
+SPEC = ModelSpec(
+    name="mlp", settings={"hidden": (64,)}, shape=(1, 8, 8), outputs=10, objective="classification"
+)
+
+
+def shares() -> tuple[Share, ...]:
+    return DATA.shares
+
+
+DATA = federate(load("digits"), partition="dir-class", clients=CLIENTS, seed=3, alpha=0.5)
+
+
+@dataclass
+class Hand:
+    """A post that carries the letters by hand; sites in `away` never answer."""
+
+    sites: dict[int, Site]
+    keys: dict[int, str] = field(default_factory=dict)
+    away: set[int] = field(default_factory=set)
+    answers: dict[str, Letter] = field(default_factory=dict)
+    count: int = 0
+    kinds: list[str] = field(default_factory=list)
+
+    def nodes(self) -> dict[int, str]:
+        return {node: self.keys.get(node, "") for node in self.sites}
+
+    def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
+        numbers = {}
+        for node, block in blocks.items():
+            self.count += 1
+            number = str(self.count)
+            numbers[number] = node
+            self.kinds.append(kind)
+            if node not in self.away:
+                self.answers[number] = Letter(answer=self.sites[node].answer(block))
+        return numbers
+
+    def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
+        return {number: self.answers.pop(number) for number in numbers if number in self.answers}
+
+
+def sites(folder: Path | None = None, **settings: Any) -> dict[int, Site]:
+    return {
+        100 + i: Site(
+            (share.train, share.test),
+            name=f"site-{i}",
+            folder=folder / str(i) if folder else None,
+            **settings,
+        )
+        for i, share in enumerate(shares())
+    }
+
+
+def deployed(post: Hand, **settings: Any) -> SiteFleet:
+    usual: dict[str, Any] = {"names": Names({}), "seed": 5, "deadline": 0.5, "least": CLIENTS}
+    fleet = SiteFleet(post, SPEC, own=DATA, **{**usual, **settings})
+    fleet.model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
+    return fleet
+
+
+def simulated() -> LocalFleet:
+    model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
+    return LocalFleet(DATA, model, seed=5, engine=Engine(mode="serial", lanes=False))
+
+
+def request(**changes: Any) -> bytes:
+    """A request of one training step, with changes."""
+    task = Task(models=torch.zeros(1, 4810), slots=(0,))
+    whole = {
+        "covey": covey.__version__,
+        "run": "r",
+        "session": "s",
+        "seed": 1,
+        "round": 1,
+        "names": ("run", "train.sgd", 1, "round", 1),
+        "client": 0,
+        "step": step_to_plain(Train(lr=0.1)),
+        "model": SPEC.plain(),
+        "task": {"models": task.models, "slots": task.slots, "args": {}},
+    }
+    return to_bytes({**whole, **changes})
+
+
+# ---------------------------------------------------------------------------------------------- the same bits
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_the_simulations_bits(name: str) -> None:
+    settings = {"per_round": CLIENTS} if name in ("haccs", "tifl", "oort") else {}
+    method = check_toml(name, settings)
+    straight = run(method, simulated(), rounds=2)
+    same(straight, run(method, deployed(Hand(sites())), rounds=2), f"{name}: sites and simulation differ")
+
+
+def test_what_is_measured_is_the_same() -> None:
+    found = []
+    for fleet in (simulated(), deployed(Hand(sites()))):
+        ends: list[Any] = []
+        run(check_toml("fedavg", {}), fleet, rounds=1, measure=Measuring(), watchers=[ends.append])
+        found.append({(m.split, m.metric, m.client): m.value for m in ends[0].measurements})
+    assert found[0].keys() == found[1].keys()
+    for key, value in found[0].items():
+        assert found[1][key] == pytest.approx(value, rel=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------- steps as values
+
+
+def test_every_step_of_covey_goes_through_plain_values_and_back() -> None:
+    for maker in steps().values():
+        try:
+            step = maker()
+        except TypeError:
+            continue  # it wraps another step, or has settings without a default
+        assert step_from_plain(from_bytes(to_bytes(step_to_plain(step)))) == step
+    assert "train.sgd" in kinds()
+
+
+def test_a_step_keeps_its_settings_and_those_within() -> None:
+    step = LabelSummary(privacy=Privacy(epsilon=0.5, budget=2.0), labels=10)
+    assert step_from_plain(from_bytes(to_bytes(step_to_plain(step)))) == step
+
+
+def test_a_step_of_the_users_own_cannot_be_sent() -> None:
+    with pytest.raises(UserError, match="Broken is not part of covey"):
+        step_to_plain(Broken(step=Train(lr=0.1)))
+
+
+# ---------------------------------------------------------------------------------------------- what a site refuses
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"covey": "9.9"}, f"the server has covey 9.9, this site has {covey.__version__}; install the same"),
+        ({"step": {"step": "Steal", "settings": {}}}, "the step 'Steal' is not known to this site's covey"),
+        (
+            {"step": {"step": "Train", "settings": {"hack": 1}}},
+            "Train has no setting 'hack' in this site's covey",
+        ),
+        (
+            {"step": {"step": "Train", "settings": {"lr": "fast"}}},
+            "Train.lr is 'fast', which this site's covey does not take",
+        ),
+        (
+            {"model": {**SPEC.plain(), "name": "gpt"}},
+            "the model 'gpt' is not known to this site's covey",
+        ),
+        (
+            {"model": {**SPEC.plain(), "shape": (1, 9, 9)}},
+            "the model takes samples of shape (1, 9, 9), this site's have (1, 8, 8)",
+        ),
+        ({"run": "../elsewhere"}, "the run is called '../elsewhere'; letters and digits are allowed"),
+    ],
+)
+def test_a_site_refuses_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    answer = from_bytes(sites()[100].answer(request(**changes)))
+    assert answer == {"refused": sentence}
+
+
+def test_a_block_that_is_no_request_is_refused() -> None:
+    assert (
+        "cannot be read" in from_bytes(sites()[100].answer(to_bytes({"covey": covey.__version__})))["refused"]
+    )
+
+
+def test_a_pickle_is_never_read() -> None:
+    import pickle
+
+    answer = from_bytes(sites()[100].answer(pickle.dumps({"covey": covey.__version__, "hello": True})))
+    assert "cannot be read" in answer["refused"]
+
+
+# ---------------------------------------------------------------------------------------------- the budget
+
+
+def summary(epsilon: float | None, number: int) -> bytes:
+    step = LabelSummary(privacy=Privacy(epsilon=epsilon))
+    return request(step=step_to_plain(step), round=number, task={"args": {}})
+
+
+def test_a_sites_budget_holds_whatever_the_server_asks_for(tmp_path: Path) -> None:
+    pytest.importorskip("opendp")
+    site = sites(tmp_path, budget=1.0)[100]
+    assert from_bytes(site.answer(summary(0.6, 1)))["reply"]["stats"]["epsilon"] == 0.6
+    assert "0.6 of the budget of 1 is spent" in from_bytes(site.answer(summary(0.6, 2)))["refused"]
+    again = sites(tmp_path, budget=1.0)[100]  # after a restart, and for another run
+    assert "0.6 of the budget of 1 is spent" in from_bytes(again.answer(summary(0.6, 1)))["refused"]
+
+
+def test_with_a_budget_what_cannot_be_counted_is_refused() -> None:
+    site = sites(budget=1.0)[100]
+    assert from_bytes(site.answer(summary(None, 1)))["refused"] == (
+        "query.labels has no privacy loss that can be counted, and this site has a budget of 1"
+    )
+    assert from_bytes(site.answer(request()))["reply"] is not None
+
+
+# ---------------------------------------------------------------------------------------------- what is remembered
+
+
+def test_a_site_keeps_its_number_and_state_over_a_restart(tmp_path: Path) -> None:
+    method = check_toml("feddyn", {"per_round": CLIENTS})
+    straight = run(method, simulated(), rounds=3)
+    post = Hand(sites(tmp_path))
+    fleet = deployed(post)
+
+    def restart(end: Any) -> None:
+        moved = 50 * end.state.round  # new nodes with the old names and folders
+        post.sites = {node + moved: site for node, site in sites(tmp_path).items()}
+
+    same(straight, run(method, fleet, rounds=3, watchers=[restart]), "restarted sites differ")
+    assert sorted(fleet.seats) == list(range(CLIENTS))
+
+
+def test_a_server_that_crashed_in_a_round_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    method = check_toml("feddyn", {"per_round": CLIENTS})
+    straight = run(method, simulated(), rounds=3)
+    post = Hand(sites(tmp_path))
+    first = deployed(post)
+    state = run(method, first, rounds=1)
+    saved = first.save()
+    run(method, first, rounds=2, state=state)  # all of round 2 is lost
+    second = deployed(post)
+    second.load(saved)
+    assert second.run == first.run
+    assert second.session != first.session
+    same(straight, run(method, second, rounds=3, state=state), "a resumed deployment differs")
+
+
+def test_numbers_come_from_keys_where_there_are_keys() -> None:
+    post = Hand(sites(), keys={100: "d", 101: "c", 102: "b", 103: "unknown"})
+    fleet = deployed(post, names=Names({"b": 0, "c": 1, "d": 2}), least=3)
+    assert fleet.begin(1) == [0, 1, 2]
+    assert {seat.client: seat.name for seat in fleet.seats.values()} == {
+        0: "site-2",
+        1: "site-1",
+        2: "site-0",
+    }
+
+
+# ---------------------------------------------------------------------------------------------- who is there
+
+
+def test_a_site_that_does_not_answer_is_lost_at_the_deadline_and_welcome_later() -> None:
+    post = Hand(sites())
+    fleet = deployed(post)
+    method = check_toml("fedavg", {"per_round": CLIENTS})
+    here: list[list[int]] = []
+
+    def watch(end: Any) -> None:
+        here.append(list(fleet.here))
+        post.away = {102} if end.state.round == 1 else set()
+
+    run(method, fleet, rounds=4, watchers=[watch])
+    assert here == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
+    assert fleet.ledger.lost == 1
+    assert fleet.ledger.last_problem() == "Client 2 was lost in train.sgd, round 2: no reply in 0.5 s"
+
+
+def test_a_quiet_site_holds_up_no_later_round() -> None:
+    post = Hand(sites())
+    fleet = deployed(post)
+    assert len(fleet.begin(1)) == CLIENTS
+    post.away = {102}
+    task = Task(models=torch.zeros(1, 4810), slots=(0,))
+    assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 1, 3]
+    assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 1, 3]
+    assert fleet.ledger.last_problem().endswith("it is not connected")
+
+
+def test_a_newcomer_is_described_and_served() -> None:
+    everybody = sites()
+    post = Hand({node: site for node, site in everybody.items() if node != 103})
+    fleet = deployed(post, least=3)
+    method = check_toml("cafa", {"per_round": 3})
+
+    def watch(end: Any) -> None:
+        post.sites = everybody
+
+    state = run(method, fleet, rounds=3, watchers=[watch])
+    assert state.seen == (0, 1, 2, 3)
+    assert 3 in state.groups
+
+
+def test_real_bytes_and_seconds_are_booked() -> None:
+    fleet = deployed(Hand(sites()))
+    run(check_toml("fedavg", {"per_round": 2}), fleet, rounds=1)
+    cost = fleet.ledger.total["train.sgd"]
+    assert cost.messages == 4
+    assert 2 * 4 * 4810 < cost.bytes_down < 2 * 4 * 4810 + 2 * 3000
+    assert 2 * 4 * 4810 < cost.bytes_up < 2 * 4 * 4810 + 2 * 1500
+    assert 0 < cost.seconds == fleet.ledger.clock
+
+
+def test_the_configuration_gives_the_fleet() -> None:
+    config = resolve({"data": {"name": "digits", "clients": 4}, "engine": {"lanes": False}})
+    fleet = site_fleet(config, Hand({}), keys={}, least=4)
+    assert fleet.spec == SPEC
+    assert isinstance(fleet.objective, Classification)
+
+
+def test_a_refusal_reaches_the_server() -> None:
+    post = Hand(sites(budget=1.0))
+    fleet = deployed(post)
+    fleet.begin(1)
+    assert fleet.ask(LabelSummary(), {0: Task()}) == []
+    assert fleet.ledger.refused == 1
+
+
+def test_an_unreadable_model_is_a_refusal() -> None:
+    with pytest.raises(Refused, match="objective 'fame' is not known"):
+        model_from_plain({**SPEC.plain(), "objective": "fame"})
