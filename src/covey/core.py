@@ -192,7 +192,7 @@ class Fleet(Protocol):
         """The same clients and the same ledger under another model and streams of its own."""
         ...
 
-    def memory_bound(self, rows: int = 1) -> int:
+    def memory_bound(self, rows: int = 1, batch: int = 32) -> int:
         """Bytes that a run can need at most, beside Python and PyTorch."""
         ...
 

@@ -134,7 +134,7 @@ def _go(
     return Finished(state=state, summary=summary, folder=folder)
 
 
-def _load(fleet: LocalFleet, checkpoint: Checkpoint, folder: Path) -> None:
+def _load(fleet: Fleet, checkpoint: Checkpoint, folder: Path) -> None:
     try:
         fleet.load(checkpoint.fleet)
     except (KeyError, TypeError, ValueError) as error:
@@ -167,7 +167,7 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(place)
 
 
-def needs(fleet: LocalFleet, config: Config) -> str:
+def needs(fleet: Fleet, config: Config) -> str:
     """The bound on memory in words."""
     bound = fleet.memory_bound(batch=config["train"]["batch"]) / 1e6
     return f"data, models and workers need at most {bound:,.0f} MB beside Python and PyTorch"

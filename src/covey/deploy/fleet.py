@@ -340,7 +340,7 @@ class SiteFleet:
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def memory_bound(self, rows: int = 1) -> int:
+    def memory_bound(self, rows: int = 1, batch: int = 32) -> int:  # noqa: ARG002
         """Bytes that the server can need at most beside Python and PyTorch: test data, bank and replies."""
         return self.own.dataset.x.nbytes + 4 * self.layout.size * (
             2 * rows + 2 * max(self.least, len(self.seats))
