@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from covey import lanes
+from covey.model import read_row
 from covey.models import build
 
 
@@ -48,6 +49,10 @@ CASES = {
     "mlp": Case(model="mlp", shape=DIGITS, batch=10),
     "softmax": Case(model="softmax", shape=DIGITS, batch=10),
     "ae-fc": Case(model="ae-fc", shape=DIGITS, batch=32, objective="mse"),
+    "ae-conv": Case(model="ae-conv", shape=COLOUR, batch=32, samples=320, objective="mse"),
+    "cnn-fashion": Case(model="cnn-fashion", shape=DIGITS, batch=64),
+    "vgg11": Case(model="vgg11", shape=COLOUR, batch=32, samples=64),
+    "resnet18": Case(model="resnet18", shape=COLOUR, batch=32, samples=64),
 }
 
 
@@ -86,7 +91,7 @@ def measure(case: Case, repeats: int) -> Result:
     y = x if case.objective == "mse" else rng.integers(0, case.outputs, case.samples)
     order = rng.permutation(case.samples)
     batches = [order[i : i + case.batch] for i in range(0, case.samples, case.batch)]
-    row = np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
+    row = read_row(model).numpy()
     tx, ty = torch.from_numpy(x), torch.from_numpy(y)
     index = [torch.from_numpy(batch) for batch in batches]
     loss_of = F.mse_loss if case.objective == "mse" else F.cross_entropy
@@ -141,7 +146,7 @@ def gradient_error(
     model.zero_grad()
     loss_of(model(torch.from_numpy(x[batch])), torch.from_numpy(y[batch])).backward()
     exact = np.concatenate([p.grad.numpy().ravel() for p in model.parameters()])
-    found = np.zeros_like(row)
+    found = np.zeros_like(exact)
     trainer.fit(row.copy(), x, y, [batch], lr=0.0, momentum=0.9, velocity=found)
     return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from lanes_reference import row_of
+from lanes_reference import gradient, row_of
 from torch import nn
 from torch.nn import functional as F
 
 from covey import lanes
 from covey.models import MODELS, build
+from covey.models.encoders import autoencoder
 
 
 class Functional(nn.Module):
@@ -64,6 +65,41 @@ def test_an_encoder_alone_runs_forward() -> None:
     x = np.random.default_rng(1).random((40, 1, 28, 28), dtype=np.float32)
     found = planned(encoder, (1, 28, 28), "mse").trainer().forward(row_of(encoder), x)
     np.testing.assert_allclose(found, encoder(torch.from_numpy(x)).detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
+class Arithmetic(nn.Module):
+    """Fixed numbers around a layer, by channel and for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Conv2d(2, 3, 3, padding=1), nn.Linear(3 * 12, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = (x - x.new_tensor([0.3, -0.2]).view(-1, 1, 1)) / 0.7
+        x = 1 - 0.5 * torch.tanh(self.layer(x)) * x.new_tensor([1.0, -2.0, 3.0]).view(1, 3, 1, 1)
+        return self.last(x.flatten(1)) + 2
+
+
+def test_fixed_numbers_of_channels() -> None:
+    torch.manual_seed(4)
+    model = Arithmetic()
+    x = np.random.default_rng(1).standard_normal((19, 2, 3, 4), dtype=np.float32)
+    trainer, row = planned(model, (2, 3, 4)).trainer(), row_of(model)
+    np.testing.assert_allclose(
+        trainer.forward(row, x), model(torch.from_numpy(x)).detach().numpy(), rtol=1e-5, atol=1e-5
+    )
+    y, found = np.zeros(19, np.int64), np.zeros_like(row)
+    _, exact, _ = gradient(model, row, x, y, "cross-entropy")
+    trainer.fit(row, x, y, [np.arange(19)], lr=0.0, momentum=0.9, velocity=found)
+    assert np.linalg.norm(found - exact) <= 5e-6 * np.linalg.norm(exact)
+
+
+def test_autoencoders_of_standardised_pictures() -> None:
+    model = autoencoder("ae-fc", (1, 28, 28), ((0.13,), (0.31,)))
+    x = np.random.default_rng(1).standard_normal((20, 1, 28, 28), dtype=np.float32)
+    found = planned(model, (1, 28, 28), "mse").trainer().forward(row_of(model), x)
+    expected = model(torch.from_numpy(x)).detach().flatten(1).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

@@ -4,9 +4,21 @@ from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.instructions import Operation
 from covey.lanes.compiled.tiles import best, split
 from covey.lanes.convolve import Target, convolve, spread, weight_gradient
-from covey.lanes.forward import drop, elementwise, linear, norm, window
+from covey.lanes.forward import drop, elementwise, linear, norm, rescale, window
 from covey.lanes.geometry import Comb
-from covey.lanes.graph import Activation, Add, Conv, Deconv, Drop, Linear, MaxPool, MeanPool, Norm, Shape
+from covey.lanes.graph import (
+    Activation,
+    Add,
+    Conv,
+    Deconv,
+    Drop,
+    Linear,
+    MaxPool,
+    MeanPool,
+    Norm,
+    Scale,
+    Shape,
+)
 from covey.lanes.places import Step
 from covey.lanes.stages import SQUARE, has_parameters
 from covey.lanes.workspace import Tensor, Writer
@@ -95,6 +107,8 @@ class Backward:
                 drop(w, step, kind, d, d)
             elif isinstance(kind, Norm):
                 w.do(Operation.NORM_BACK, norm(kind, x, d, self.norms[step.number]), by_block=False)
+            elif isinstance(kind, Scale):
+                rescale(w, kind.factors, [0.0] * len(kind.factors), d, d, by_block=step.by_block)
             elif isinstance(kind, Add):
                 self._give(stage.inputs[1], d, step.by_block, keep=True)
             self._give(stage.inputs[0], d, step.by_block)

@@ -1,12 +1,25 @@
 """Writes the operations of the way forward."""
 
 import struct
+from collections.abc import Sequence
 
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.instructions import Operation
 from covey.lanes.compiled.tiles import MOST_ROWS, best, split
 from covey.lanes.convolve import Target, convolve, spread
-from covey.lanes.graph import Activation, Add, Conv, Copy, Deconv, Drop, Linear, MaxPool, MeanPool, Norm
+from covey.lanes.graph import (
+    Activation,
+    Add,
+    Conv,
+    Copy,
+    Deconv,
+    Drop,
+    Linear,
+    MaxPool,
+    MeanPool,
+    Norm,
+    Scale,
+)
 from covey.lanes.places import Step
 from covey.lanes.stages import SQUARE
 from covey.lanes.workspace import Tensor, Writer
@@ -46,6 +59,8 @@ def forward(w: Writer, step: Step, norms: dict[int, int], training: bool) -> Non
             norm(kind, x, y, norms.get(step.number, 0)),
             by_block=step.by_block,
         )
+    elif isinstance(kind, Scale):
+        rescale(w, kind.factors, kind.constants, x, y, by_block=step.by_block)
     elif isinstance(kind, Drop) and training:
         drop(w, step, kind, x, y)
     elif isinstance(kind, Drop | Copy):
@@ -157,6 +172,16 @@ def norm(kind: Norm, x: Tensor, y: Tensor, statistics: int) -> do.Norm:
 def _bits(number: float) -> int:
     """A float64 as the int64 of the same bits."""
     return int(struct.unpack("q", struct.pack("d", number))[0])
+
+
+def rescale(
+    w: Writer, factors: Sequence[float], constants: Sequence[float], x: Tensor, y: Tensor, *, by_block: bool
+) -> None:
+    """y = factor * x + constant, by channel."""
+    numbers = [(_bits(f), _bits(c)) for f, c in zip(factors, constants, strict=True)]
+    places = (x.inside, x.block, x.row, y.inside, y.block, y.row)
+    shape = (x.shape.channels, x.shape.rows, x.shape.columns)
+    w.do(Operation.RESCALE, do.Rescale(*places, *shape, w.table(numbers)), by_block=by_block)
 
 
 def drop(w: Writer, step: Step, kind: Drop, x: Tensor, y: Tensor) -> None:

@@ -80,6 +80,14 @@ class Drop:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Scale:
+    """factor * x + constant with fixed numbers, one pair for each channel."""
+
+    factors: tuple[float, ...]
+    constants: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Add:
     """The sum of two values."""
 
@@ -89,7 +97,7 @@ class Copy:
     """The same values in another place: where a vector becomes the padded image of a convolution."""
 
 
-Kind: TypeAlias = Conv | Deconv | Linear | Norm | Activation | MaxPool | MeanPool | Drop | Add | Copy
+Kind: TypeAlias = Conv | Deconv | Linear | Norm | Activation | MaxPool | MeanPool | Drop | Scale | Add | Copy
 
 
 @dataclass(frozen=True, kw_only=True)

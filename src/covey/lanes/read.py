@@ -24,6 +24,7 @@ from covey.lanes.graph import (
     MeanPool,
     Node,
     Norm,
+    Scale,
     Shape,
     UnsupportedError,
 )
@@ -38,6 +39,10 @@ RESHAPES = {nn.Flatten, nn.Unflatten, torch.flatten, torch.reshape, "flatten", "
 SAME = {nn.Identity, "contiguous"}
 NUMBERS = {getattr, operator.getitem, "size", "dim"}  # how a model asks for the shape it will reshape to
 SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
+PRODUCTS = {operator.mul, operator.imul, torch.mul, "mul", "mul_"}
+DIFFERENCES = {operator.sub, operator.isub, torch.sub, "sub", "sub_"}
+QUOTIENTS = {operator.truediv, operator.itruediv, torch.div, "div", "div_"}
+ARITHMETIC = SUMS | PRODUCTS | DIFFERENCES | QUOTIENTS
 LOG_SOFTMAX = {nn.LogSoftmax, F.log_softmax, torch.log_softmax, "log_softmax"}
 
 
@@ -53,6 +58,7 @@ class _Reader:
         self.graph = _trace(model, input_shape)
         self.modules = dict(self.graph.named_modules())
         self.values: dict[fx.Node, int] = {}  # which value of ours each fx node is
+        self.constants: dict[fx.Node, torch.Tensor] = {}  # fx nodes that do not depend on the samples
         self.shapes: dict[fx.Node, Shape] = {}
         self.nodes: list[Node] = []
         self.used: set[str] = set()  # modules
@@ -68,7 +74,7 @@ class _Reader:
             elif node.op == "output":
                 if node.args[0] is not last:
                     raise UnsupportedError("it returns something else than its last layer's output")
-            elif self._what(node) in NUMBERS and not _is_tensor(node):
+            elif (self._what(node) in NUMBERS and not _is_tensor(node)) or self._is_constant(node):
                 continue
             elif closed:
                 raise UnsupportedError("a layer follows its log-softmax")
@@ -124,6 +130,49 @@ class _Reader:
         """The type of a module, the function, or the name of a method."""
         return type(self.modules[str(node.target)]) if node.op == "call_module" else node.target
 
+    def _is_constant(self, node: fx.Node) -> bool:
+        """Whether a node is a tensor of fixed numbers, as `x.new_tensor(...)` and views of one; it is kept."""
+        if node.op != "call_method" or node.kwargs:
+            return False
+        receiver, *arguments = node.args
+        if any(isinstance(argument, fx.Node) for argument in arguments):
+            return False
+        if node.target == "new_tensor":
+            self.constants[node] = torch.tensor(arguments[0], dtype=torch.float64)
+            return True
+        if isinstance(receiver, fx.Node) and receiver in self.constants:
+            self.constants[node] = getattr(self.constants[receiver], str(node.target))(*arguments)
+            return True
+        return False
+
+    def _scale(self, node: fx.Node, what: Any) -> Scale:
+        """Arithmetic of the samples with fixed numbers, one for each channel or for all."""
+        shape = _output(node)
+        if len(node.args) != 2 or node.kwargs:
+            raise UnsupportedError(f"{_label(node)} has more than two operands")
+        sides = [self.constants.get(side, side) if isinstance(side, fx.Node) else side for side in node.args]
+        fixed = next((i for i, side in enumerate(sides) if not isinstance(side, fx.Node)), None)
+        if fixed is None:
+            raise UnsupportedError(f"{_label(node)} of two values is not supported")
+        numbers = torch.as_tensor(sides[fixed], dtype=torch.float64)
+        sample = (shape.channels, 1, 1) if len(node.meta["tensor_meta"].shape) == 4 else (shape.channels,)
+        try:
+            channels = numbers.broadcast_to(1, *sample).flatten()
+        except RuntimeError:
+            raise UnsupportedError(f"{_label(node)} is not by one number a channel") from None
+        one, none = torch.ones_like(channels), torch.zeros_like(channels)
+        if what in PRODUCTS:
+            factor, constant = channels, none
+        elif what in SUMS:
+            factor, constant = one, channels
+        elif what in DIFFERENCES:
+            factor, constant = (one, -channels) if fixed == 1 else (-one, channels)
+        elif fixed == 1:
+            factor, constant = 1 / channels, none
+        else:
+            raise UnsupportedError(f"{_label(node)} divides by the samples")
+        return Scale(factors=tuple(factor.tolist()), constants=tuple(constant.tolist()))
+
     def _argument(self, node: fx.Node, name: str, position: int, default: Any = None) -> Any:
         """An argument of a function call, or the attribute of a module."""
         if node.op == "call_module":
@@ -140,8 +189,9 @@ class _Reader:
             self.used.add(str(node.target))
         if what in ACTIVATIONS:
             return ACTIVATIONS[what]
-        if what in SUMS:
-            return Add()
+        if what in ARITHMETIC:
+            both = all(isinstance(side, fx.Node) and side in self.values for side in node.args)
+            return Add() if what in SUMS and both else self._scale(node, what)
         if what in (nn.Conv2d, nn.ConvTranspose2d):
             return self._conv(node)
         if what is nn.Linear:

@@ -247,6 +247,21 @@ class Norm(NamedTuple):
     epsilon: int
 
 
+class Rescale(NamedTuple):
+    """y = factor * x + constant, with fixed numbers for each channel."""
+
+    x: int
+    x_block: int
+    x_row: int
+    y: int
+    y_block: int
+    y_row: int
+    channels: int
+    rows: int
+    columns: int
+    numbers: int  # table of (factor, constant), bits of float64
+
+
 class Window(NamedTuple):
     """The maximum or mean of windows of x; on the way back, x and y are the gradients."""
 
@@ -322,10 +337,11 @@ class Operation(IntEnum):
     NORM = 23
     NORM_FIXED = 24
     NORM_BACK = 25
-    CROSS_ENTROPY = 26
-    SQUARED_ERROR = 27
-    FINISH = 28
-    FINISH_ALL = 29
+    RESCALE = 26
+    CROSS_ENTROPY = 27
+    SQUARED_ERROR = 28
+    FINISH = 29
+    FINISH_ALL = 30
 
 
 WIDTH = 48  # int64 values in a row of the program: the operation and its fields

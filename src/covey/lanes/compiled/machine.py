@@ -37,6 +37,8 @@ def on_images(s: Any, operation: int, c: Any, b: int) -> None:
         windows.window_mean_back(s, fields(do.Window, c), b)
     elif operation == Operation.NORM_FIXED:
         norms.norm_fixed(s, fields(do.Norm, c), b)
+    elif operation == Operation.RESCALE:
+        norms.rescale(s, fields(do.Rescale, c), b)
 
 
 @jit

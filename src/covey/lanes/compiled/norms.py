@@ -1,4 +1,4 @@
-"""Batch normalisation of channels."""
+"""Channels shifted and scaled: by batch normalisation, or by fixed numbers."""
 
 import math
 from typing import Any
@@ -121,3 +121,14 @@ def norm_back(s: Any, c: Any, b0: int, b1: int) -> None:
             finish(s.update, c.weight + m, total, int64(1))
         if c.bias >= 0:
             finish(s.update, c.bias + m, product, int64(1))
+
+
+@jit
+def rescale(s: Any, c: Any, b: int) -> None:
+    for m in range(c.channels):
+        factor = np.int64(s.tables[c.numbers + 2 * m]).view(np.float64)
+        constant = np.int64(s.tables[c.numbers + 2 * m + 1]).view(np.float64)
+        for r in range(m * c.rows, (m + 1) * c.rows):
+            x = at(s.work, c.x + b * c.x_block + r * c.x_row)
+            y = at(s.work, c.y + b * c.y_block + r * c.y_row)
+            scale(x, y, c.columns, f32(factor), f32(constant))
