@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from covey.core import Method
-from covey.data import DATASETS, PARTITIONS, SHIFTS, Federation, federate, load
+from covey.data import DATASETS, PARTITIONS, SHIFTS, Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -324,7 +324,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
 def try_once(network: nn.Module, federation: Federation, config: Config) -> None:
     """One forward pass and one loss, so that a model, a loss and data that do not fit are found before the run."""
     objective = OBJECTIVES[config.top.objective]
-    x, y = federation.shares[0].train.select(slice(0, 2)).tensors()
+    x, y = Samples(federation.dataset, federation.dataset.train[:2]).tensors()
     try:
         with torch.no_grad():
             objective.loss(copy.deepcopy(network).eval()(x), objective.target(x, y))

@@ -75,7 +75,7 @@ def wait_for_round(folder: Path, number: int) -> None:
         files = (
             list((folder / "checkpoint").glob("*.safetensors")) if (folder / "checkpoint").exists() else []
         )
-        if any(int(file.stem) >= number for file in files):
+        if (folder / "checkpoint.json").exists() and any(int(file.stem) >= number for file in files):
             return
         time.sleep(0.05)
     raise AssertionError("the run never got so far")

@@ -144,6 +144,8 @@ class Federation:
 
 def tilt(images: Tensor) -> Tensor:
     """The images turned by 45 degrees counter-clockwise about their centres: bilinear, zero outside, same size."""
+    if not len(images):
+        return images
     height, width = images.shape[-2:]
     half = math.sqrt(0.5)
     # A row maps an output place to an input place, both in units of half the image: hence the ratios of the sides.

@@ -15,7 +15,7 @@ from covey.bench import Bench
 from covey.bench.choose import check_device, choose_bench
 from covey.bench.torch import FORWARD_BYTES
 from covey.core import Mixing, Reply, Step, Task, stream
-from covey.data.types import Federation
+from covey.data.types import Federation, Samples
 from covey.errors import UserError
 from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.devices import Device, Devices
@@ -329,7 +329,7 @@ class LocalFleet:
         workers = self.engine.workers or os.cpu_count() or 1
         largest = max((len(share.train) + len(share.test) for share in self.data.shares), default=0)
         largest = max(largest, len(self.data.test), BUNDLE_SAMPLES)
-        x, _ = self.data.shares[0].train.select(slice(0, 1)).tensors()
+        x, _ = Samples(self.data.dataset, self.data.dataset.train[:1]).tensors()
         row, sample = 4 * self.layout.size, 4 * x[0].numel()
         passing = max(8 * batch * activations(self.model, x), FORWARD_BYTES)
         per_worker = 5 * row + 3 * largest * sample + 2 * passing
