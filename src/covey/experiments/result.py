@@ -121,8 +121,8 @@ def in_words(values: list[float | None]) -> str:
     if not len(numbers):
         return "-"
     text = short(float(numbers.mean()))
-    if len(numbers) > 1:
-        text += f" ± {short(float(numbers.std(ddof=1)))}"
+    if len(numbers) > 1 and numbers.std() > 0:
+        text += f" ± {float(numbers.std(ddof=1)):.2g}"
     if len(numbers) < len(values):
         text += f" ({len(numbers)} of {len(values)})"
     return text

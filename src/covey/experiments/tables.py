@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from covey.checkpoint import write_atomically
-from covey.experiments.result import read_stored, table_cells
+from covey.experiments.result import read_stored, stored_place, table_cells
 
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -22,6 +22,8 @@ def filled(text: str) -> str:
 
 def markdown(name: str, scale: str) -> str:
     """A stored result as a Markdown table, with where it came from."""
+    if not stored_place(name, scale).exists():
+        return f"Not measured yet: `covey reproduce {name} --scale {scale}` makes it.\n"
     result = read_stored(name, scale)
     head, lines = table_cells(result)
     made = result["made"]

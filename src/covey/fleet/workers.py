@@ -109,8 +109,13 @@ class Threads:
         self.pool = ThreadPoolExecutor(
             workers,
             thread_name_prefix="covey",
-            initializer=lambda: self.threads.append(threading.get_native_id()),
+            initializer=self._begin,
         )
+
+    def _begin(self) -> None:
+        """What a thread does first: torch counts its own threads for each of ours, so every one must be told."""
+        torch.set_num_threads(1)
+        self.threads.append(threading.get_native_id())
 
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
         longest_first = sorted(jobs, key=lambda job: -job.weight)

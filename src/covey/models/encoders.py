@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
@@ -70,16 +71,21 @@ def encoder(model: nn.Sequential) -> nn.Sequential:
     )
 
 
-@lru_cache(maxsize=8)
-def _skeleton(name: str, shape: tuple[int, ...], scale: Scale | None) -> tuple[nn.Module, Layout]:
-    """An encoder to be called with somebody else's weights; never changed, so that threads can share it."""
+@lru_cache(maxsize=64)
+def _skeleton(
+    name: str,
+    shape: tuple[int, ...],
+    scale: Scale | None,
+    thread: int,  # noqa: ARG001
+) -> tuple[nn.Module, Layout]:
+    """An encoder to be called with somebody else's weights: one a thread, because a call swaps them in for a while."""
     model = encoder(autoencoder(name, shape, scale)).eval()
     return model, Layout.of(model)
 
 
 def encode(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tensor:
     """The flat codes of `x` under the encoder whose weights are `row`, [samples, d]."""
-    model, layout = _skeleton(name, tuple(x.shape[1:]), scale)
+    model, layout = _skeleton(name, tuple(x.shape[1:]), scale, threading.get_ident())
     if row.numel() != layout.size:
         raise UserError(
             f"the encoder has {row.numel()} values; {name!r} on inputs of shape {tuple(x.shape[1:])} has {layout.size}"
