@@ -11,3 +11,8 @@ QUICK = {"embedding": {"pretrain_rounds": 1, "pretrain_epochs": 1}}  # settings 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_keeps_the_contract(name: str) -> None:
     check_method(name, QUICK.get(name))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "feddyn", "cafa", "hierarchical"])
+def test_the_contract_is_kept_with_lanes_too(name: str) -> None:
+    check_method(name, lanes=True)

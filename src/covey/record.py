@@ -22,19 +22,8 @@ from covey.core import Fleet, Measurement, RoundEnd, State
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.ledger import Ledger
+from covey.report.rows import SCHEMA
 
-COLUMNS = pa.schema(
-    [
-        ("round", pa.int32()),
-        ("seconds", pa.float64()),
-        ("bytes", pa.int64()),
-        ("client", pa.int32()),
-        ("group", pa.int32()),
-        ("split", pa.string()),
-        ("metric", pa.string()),
-        ("value", pa.float64()),
-    ]
-)
 Row = tuple[int, float, int, int, int, str, str, float]
 
 
@@ -237,9 +226,9 @@ def journal_table(journal: Path) -> pa.Table:
         for line in file:
             if line.endswith("\n"):
                 rows.append(json.loads(line))
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(COLUMNS)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
     return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)], COLUMNS
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA
     )
 
 
