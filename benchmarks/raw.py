@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing as mp
 from collections.abc import Callable
+from multiprocessing.connection import wait
 
 import numpy as np
 import torch
@@ -88,7 +89,14 @@ def processes(workload: Workload, count: int) -> Callable[[int], None]:
         parts = [clients[k::count] for k in range(count)]
         for line, part in zip(lines, parts, strict=True):
             line.send((start, part))
-        replies = [line.recv() for line, part in zip(lines, parts, strict=True) for _ in part]
+        due = {line: len(part) for line, part in zip(lines, parts, strict=True) if part}
+        replies = []
+        while due:  # whoever is ready first: waiting for one worker would hold up the other
+            for line in wait(list(due)):
+                replies.append(line.recv())
+                due[line] -= 1
+                if not due[line]:
+                    del due[line]
         state[0] = average([{n: torch.from_numpy(a) for n, a in reply.items()} for reply in replies])
 
     return one_round
