@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from covey.experiments.cells import read_cell, series
-from covey.record import COLUMNS, journal_table
+from covey.record import journal_table
+from covey.report.rows import SCHEMA
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     journal = tmp_path / "metrics.jsonl"
     journal.write_text("".join(row + "\n" for row in rows))
     table = journal_table(journal)
-    assert table.schema == COLUMNS
+    assert table.schema == SCHEMA
     pq.write_table(table, tmp_path / "metrics.parquet")
     return tmp_path
 
