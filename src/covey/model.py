@@ -46,15 +46,6 @@ class Layout:
     def has_buffers(self) -> bool:
         return self.size > self.trainable
 
-    def columns(self, names: tuple[str, ...]) -> int:
-        """Number of leading columns up to and including every tensor whose name starts with one of `names`."""
-        end = at = 0
-        for name, shape in zip(self.names, self.shapes, strict=True):
-            at += torch.Size(shape).numel()
-            if name.startswith(names):
-                end = at
-        return end
-
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a row with their names, in row order."""
