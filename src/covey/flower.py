@@ -13,6 +13,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from covey.cli.run import new_folder
 from covey.config import Config
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.flower import GridPost, from_record, to_record
@@ -22,15 +23,20 @@ from covey.deploy.wire import kinds
 from covey.simulate import simulate
 
 
-def server_app(config: Config, *, folder: Path, say: Callable[[str], None] = print) -> ServerApp:
-    """A ServerApp that waits for `data.clients` nodes, runs the configuration's method and writes the run folder."""
+def server_app(
+    config: Config, *, folder: Path | None = None, say: Callable[[str], None] = print
+) -> ServerApp:
+    """A ServerApp that waits for `data.clients` nodes, runs the configuration's method and writes the run folder.
+
+    The folder is `runs/NAME-TIME` where the SuperLink was started, if none is given.
+    """
     app = ServerApp()
 
     def main(grid: Grid, context: Context) -> None:  # noqa: ARG001
         fleet: SiteFleet = site_fleet(
             config, GridPost(grid), keys={}, least=config["data"]["clients"], say=say
         )
-        simulate(config, folder, say=say, fleet=fleet)
+        simulate(config, folder or new_folder(config.method_name), say=say, fleet=fleet)
 
     app.main()(main)
     return app

@@ -271,6 +271,19 @@ def test_numbers_come_from_keys_where_there_are_keys() -> None:
     }
 
 
+def test_without_keys_numbers_follow_the_names_whoever_came_first() -> None:
+    backwards = {node: sites()[103 - node + 100] for node in range(100, 104)}
+    fleet = deployed(Hand(backwards))
+    assert fleet.begin(1) == [0, 1, 2, 3]
+    assert {seat.client: seat.name for seat in fleet.seats.values()} == {i: f"site-{i}" for i in range(4)}
+    names = Names({})
+    for name in ("b10", "b9", "a"):
+        names.number("", name)
+    assert names.settle() == {0: 2, 1: 1, 2: 0}
+    assert names.number("", "a newcomer") == 3
+    assert names.settle() == {}
+
+
 # ---------------------------------------------------------------------------------------------- who is there
 
 

@@ -140,7 +140,7 @@ def join(
         raise UserError(f"--budget is {budget!r}; it must be more than 0")
     need_flower()
     from covey.deploy.certs import private_key
-    from covey.deploy.flower import serve_site
+    from covey.deploy.connection import serve_site
     from covey.deploy.site import Site
 
     called = name or (key.stem if key else "")
@@ -148,7 +148,7 @@ def join(
         raise UserError("--name is missing; without a key it tells the server which site this is")
     site = Site(loaded(data, called), name=called, folder=state, budget=budget, say=say)
     secret = None if insecure or key is None else private_key(key)
-    serve_site(address, site.answer, ca=None if insecure else ca, key=secret, say=say)
+    serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
 
 
 def loaded(where: str, name: str) -> Any:

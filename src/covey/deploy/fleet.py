@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -72,11 +73,25 @@ class Names:
     def __init__(self, by_key: Mapping[str, int]) -> None:
         self.by_key = dict(by_key)
         self.by_name: dict[str, int] = {}
+        self.settled = False
 
     def number(self, key: str, name: str) -> int | None:
         if self.by_key:
             return self.by_key.get(key)
         return self.by_name.setdefault(name, len(self.by_name)) if name else None
+
+    def settle(self) -> dict[int, int]:
+        """Numbers the names that have come so far in their order, 2 before 10; gives the new number of each old one."""
+        if self.by_key or self.settled:
+            return {}
+        self.settled = True
+        old = self.by_name
+        self.by_name = {name: number for number, name in enumerate(sorted(old, key=_natural))}
+        return {number: self.by_name[name] for name, number in old.items()}
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 class SiteFleet:
@@ -116,6 +131,7 @@ class SiteFleet:
         self.ledger = Ledger()
         self.seats: dict[int, Seat] = {}
         self.greeted: dict[str, int] = {}  # messages of introduction that wait for an answer
+        self.left_out: dict[int, str] = {}  # why a node has no seat, to say it once
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
@@ -147,6 +163,13 @@ class SiteFleet:
             if time.monotonic() > give_up:
                 raise RunError(f"round {round}: {len(here)} of {least} sites came in {self.patience:.0f} s")
             time.sleep(POLL)
+        if changed := self.names.settle():  # so that it does not matter who came first
+            for seat in self.seats.values():
+                seat.client = changed[seat.client]
+            seats = {seat.client: seat for seat in self.seats.values()}
+            self.seats.clear()  # a child shares it
+            self.seats.update(seats)
+            here = sorted(changed[client] for client in here)
         self.here = here
         self.info["workers"] = len(self.seats)
         return here
@@ -180,10 +203,13 @@ class SiteFleet:
             time.sleep(POLL)
 
     def _seat(self, node: int, key: str, letter: Letter) -> None:
-        hello = from_bytes(letter.answer) if letter.answer else {"refused": letter.error}
+        hello = _hello(letter)
         if "refused" in hello:
-            self.say(f"a site is left out: {hello['refused']}")
+            if self.left_out.get(node) != hello["refused"]:
+                self.say(f"a site is left out for now: {hello['refused']}")
+            self.left_out[node] = hello["refused"]
             return
+        self.left_out.pop(node, None)
         shape, outputs = tuple(hello["shape"]), int(hello["classes"]) or 1
         client = self.names.number(key, str(hello["name"]))
         if client is None:
@@ -197,7 +223,8 @@ class SiteFleet:
             back = client in self.seats
             sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
             self.seats[client] = Seat(client=client, name=str(hello["name"]), sizes=sizes, node=node)
-            self.say(f"site {hello['name']} is {'back' if back else 'here'} as client {client}")
+            number = f" as client {client}" if self.names.by_key or self.names.settled else ""
+            self.say(f"site {hello['name']} is {'back' if back else 'here'}{number}")
 
     # ------------------------------------------------------------------------------------------ the door
 
@@ -359,9 +386,25 @@ class SiteFleet:
         self.ledger.load(saved["ledger"])
         self.run = saved["run"]
         self.names.by_name = dict(saved["names"])
+        self.names.settled = True
 
     def close(self) -> None:
         """The sites go on waiting for a next run."""
+
+
+def _hello(letter: Letter) -> dict[str, Any]:
+    """How a site introduced itself, or why it did not."""
+    if letter.error:
+        return {"refused": letter.error}
+    try:
+        hello = from_bytes(letter.answer)
+        return (
+            hello
+            if "refused" in hello
+            else {name: hello[name] for name in ("name", "shape", "classes", "sizes")}
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        return {"refused": f"its answer cannot be read: {type(error).__name__}: {error}"}
 
 
 def _outcome(client: int, letter: Letter) -> Outcome:

@@ -1,19 +1,16 @@
-"""Flower: the server's mailbox on a Grid, a run at the SuperLink, and a site's loop on the fleet interface."""
+"""Flower at the server: a mailbox on a Grid, and a run at the SuperLink driven from this process."""
 
 from __future__ import annotations
 
 import contextlib
-import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import httpx
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.cli.build import build_fab_from_files
-from flwr.common.constant import SubStatus
+from flwr.common.constant import ErrorCode, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
@@ -22,21 +19,21 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
-from flwr.supernode.fleet_http_connection import http_request_response
 
 from covey.deploy.fleet import Letter
 from covey.deploy.superlink import Link
-from covey.errors import RunError, UserError
+from covey.errors import RunError
 
-SITE_POLL = 0.5  # seconds between two looks of a site at its mailbox
-RETRY = 3.0  # seconds before a site tries to connect again
+ERRORS = {
+    ErrorCode.NODE_UNAVAILABLE: "it has not been heard of for a minute",
+    ErrorCode.MESSAGE_UNAVAILABLE: "it did not answer in time",
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
+}
 
 # The run has to have an app; sites that joined with covey never fetch it.
 APP = {
@@ -92,13 +89,12 @@ class GridPost:
         for message in self.grid.pull_messages(numbers):
             number = message.metadata.reply_to_message_id
             if message.has_error():
-                found[number] = Letter(error=f"Flower: {message.error.reason}")
+                found[number] = Letter(
+                    error=ERRORS.get(message.error.code, f"Flower: {message.error.reason}")
+                )
             else:
                 found[number] = Letter(answer=from_record(message.content))
         return found
-
-
-# ---------------------------------------------------------------------------------------------- the server's side
 
 
 @contextlib.contextmanager
@@ -164,87 +160,3 @@ def acquire(runtime: RuntimeHttpClient, run: int, seconds: float = 30.0) -> str:
         if not answer.token:
             time.sleep(0.2)
     raise RunError("the SuperLink did not hand out the run")
-
-
-# ---------------------------------------------------------------------------------------------- a site's side
-
-
-def serve_site(
-    address: str,
-    answer: Callable[[bytes], bytes],
-    *,
-    ca: Path | None,
-    key: Any,
-    say: Callable[[str], None],
-    once: bool = False,
-) -> None:
-    """Connects, answers message after message, and connects again when the server was away.
-
-    Flower's own connection does keys, heartbeats and retries. The app of a run, which is code, is never fetched: an
-    answer comes from this site's covey only.
-    """
-    keys = (key, key.public_key()) if key is not None else None
-    while True:
-        if ca is not None:
-            check_certificate(address, ca)
-        try:
-            with http_request_response(
-                address, ca is None, str(ca) if ca else None, keys, None, None
-            ) as connection:
-                say(f"connected to {address}")
-                _loop(connection, answer, say)
-        except SystemExit as error:  # what Flower does when it is turned away
-            raise UserError(
-                f"{address} refuses this site: its key is missing or not registered there"
-            ) from error
-        except (httpx.HTTPError, RuntimeError) as error:
-            say(f"the connection broke: {error}")
-        if once:
-            return
-        time.sleep(RETRY)
-
-
-def check_certificate(address: str, ca: Path) -> None:
-    """Stops where the server's certificate is not the CA's: no retry can mend that."""
-    host, _, port = address.rpartition(":")
-    context = ssl.create_default_context(cafile=str(ca))
-    import socket
-
-    with (
-        contextlib.suppress(ConnectionError, TimeoutError, socket.gaierror),
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10) as plain,
-    ):
-        try:
-            context.wrap_socket(plain, server_hostname=host.strip("[]")).close()
-        except ssl.SSLCertVerificationError as error:
-            raise UserError(
-                f"the certificate of {address} is not of --ca {ca}: {error.verify_message}"
-            ) from error
-
-
-def _loop(connection: Any, answer: Callable[[bytes], bytes], say: Callable[[str], None]) -> None:
-    _, receive, send, _, _, pull_object, push_object, confirm = connection
-    while True:
-        received = receive()
-        if received is None:
-            time.sleep(SITE_POLL)
-            continue
-        header, tree = received
-        run = header.metadata.run_id
-        try:
-            message = pull_and_inflate_object_from_tree(
-                tree,
-                lambda number, run=run: pull_object(run, number),
-                lambda number, run=run: confirm(run, number),
-                return_type=Message,
-            )
-            message.metadata.__dict__["_message_id"] = tree.object_id
-            started = time.perf_counter()
-            reply = Message(to_record(answer(from_record(message.content))), reply_to=message)
-            reply.metadata.__dict__["_message_id"] = reply.object_id
-            wanted, session = send(reply, get_object_tree(reply), time.perf_counter() - started)
-            for number, part in get_all_nested_objects(reply).items():
-                if number in wanted:
-                    push_object(run, session, number, part.deflate())
-        except (httpx.HTTPStatusError, KeyError, ValueError, TypeError) as error:
-            say(f"a message was dropped: {type(error).__name__}: {error}")

@@ -1,0 +1,1 @@
+"""Covey inside a Flower app."""

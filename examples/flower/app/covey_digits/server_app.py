@@ -1,0 +1,8 @@
+"""The server: what is run is in `digits.toml`, as for `covey run`."""
+
+from pathlib import Path
+
+from covey.config import read_tables, resolve
+from covey.flower import server_app
+
+app = server_app(resolve(read_tables(Path(__file__).with_name("digits.toml"))))

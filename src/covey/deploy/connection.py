@@ -1,0 +1,208 @@
+"""A site's connection: Flower's fleet client with a signed request each time, a heartbeat, messages in and out.
+
+The app of a run, which is code, is never fetched: an answer comes from this site's covey only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+from flwr.app import Message
+from flwr.app.message import remove_content_from_message
+from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PushMessagesRequest,
+    RegisterNodeFleetRequest,
+    UnregisterNodeFleetRequest,
+)
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.node_pb2 import Node
+from flwr.supercore.heartbeat import HeartbeatSender
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    make_confirm_message_received_fn_protobuf,
+    make_pull_object_fn_protobuf,
+    make_push_object_fn_protobuf,
+)
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError, pull_and_inflate_object_from_tree
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+from covey.checkpoint import write_atomically
+from covey.deploy.flower import from_record, to_record
+from covey.errors import UserError
+
+POLL = 0.5  # seconds between two looks at the mailbox
+RETRY = 2.0  # seconds before the next attempt where the server is away
+TRIES = 3  # attempts of one request before the connection counts as broken
+AWAY = (502, 503, 504)  # what the server's door answers while the SuperLink behind it is not there
+
+
+def serve_site(
+    address: str,
+    answer: Callable[[bytes], bytes],
+    *,
+    ca: Path | None,
+    key: Any,
+    folder: Path,
+    say: Callable[[str], None],
+) -> None:
+    """Connects, answers message after message, and connects again when the server was away; never returns."""
+    away = False
+    while True:
+        try:
+            if ca is not None:
+                check_certificate(address, ca)
+            with connected(address, ca, key, folder / "node") as (client, node):
+                say(f"connected to {address}")
+                away = False
+                while True:
+                    if not answer_one(client, node, answer, say):
+                        time.sleep(POLL)
+        except (OSError, httpx.HTTPError) as error:
+            if not away:
+                say(f"the server is away, trying again every {RETRY:.0f} s: {error}")
+            away = True
+        time.sleep(RETRY)
+
+
+@contextlib.contextmanager
+def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[tuple[FleetHttpClient, Node]]:
+    """This site's node, online while the context lasts.
+
+    Flower turns away a key whose node still counts as online, which a killed site does for a minute. So the node's
+    number is kept in `note`, and a site that comes back signs off the old connection first.
+    """
+    private, public = (key, key.public_key()) if key is not None else generate_key_pairs()
+    signed = [
+        RuntimeVersionHttpInterceptor(component_name="SuperNode"),
+        NodeAuthHttpInterceptor(private, public),
+    ]
+    shown = public_key_to_bytes(public)
+    with FleetHttpClient.from_server_address(address, ca is None, str(ca) if ca else None, signed) as client:
+        if key is None:
+            persistent(client.RegisterNode, RegisterNodeFleetRequest(public_key=shown))
+        elif note.exists():
+            with contextlib.suppress(httpx.HTTPStatusError):
+                persistent(client.DeactivateNode, DeactivateNodeRequest(node_id=int(note.read_text())))
+        try:
+            active = persistent(
+                client.ActivateNode,
+                ActivateNodeRequest(public_key=shown, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL),
+            )
+        except httpx.HTTPStatusError as error:
+            raise UserError(
+                f"{address} refuses this site: its key is not registered there, or another process uses it now"
+            ) from error
+        node = Node(node_id=active.node_id)
+        if key is not None:
+            write_atomically(note, str(active.node_id))
+        heart = HeartbeatSender(lambda: beat(client, node))
+        heart.start()
+        try:
+            yield client, node
+        finally:
+            heart.stop()
+            with contextlib.suppress(httpx.HTTPError):
+                client.DeactivateNode(DeactivateNodeRequest(node_id=node.node_id))
+                if key is None:
+                    client.UnregisterNode(UnregisterNodeFleetRequest(node_id=node.node_id))
+
+
+def beat(client: FleetHttpClient, node: Node) -> bool:
+    """One heartbeat; whether the connection broke is for the mailbox to find out."""
+    with contextlib.suppress(httpx.HTTPError):
+        client.SendNodeHeartbeat(
+            SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
+        )
+    return True
+
+
+def persistent(call: Callable[[Any], Any], request: Any) -> Any:
+    """Repeats a request over a short break of the network; refusals come through at once."""
+    for _ in range(TRIES - 1):
+        try:
+            return call(request)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code not in AWAY:
+                raise
+        except httpx.TransportError:
+            pass
+        time.sleep(1)
+    return call(request)
+
+
+def answer_one(
+    client: FleetHttpClient, node: Node, answer: Callable[[bytes], bytes], say: Callable[[str], None]
+) -> bool:
+    """Takes one message out of the mailbox and answers it; says whether there was one."""
+    pulled = persistent(client.PullMessages, PullMessagesRequest(node=node))
+    if not pulled.messages_list:
+        return False
+    run, tree = message_from_proto(pulled.messages_list[0]).metadata.run_id, pulled.message_object_trees[0]
+    try:
+        message = pull_and_inflate_object_from_tree(
+            tree,
+            make_pull_object_fn_protobuf(lambda r: persistent(client.PullObject, r), node, run),
+            make_confirm_message_received_fn_protobuf(
+                lambda r: persistent(client.ConfirmMessageReceived, r), node, run
+            ),
+            return_type=Message,
+        )
+        message.metadata.__dict__["_message_id"] = tree.object_id
+        started = time.perf_counter()
+        reply = Message(to_record(answer(from_record(message.content))), reply_to=message)
+        reply.metadata.__dict__["_message_id"] = reply.object_id
+        push(client, node, run, reply, time.perf_counter() - started)
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code in AWAY:
+            raise
+        say(f"an answer was not taken: its run is over ({error.response.status_code})")
+    except (KeyError, ValueError, TypeError, ObjectPushError) as error:
+        say(f"a message was dropped: {type(error).__name__}: {error}")
+    return True
+
+
+def push(client: FleetHttpClient, node: Node, run: int, reply: Message, seconds: float) -> None:
+    """Sends an answer: first what it consists of, then the parts that the server does not have."""
+    taken = persistent(
+        client.PushMessages,
+        PushMessagesRequest(
+            node=node,
+            messages_list=[message_to_proto(remove_content_from_message(reply))],
+            message_object_trees=[get_object_tree(reply)],
+            clientapp_runtime_list=[seconds],
+        ),
+    )
+    put = make_push_object_fn_protobuf(
+        lambda r: persistent(client.PushObject, r), node, run, taken.session_id
+    )
+    for number, part in get_all_nested_objects(reply).items():
+        if number in set(taken.objects_to_push):
+            put(number, part.deflate())
+
+
+def check_certificate(address: str, ca: Path) -> None:
+    """Stops where the server's certificate is not the CA's: no retry can mend that."""
+    host, _, port = address.rpartition(":")
+    context = ssl.create_default_context(cafile=str(ca))
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=10) as plain:
+        try:
+            context.wrap_socket(plain, server_hostname=host.strip("[]")).close()
+        except ssl.SSLCertVerificationError as error:
+            raise UserError(
+                f"the certificate of {address} is not of --ca {ca}: {error.verify_message}"
+            ) from error

@@ -1,0 +1,189 @@
+"""A deployment on this machine: `covey serve` and `covey join` as processes of their own, with keys and TLS."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from covey.checkpoint import load_checkpoint
+from covey.config import resolve
+from covey.core import State
+from covey.deploy.certs import make_certs
+
+# A site's own file: its share of the digits. While `hold-NAME` exists it stays in training, and `busy-NAME` says so.
+SITE = """
+import time
+from pathlib import Path
+
+from covey.config import federation_of, read_tables, resolve
+from covey.steps import Train
+from covey.steps.dyn import DynTrain
+
+HERE = Path(__file__).parent
+
+
+def held(name, train):
+    def call(self, client, task):
+        while (HERE / f"hold-{name}").exists():
+            (HERE / f"busy-{name}").touch()
+            time.sleep(0.1)
+        return train(self, client, task)
+
+    return call
+
+
+def load(name):
+    for step in (Train, DynTrain):
+        step.__call__ = held(name, step.__call__)
+    share = federation_of(resolve(read_tables(HERE / "digits.toml"))).shares[int(name.removeprefix("site-"))]
+    return share.train, share.test
+"""
+
+# Two pairs of sites whose pictures are turned the same way, and all classes at every site.
+DIGITS = """
+rounds = 3
+seed = 7
+[data]
+name = "digits"
+clients = 4
+[partition]
+name = "iid"
+[shift]
+name = "rotation"
+turns = [0, 2]
+[method]
+name = "fedavg"
+per_round = 4
+[train]
+lr = 0.1
+batch = 16
+[engine]
+lanes = false
+[devices]
+deadline = 30
+"""
+
+
+class Program:
+    """A covey command in a process of its own, and what it has said so far."""
+
+    def __init__(self, words: Sequence[str], log: Path, folder: Path) -> None:
+        self.log = log
+        self.since = log.stat().st_size if log.exists() else 0
+        self.output = open(log, "ab")  # noqa: SIM115
+        settings = {"OMP_NUM_THREADS": "1", "COLUMNS": "500", "FLWR_HOME": str(folder / "flwr")}
+        command = [sys.executable, "-m", "covey", *words]
+        self.process = subprocess.Popen(
+            command, stdout=self.output, stderr=self.output, cwd=folder, env=os.environ | settings
+        )
+
+    def forget(self) -> None:
+        """What it said before no longer counts."""
+        self.since = self.log.stat().st_size
+
+    def said(self) -> str:
+        return re.sub(r"\s+", " ", self.log.read_bytes()[self.since :].decode(errors="replace"))
+
+    def wait_for(self, text: str, seconds: float = 90.0) -> None:
+        until = time.monotonic() + seconds
+        while not re.search(text, self.said()):
+            ended = self.process.poll()
+            assert time.monotonic() < until, f"{self.log.name}: no {text!r} in {seconds:.0f} s: {self.said()}"
+            assert ended is None, f"{self.log.name}: ended with {ended} before {text!r}: {self.said()}"
+            time.sleep(0.2)
+
+    def end(self, seconds: float = 120.0) -> int:
+        """Waits until it ends by itself."""
+        return self.process.wait(timeout=seconds)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.output.close()
+
+
+class Deployment:
+    """A server and its sites in one folder; whatever still runs is killed in the end."""
+
+    def __init__(self, folder: Path, *, sites: int = 4, tables: str = DIGITS) -> None:
+        self.folder = folder
+        self.programs: list[Program] = []
+        self.sites: dict[int, Program] = {}
+        (folder / "site.py").write_text(SITE)
+        (folder / "digits.toml").write_text(tables)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        make_certs(folder / "certs", hosts=["127.0.0.1"], sites=[f"site-{i}" for i in range(sites)])
+
+    def __enter__(self) -> "Deployment":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for program in self.programs:
+            if program.process.poll() is None:
+                program.kill()
+
+    def start(self, name: str, *words: str) -> Program:
+        program = Program(words, self.folder / f"{name}.log", self.folder)
+        self.programs.append(program)
+        return program
+
+    def simulate(self, name: str, *assignments: str) -> State:
+        """The same configuration on the local engine, in this process."""
+        from covey.cli.run import gathered
+        from covey.simulate import simulate
+
+        tables = gathered(self.folder / "digits.toml", None, None, list(assignments), None, None)
+        engine = {"lanes": False, "mode": "serial"}
+        simulate(resolve({**tables, "engine": engine}), self.folder / name, say=lambda _: None)
+        return self.state(name)
+
+    def serve(self, name: str, *words: str, file: str = "digits.toml") -> Program:
+        out = ["--out", name, file] if "--resume" not in words else []
+        return self.start(name, "serve", *out, "--host", "127.0.0.1", "--port", str(self.port), *words)
+
+    def site(self, number: int) -> Program:
+        """A site that runs; it is started where it does not yet, or no more."""
+        known = self.sites.get(number)
+        if known is None or known.process.poll() is not None:
+            self.sites[number] = self.join(number)
+        return self.sites[number]
+
+    def join(self, number: int, *words: str) -> Program:
+        where = [f"127.0.0.1:{self.port}", "--data", "site.py:load", "--state", f"state-{number}"]
+        secrets = ["--key", f"certs/sites/site-{number}.key", "--ca", "certs/ca.crt"]
+        return self.start(f"site-{number}", "join", *where, *secrets, *words)
+
+    def hold(self, number: int) -> None:
+        """Makes a site's next training last until `release`."""
+        (self.folder / f"hold-site-{number}").touch()
+
+    def wait_until_held(self, number: int, seconds: float = 120.0) -> None:
+        busy = self.folder / f"busy-site-{number}"
+        until = time.monotonic() + seconds
+        while not busy.exists():
+            assert time.monotonic() < until, f"site {number} was not asked to train in {seconds:.0f} s"
+            time.sleep(0.1)
+        busy.unlink()
+
+    def release(self, number: int) -> None:
+        (self.folder / f"hold-site-{number}").unlink()
+
+    def state(self, name: str) -> State:
+        """Where a run stands by its last checkpoint."""
+        kept = load_checkpoint(self.folder / name)
+        assert kept is not None, f"{name} has no checkpoint"
+        return kept.state
+
+    def summary(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / name / "summary.json").read_text())
+        return found
