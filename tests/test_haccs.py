@@ -273,6 +273,7 @@ def test_power_of_choice_takes_the_highest_losses_of_its_candidates_and_pays_for
         ({"losses": "guessed"}, 'losses is "guessed"'),
         ({"draws": "none"}, 'draws is "none"'),
         ({"inside": "slowest"}, 'inside is "slowest"'),
+        ({"speed": "slowest"}, 'speed is "slowest"'),
         ({"distance": "l1"}, 'distance is "l1"'),
         ({"watch": -1}, "watch is -1"),
         ({"recluster": 2.0}, "recluster is 2.0"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.errors import UserError
-from covey.select.haccs import cluster_means, cluster_weights, draw
+from covey.select.haccs import cluster_least, cluster_means, cluster_weights, draw
 from covey.select.oort import (
     Oort,
     next_exploration,
@@ -54,6 +54,12 @@ def test_cluster_weights_to_four_digits() -> None:
     assert [f"{w:.4f}" for w in weights(0.3)] == ["0.4583", "0.5233", "0.0933"]
     assert [f"{w:.4f}" for w in weights(1.0)] == ["0.7500", "0.5000", "0.0000"]
     assert [f"{w:.4f}" for w in weights(0.0)] == ["0.3333", "0.5333", "0.1333"]
+
+
+def test_a_cluster_can_be_as_fast_as_its_fastest_device() -> None:
+    # Least latencies 1, 3, 7: tau = 6/7, 4/7, 0; the same shares of loss, theta = 0.3 tau + 0.7 share.
+    theta = cluster_weights(cluster_least(LATENCY, CLUSTERS), cluster_means(LOSS, CLUSTERS), rho=0.3)
+    assert [f"{w:.4f}" for w in theta] == ["0.4905", "0.5448", "0.0933"]
 
 
 def test_draws_follow_the_weights_over_10000_trials() -> None:

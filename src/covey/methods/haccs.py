@@ -10,7 +10,7 @@ from covey.group.by_summary import BySummary, Distance
 from covey.group.density import Algorithm, Density, Extract
 from covey.mix.average import Average, Weighting
 from covey.select.feedback import Losses, remember_losses
-from covey.select.haccs import ByCluster, Draws, Inside
+from covey.select.haccs import ByCluster, Draws, Inside, Speed
 from covey.steps import Train
 from covey.steps.noise import Noise, Privacy
 from covey.steps.summaries import FeatureSummary, LabelSummary
@@ -39,6 +39,7 @@ def haccs(
     tolerance: float = 0.1,
     recluster: float = 0.2,
     rho: float = 0.5,
+    speed: Speed = "mean",
     losses: Losses = "reported",
     squared: bool = False,
     draws: Draws = "weighted",
@@ -53,7 +54,7 @@ def haccs(
     `label_space` agreed on (none: the classes of the data). P(X|y): `bins` over [low, high], and `bound` to what a
     sample may add. Clusters: `distance` of P(y), `algorithm`, `extract` (none: dbscan for labels, xi for features),
     `eps`, `xi`, `min_samples`. Live: `watch` (rounds between questions whether data changed), `tolerance`,
-    `recluster`. Schedule: `rho`, `losses` (how they are known), `squared`, `draws`, `inside`.
+    `recluster`. Schedule: `rho`, `speed` (of a cluster), `losses` (how they are known), `squared`, `draws`, `inside`.
     """
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
     ask: LabelSummary | FeatureSummary
@@ -78,6 +79,7 @@ def haccs(
             count=per_round,
             step=train,
             rho=rho,
+            speed=speed,
             losses=losses,
             squared=squared,
             draws=draws,

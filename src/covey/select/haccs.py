@@ -19,6 +19,7 @@ from covey.select.feedback import Losses, check_losses, known_losses
 Array = NDArray[np.float64]
 Draws = Literal["weighted", "quasi"]
 Inside = Literal["fastest", "sampled"]
+Speed = Literal["mean", "fastest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +27,14 @@ class ByCluster:
     """Clusters drawn by theta (eq. 7), and of each drawn cluster its fastest reachable device (Algorithm 1).
 
     count: devices a round. step: what they will do, for their latency. rho: weight of latency against loss.
-    squared: losses are squared before they are averaged, as in the authors' code.
+    speed: a cluster's latency is the mean of its reachable devices' (eq. 6), or that of the fastest one, which is what
+    the first draw costs. squared: losses are squared before they are averaged, as in the authors' code.
     """
 
     count: int
     step: Step
     rho: float = 0.5
+    speed: Speed = "mean"
     losses: Losses = "reported"
     squared: bool = False
     draws: Draws = "weighted"
@@ -42,6 +45,8 @@ class ByCluster:
             raise UserError(f"per_round is {self.count}; it must be at least 1.")
         if not 0 <= self.rho <= 1:
             raise UserError(f"rho is {self.rho!r}; it must lie in 0 to 1.")
+        if self.speed not in get_args(Speed):
+            raise UserError(f'speed is "{self.speed}"; it must be mean or fastest.')
         check_losses(self.losses)
         if self.draws not in get_args(Draws):
             raise UserError(f'draws is "{self.draws}"; it must be weighted or quasi.')
@@ -55,15 +60,14 @@ class ByCluster:
         loss = np.array(device_losses(here, now.groups, known_losses(now, self.losses)))
         names = sorted({now.groups[i] for i in here})
         clusters = [[p for p, i in enumerate(here) if now.groups[i] == name] for name in names]
+        waits = cluster_means(latency, clusters) if self.speed == "mean" else cluster_least(latency, clusters)
         theta = cluster_weights(
-            cluster_means(latency, clusters),
-            cluster_means(loss**2 if self.squared else loss, clusters),
-            rho=self.rho,
+            waits, cluster_means(loss**2 if self.squared else loss, clusters), rho=self.rho
         )
         now.notes["schedule"] = {
             "cluster": names,
             "reachable": [len(members) for members in clusters],
-            "latency": np.round(cluster_means(latency, clusters), 4).tolist(),
+            "latency": np.round(waits, 4).tolist(),
             "loss": np.round(cluster_means(loss, clusters), 4).tolist(),
             "theta": np.round(theta, 4).tolist(),
         }
@@ -90,7 +94,7 @@ def device_losses(here: Sequence[int], groups: Mapping[int, int], known: Mapping
 
 
 def cluster_weights(latency: Array, loss: Array, *, rho: float) -> Array:
-    """theta (eq. 7) of each cluster from its mean latency and mean loss; not normalised.
+    """theta (eq. 7) of each cluster from its latency and mean loss; not normalised.
 
     tau_i = 1 - latency_i / max latency (eq. 6); theta_i = rho tau_i + (1 - rho) loss_i / sum of losses. When
     all losses are 0 (or all latencies), that term is the same for all clusters.
@@ -105,6 +109,11 @@ def cluster_weights(latency: Array, loss: Array, *, rho: float) -> Array:
 def cluster_means(values: Array, clusters: Sequence[Sequence[int]]) -> Array:
     """The mean over each cluster's members."""
     return np.array([values[list(members)].mean() for members in clusters])
+
+
+def cluster_least(values: Array, clusters: Sequence[Sequence[int]]) -> Array:
+    """The least over each cluster's members."""
+    return np.array([values[list(members)].min() for members in clusters])
 
 
 def draw(
