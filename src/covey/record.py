@@ -22,6 +22,7 @@ from covey.core import Fleet, Measurement, RoundEnd, State
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.ledger import Ledger
+from covey.group.figures import with_true_labels
 from covey.report.rows import SCHEMA
 
 Row = tuple[int, float, int, int, int, str, str, float]
@@ -215,8 +216,15 @@ class Recorder:
             "epsilon": {str(client): spent for client, spent in ledger.epsilon.items()},
             "engine": getattr(self.fleet, "info", {}),
             "wall_seconds": self.wall + time.perf_counter() - self.started,
-            "notes": dict(state.notes),
+            "notes": self.notes(state),
         }
+
+    def notes(self, state: State) -> dict[str, Any]:
+        """What the method left for the report, and what only a simulation can draw."""
+        data = getattr(self.fleet, "data", None)
+        if not isinstance(data, Federation) or not state.groups:
+            return dict(state.notes)
+        return with_true_labels(state.notes, state.groups, data.label_counts())
 
 
 def journal_table(journal: Path) -> pa.Table:

@@ -12,7 +12,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from covey.cli import main
+from covey.cli import lists, main
+from covey.methods import METHODS
 
 QUICK = ["--set", "data.clients=6", "--set", "engine.mode=serial"]
 
@@ -172,6 +173,21 @@ def test_lists_show_every_name_and_its_settings() -> None:
     assert "dir-class" in covey("partitions").stdout
     assert "mnist" in covey("datasets").stdout
     assert "lenet5" in covey("models").stdout
+
+
+def test_a_description_is_shown_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    lists.methods("haccs")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "`bins` over [low, high], and `bound`" in shown, "no part is taken for a style of the terminal"
+    assert "budget none a number or none" in shown
+    assert "squared false true or false" in shown
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_what_it_does_in_a_sentence(name: str) -> None:
+    sentence = lists.first_sentence(METHODS[name])
+    assert 20 < len(sentence) < 200
+    assert sentence.count("(") == sentence.count(")")
 
 
 def test_help_does_not_wait_for_torch() -> None:

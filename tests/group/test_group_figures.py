@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,8 +12,10 @@ import pytest
 
 from covey.config import method_of, resolve
 from covey.core import Round
+from covey.fleet.devices import Devices
 from covey.group import figures
-from covey.group.figures import note_groups, plane
+from covey.group.figures import note_groups, plane, with_true_labels
+from covey.simulate import simulate
 from covey.testing import final, small_fleet
 
 
@@ -56,6 +59,44 @@ def test_every_method_that_clusters_vectors_leaves_them(name: str) -> None:
     notes = final(method, small_fleet(), rounds=1).notes
     assert {"scatter-before", "scatter-after"} <= set(notes)
     assert len(notes["scatter-after"]["group"]) == 8
+
+
+def test_a_newcomer_is_on_the_map() -> None:
+    late = Devices(joins=({"clients": [7], "round": 2},))
+    settings = {"method": {"name": "ladd"}, "data": {"clients": 8}}
+    notes = final(method_of(resolve(settings)), small_fleet(devices=late), rounds=2).notes
+    assert notes["scatter-after"]["client"] == list(range(8))
+
+
+COUNTS = np.array([[8, 0], [6, 2], [0, 9], [0, 0]])
+
+
+def test_a_simulation_draws_by_true_labels_what_the_method_could_not() -> None:
+    notes = with_true_labels({"balance": {"draws": 1}}, {0: 4, 1: 4, 2: 1, 3: 1, 99: 1}, COUNTS)
+    assert notes["balance"] == {"draws": 1}
+    assert notes["scatter-after"]["group"] == [4, 4, 1], "client 3 has no data, client 99 is not of the fleet"
+    assert notes["labels"]["shares"] == [[1.0, 0.0], [0.75, 0.25], [0.0, 1.0]]
+    # Shares lie at 0, 1/4 and 1 on a line: a = 1/4 for the first two, b = 1 and 3/4; the third is alone.
+    assert notes["silhouette"]["score"] == [pytest.approx((3 / 4 + 2 / 3 + 0) / 3, abs=1e-5)]
+    assert "only a simulation knows" in notes["scatter-after"]["title"]
+    assert "only a simulation knows" in notes["labels"]["title"]
+
+
+def test_what_the_method_drew_stays_and_nothing_is_drawn_without_groups_or_labels() -> None:
+    own = {"scatter-after": {"x": [1.0]}, "silhouette": {"k": [2, 3]}}
+    notes = with_true_labels(own, {0: 0, 1: 1}, COUNTS)
+    assert {**notes, **own} == notes
+    assert set(notes) == {*own, "labels"}
+    assert with_true_labels(own, {}, COUNTS) == own
+    assert with_true_labels(own, {0: 0}, np.zeros((4, 0), dtype=np.int64)) == own
+
+
+@pytest.mark.parametrize("name", ["cfic", "ifca", "ladd"])
+def test_the_folder_of_every_method_that_groups_has_all_pictures(name: str, tmp_path: Path) -> None:
+    tables = {"rounds": 2, "method": {"name": name}, "data": {"name": "digits", "clients": 8}}
+    simulate(resolve({**tables, "engine": {"mode": "serial"}}), tmp_path / name, report=False)
+    notes = json.loads((tmp_path / name / "summary.json").read_text())["notes"]
+    assert {"scatter-before", "scatter-after", "labels"} <= set(notes)
 
 
 def test_label_shares_are_listed_by_client() -> None:

@@ -110,6 +110,13 @@ def test_a_wrong_encoder_file_is_one_clear_sentence(tmp_path: Path) -> None:
         run(embedding(TRAIN, encoder=str(bad)), fleet(), rounds=1)
 
 
+def test_where_an_encoder_cannot_be_saved_is_said_before_it_is_trained(tmp_path: Path) -> None:
+    here = fleet()
+    with pytest.raises(UserError, match="its folder must exist"):
+        run(embedding(TRAIN, save_encoder=str(tmp_path / "nowhere" / "e.safetensors")), here, rounds=1)
+    assert not here.ledger.total
+
+
 def test_pretraining_on_a_public_set_costs_the_clients_nothing() -> None:
     here = fleet()
     run(embedding(TRAIN, pretrain="public", public="digits", public_epochs=1), here, rounds=1)

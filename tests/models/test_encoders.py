@@ -47,6 +47,13 @@ def test_a_saved_encoder_says_what_it_is(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["e.safetensors"]
 
 
+def test_a_place_that_cannot_be_written_is_one_clear_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "e.safetensors").mkdir()
+    with pytest.raises(UserError, match="cannot be written"):
+        save_encoder(tmp_path / "e.safetensors", torch.zeros(3), name="ae-fc", shape=(1, 8, 8))
+    assert [path.name for path in tmp_path.iterdir()] == ["e.safetensors"]
+
+
 def test_what_does_not_fit_is_one_clear_sentence(tmp_path: Path) -> None:
     row = read_row(encoder(autoencoder("ae-fc", (1, 8, 8))))
     with pytest.raises(UserError, match="encoder has 4270 values; 'ae-fc' on inputs of shape"):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from covey.errors import UserError
 
@@ -65,7 +66,7 @@ def show(table_name: str, registry: Mapping[str, Callable[..., Any]], name: str 
     if name not in registry:
         raise UserError(unknown(f"{table_name} {name!r}", name, registry))
     maker = registry[name]
-    console.print(f"[bold]{name}[/bold]  {inspect.getdoc(maker) or ''}\n", highlight=False)
+    console.print(Text.assemble((name, "bold"), "  ", "\n\n".join(paragraphs(maker)), "\n"))
     settings = settings_of(maker, given=GIVEN)
     if not settings:
         console.print("It has no settings.")
@@ -76,12 +77,22 @@ def show(table_name: str, registry: Mapping[str, Callable[..., Any]], name: str 
     for column in ("setting", "default", "allowed"):
         table.add_column(column)
     for key, setting in settings.items():
-        table.add_row(
-            key, "required" if setting.default is REQUIRED else str(setting.default), setting.allowed
-        )
+        default = "required" if setting.default is REQUIRED else as_in_toml(setting.default)
+        table.add_row(key, Text(default), Text(setting.allowed))
     console.print(table)
 
 
+def paragraphs(maker: Callable[..., Any]) -> list[str]:
+    """The description, each paragraph in one line: the terminal breaks it where it ends."""
+    return [" ".join(part.split()) for part in (inspect.getdoc(maker) or "").split("\n\n")]
+
+
 def first_sentence(maker: Callable[..., Any]) -> str:
-    paragraph = " ".join((inspect.getdoc(maker) or "").split("\n\n")[0].split())
-    return paragraph.split(". ")[0].split("; ")[0].rstrip(".") + "."
+    return paragraphs(maker)[0].split(". ")[0].split("; ")[0].rstrip(".") + "."
+
+
+def as_in_toml(value: object) -> str:
+    """A default as a user would write it."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return str(list(value)) if isinstance(value, tuple) else str(value)

@@ -28,7 +28,7 @@ def living_groups(
 
     With `every` > 0 all that are here report again every so many rounds, and migrate where they no longer fit.
     """
-    book = read_book(now.memory)
+    before = book = read_book(now.memory)
     known = set(book.ids) if book else set()
     arrived = ask([client for client in now.here if client not in known])
     if book is None:
@@ -36,18 +36,14 @@ def living_groups(
             return {}
         vectors = np.stack(list(arrived.values()))
         book = founded(tuple(arrived), vectors, found(list(arrived), vectors))
-        _note(now, book, title)
     else:
         book = joined(book, arrived)
         if every and now.number % every == 0:
             book = drifted(book, ask([client for client in now.here if client in known]), min_size)
-            _note(now, book, title)
-    now.memory[BOOK] = write_book(book)
+    if book is not before:
+        now.memory[BOOK] = write_book(book)
+        note_groups(now, dict(zip(book.ids, book.vectors, strict=True)), book.groups, title=title)
     return book.groups
-
-
-def _note(now: Round, book: Book, title: str) -> None:
-    note_groups(now, dict(zip(book.ids, book.vectors, strict=True)), book.groups, title=title)
 
 
 def read_book(memory: Mapping[str, Any]) -> Book | None:

@@ -84,7 +84,7 @@ class SplitAndAverage:
 
 
 def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int = 20) -> Method:
-    """Everybody trains; a group whose mean update is short while single updates are long is cut in two.
+    """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 
     From round `patience` on, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by
     complete linkage on the cosines of the updates; each group's model is then the equal mean of its members' (Sattler

@@ -73,6 +73,8 @@ class Pretrain:
 
     def __call__(self, now: Round) -> Tensor:
         """The encoder's row."""
+        if self.save and not Path(self.save).parent.is_dir():  # said before the training, not after it
+            raise UserError(f"save_encoder is {self.save!r}; its folder must exist")
         if self.load:
             row, name, _ = load_encoder(Path(self.load))
             if self.autoencoder not in ("auto", name):

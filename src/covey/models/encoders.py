@@ -102,8 +102,12 @@ def save_encoder(path: Path, row: Tensor, *, name: str, shape: tuple[int, ...]) 
     """One safetensors file that says what it is, to be shared or used again."""
     header = {"format": FORMAT, "model": name, "shape": json.dumps(list(shape))}
     temporary = path.with_name(path.name + ".tmp")
-    safetensors.torch.save_file({"row": row.contiguous()}, temporary, header)
-    temporary.replace(path)
+    try:
+        safetensors.torch.save_file({"row": row.contiguous()}, temporary, header)
+        temporary.replace(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"encoder {str(path)!r} cannot be written: {error}") from None
 
 
 def load_encoder(path: Path) -> tuple[Tensor, str, tuple[int, ...]]:
