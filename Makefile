@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 # The five papers' methods, and the average that helps nobody.
 DEMO := fedavg cafa hierarchical embedding haccs cfic
 
-.PHONY: demo test lint bench tables slow clean
+.PHONY: demo test lint bench bench-peers tables slow clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -33,12 +33,18 @@ lint: $(VENV)/ready
 slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
 
+# Whole rounds of every engine, then the papers' models one by one.
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.lanes
+
+# Other simulators on the same rounds, each in an environment of its own (.venv-peers).
+bench-peers: $(VENV)/ready
+	$(BIN)/python -m benchmarks.peers
 
 # The tables in README and docs, from the stored results.
 tables: $(VENV)/ready
 	$(BIN)/python -m covey.experiments.tables README.md docs/*.md docs/*/*.md
 
 clean:
-	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-peers runs build dist .mypy_cache .ruff_cache .pytest_cache

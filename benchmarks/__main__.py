@@ -6,42 +6,51 @@ python -m benchmarks [--workloads W1 W3] [--variants "covey, torch"] [--rounds 7
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.variant import VARIANTS
+from benchmarks.variant import VARIANTS, command
 from benchmarks.workloads import WORKLOADS
 
 REFERENCE = "raw, 2 processes"
 WARM_UP = 2  # rounds that are not counted
 
 
-def measure(workload: str, variants: list[str], rounds: int) -> dict[str, dict[str, float]]:
-    """Median CPU and wall seconds a round, and the most memory, of every variant."""
-    running = {
-        name: subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.variant", name, workload],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in variants
-    }
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
+class VariantError(Exception):
+    """A variant ended before its time."""
+
+
+def measure(commands: dict[str, list[str]], rounds: int, logs: Path) -> dict[str, dict[str, float]]:
+    """Median CPU and wall seconds a round, and the most memory, of every variant; they take turns."""
+    running = {}
+    for name, words in commands.items():
+        with (logs / name).open("w") as log:
+            running[name] = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
     for number in range(WARM_UP + rounds):
         for name, process in running.items():
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(f"{number}\n")
-            process.stdin.flush()
-            answer = json.loads(process.stdout.readline())
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(f"{number}\n")
+                process.stdin.flush()
+            line = process.stdout.readline()
+            if not line:
+                for other in running.values():
+                    other.terminate()
+                last = ((logs / name).read_text().strip() or "it said nothing").splitlines()[-1]
+                raise VariantError(f"{name} ended in round {number}: {last}")
+            answer = json.loads(line)
             if number >= WARM_UP:
                 found[name].append(answer)
     for process in running.values():
@@ -86,7 +95,9 @@ def main() -> None:
     options = parser.parse_args()
     everything: dict[str, Any] = {}
     for workload in options.workloads:
-        everything[workload] = measure(workload, options.variants, options.rounds)
+        commands = {name: command(name, workload) for name in options.variants}
+        with tempfile.TemporaryDirectory() as logs:
+            everything[workload] = measure(commands, options.rounds, Path(logs))
         Console().print(table(workload, everything[workload]))
     if options.json:
         options.json.write_text(json.dumps(everything, indent=1))

@@ -1,15 +1,17 @@
 """CPU time of lanes against `nn.Module` and `torch.optim`, model by model: python -m benchmarks.lanes [name ...]
 
-Both run in this process, turn by turn, on one thread; CPU time of that thread is counted, so that other work on
-the machine disturbs little. `--json FILE` keeps the numbers, `--repeats N` takes the median of more turns.
+Both run turn by turn on one thread, every model in a fresh process; CPU time of that thread is counted, so that
+other work on the machine disturbs little. Memory is what an epoch needs at its peak beside the data and the model.
+`--json FILE` keeps the numbers, `--repeats N` takes the median of more turns.
 """
 
 import argparse
 import json
+import multiprocessing as mp
 import platform
-import resource
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -66,6 +68,8 @@ class Result:
     lanes_step: float
     torch_forward: float
     lanes_forward: float
+    torch_memory: float  # MB
+    lanes_memory: float
     gradient_error: float  # relative, of one step, against PyTorch in float32
 
     @property
@@ -79,7 +83,21 @@ def cpu_time(work: Callable[[], object]) -> float:
     return time.thread_time() - started
 
 
+def peak_memory(work: Callable[[], object]) -> float:
+    """MB by which this process grows at most while it works (Linux counts the peak anew when asked to)."""
+
+    def status(field: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    work()
+    return (status("VmHWM") - before) / 1024
+
+
 def measure(case: Case, repeats: int) -> Result:
+    torch.set_num_threads(1)
     model = build(case.model, input_shape=case.shape, outputs=case.outputs, seed=1)
     plan = lanes.plan(model, case.shape, case.objective, "sgd")
     if isinstance(plan, lanes.Refusal):
@@ -95,7 +113,6 @@ def measure(case: Case, repeats: int) -> Result:
     tx, ty = torch.from_numpy(x), torch.from_numpy(y)
     index = [torch.from_numpy(batch) for batch in batches]
     loss_of = F.mse_loss if case.objective == "mse" else F.cross_entropy
-    error = gradient_error(model, trainer, row, x, y, batches[0], loss_of)
 
     def torch_epoch() -> None:
         optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -111,23 +128,24 @@ def measure(case: Case, repeats: int) -> Result:
             model(tx)
 
     works: list[Callable[[], object]] = [
-        torch_epoch,
         lambda: trainer.fit(row.copy(), x, y, batches, lr=0.01),
-        torch_forward,
+        torch_epoch,
         lambda: trainer.forward(row, x),
+        torch_forward,
     ]
-    for work in works:  # caches, page tables and the clock's speed settle
-        work()
+    memory = [peak_memory(work) for work in works]  # caches, page tables and the clock's speed settle, too
     times = np.array([[cpu_time(work) for work in works] for _ in range(repeats)])
     medians = np.median(times, axis=0)
     return Result(
         parameters=plan.parameters,
         batch=case.batch,
-        torch_step=float(medians[0]) / len(batches) * 1e3,
-        lanes_step=float(medians[1]) / len(batches) * 1e3,
-        torch_forward=float(medians[2]) / case.samples * 1e6,
-        lanes_forward=float(medians[3]) / case.samples * 1e6,
-        gradient_error=error,
+        lanes_step=float(medians[0]) / len(batches) * 1e3,
+        torch_step=float(medians[1]) / len(batches) * 1e3,
+        lanes_forward=float(medians[2]) / case.samples * 1e6,
+        torch_forward=float(medians[3]) / case.samples * 1e6,
+        lanes_memory=memory[0],
+        torch_memory=memory[1],
+        gradient_error=gradient_error(model, trainer, row, x, y, batches[0], loss_of),
     )
 
 
@@ -153,13 +171,15 @@ def gradient_error(
 
 def table(results: dict[str, Result]) -> str:
     lines = [
-        "| model | parameters | batch | PyTorch ms/step | lanes ms/step | speed | forward | gradient differs by |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| model | parameters | batch | PyTorch ms/step | lanes ms/step | speed | forward "
+        "| PyTorch MB | lanes MB | gradient differs by |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, r in results.items():
         lines.append(
             f"| {name} | {r.parameters:,} | {r.batch} | {r.torch_step:.2f} | {r.lanes_step:.3f} | **{r.speed:.1f}x** "
-            f"| {r.torch_forward / r.lanes_forward:.1f}x | {r.gradient_error:.0e} |"
+            f"| {r.torch_forward / r.lanes_forward:.1f}x | {r.torch_memory:.0f} | {r.lanes_memory:.0f} "
+            f"| {r.gradient_error:.0e} |"
         )
     return "\n".join(lines)
 
@@ -179,13 +199,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    results = {}
-    for name in options.names or CASES:
-        results[name] = measure(CASES[name], options.repeats)
-        print(name, f"{results[name].speed:.2f}x", flush=True)
+    results: dict[str, Result] = {}
+    with ProcessPoolExecutor(1, mp.get_context("spawn"), max_tasks_per_child=1) as pool:
+        for name in options.names or CASES:
+            results[name] = pool.submit(measure, CASES[name], options.repeats).result()
+            print(name, f"{results[name].speed:.2f}x", flush=True)
     print(table(results))
-    print(f"{machine()}; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    print(machine())
     if options.json:
         record = {"machine": machine(), "cases": {name: asdict(result) for name, result in results.items()}}
         options.json.write_text(json.dumps(record, indent=2) + "\n")

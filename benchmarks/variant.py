@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Callable
 
-import psutil
-
 from benchmarks import engines, raw
+from benchmarks.meter import Meter
 from benchmarks.workloads import WORKLOADS, Workload
 from covey.fleet.local import Engine
 
@@ -22,25 +19,17 @@ VARIANTS: dict[str, Callable[[Workload], Callable[[int], None]]] = {
 }
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and of its children."""
-    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    return sum(t.user + t.system for t in (process.cpu_times() for process in family))
-
-
-def memory() -> int:
-    """Bytes that this process and its children hold, shared pages counted once."""
-    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    return sum(process.memory_full_info().pss for process in family)
+def command(name: str, workload: str) -> list[str]:
+    """How to start a variant on a workload."""
+    return [sys.executable, "-m", "benchmarks.variant", name, workload]
 
 
 def main() -> None:
     one_round = VARIANTS[sys.argv[1]](WORKLOADS[sys.argv[2]])
     for line in sys.stdin:
-        cpu, wall = cpu_seconds(), time.perf_counter()
+        meter = Meter()
         one_round(int(line))
-        took = {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu, "memory": memory()}
-        print(json.dumps(took), flush=True)
+        print(meter.answer(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The kernels are compiled once a machine, again when their sources change, and for narrower machines too."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -65,6 +66,32 @@ def test_avx2_gives_the_same_gradients() -> None:
     ]
     result = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", *tests], env=environment)
     assert result.returncode == 0
+
+
+FOR_ARM = """
+import llvmlite.binding as llvm
+from covey.lanes.compiled.build import optimised
+
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
+machine = target.create_target_machine(cpu="generic", features="+neon", opt=3, reloc="pic")
+print(machine.emit_assembly(optimised("vector", machine)))
+"""
+
+
+@pytest.mark.slow
+def test_the_same_source_becomes_neon() -> None:
+    """No ARM machine is needed to see that LLVM turns a tile into fused multiply-adds on registers of four floats."""
+    environment = os.environ | {"COVEY_LANES_ISA": "neon", "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run(
+        [sys.executable, "-c", FOR_ARM], env=environment, capture_output=True, text=True, check=True
+    )
+    for name in ("covey_contract_4_6", "covey_correlate_4_6"):
+        kernel = result.stdout.split(f"{name}:")[1].split(".Lfunc_end")[0]
+        tile = re.findall(r"\bfmla\s+v\d+\.4s", kernel)
+        assert len(tile) >= 4 * 6
+        assert not re.search(r"\bbl\b", kernel)  # nothing is left to a library
 
 
 @pytest.mark.parametrize("isa", [AVX512, AVX2, NEON])

@@ -154,9 +154,10 @@ class Devices:
         gone: set[int] = set()
         if count:
             gone.update(stream("away", number).choice(ordered, size=count, replace=False).tolist())
-        if any(devices[i].availability < 1 for i in ordered if i < len(devices)):
+        unsure = {i for i, device in enumerate(devices) if device.availability < 1}.intersection(ordered)
+        if unsure:
             luck = stream("available", number).random(max(ordered) + 1)
-            gone.update(i for i in ordered if luck[i] >= devices[i].availability)
+            gone.update(i for i in unsure if luck[i] >= devices[i].availability)
         return gone
 
     def lost(self, ids: Collection[int], names: Sequence[str | int], stream: Stream) -> set[int]:

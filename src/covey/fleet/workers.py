@@ -10,6 +10,7 @@ import pickle
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -102,6 +103,7 @@ class Threads:
 
     def __init__(self, roster: Roster, make_bench: MakeBench, workers: int) -> None:
         self.roster = roster
+        self.workers = workers
         self.benches: SimpleQueue[Bench] = SimpleQueue()
         for _ in range(workers):
             self.benches.put(make_bench())
@@ -118,15 +120,25 @@ class Threads:
         self.threads.append(threading.get_native_id())
 
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
-        longest_first = sorted(jobs, key=lambda job: -job.weight)
+        """Every thread takes jobs until none is left, the longest first; this one sleeps until all is done."""
+        waiting = deque(sorted(jobs, key=lambda job: -job.weight))
         with one_thread():
-            done = self.pool.map(lambda job: self._do(call, job), longest_first)
-            return [outcome for outcomes in done for outcome in outcomes]
+            shifts = [self.pool.submit(self._work, call, waiting) for _ in range(self.workers)]
+            try:
+                return [outcome for shift in shifts for outcome in shift.result()]
+            finally:
+                waiting.clear()  # after an error or an interrupt nobody begins another job
 
-    def _do(self, call: Call, job: Job) -> list[Outcome]:
+    def _work(self, call: Call, waiting: deque[Job]) -> list[Outcome]:
         bench = self.benches.get()
+        done: list[Outcome] = []
         try:
-            return do(call, job, self.roster, bench)
+            while True:
+                try:
+                    job = waiting.popleft()
+                except IndexError:
+                    return done
+                done += do(call, job, self.roster, bench)
         finally:
             self.benches.put(bench)
 

@@ -1,6 +1,7 @@
 """Trains and runs one model in one thread: work buffers, and calls of the compiled machine."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +28,8 @@ class Batches(NamedTuple):
 def batches_of(parts: Sequence[Ints] | Batches) -> Batches:
     if isinstance(parts, Batches):
         return parts
-    order = (
-        np.concatenate([np.asarray(part, np.int64) for part in parts])
-        if len(parts)
-        else np.zeros(0, np.int64)
-    )
-    return Batches(order, np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64))
+    offsets = np.array([0, *accumulate(len(part) for part in parts)], np.int64)
+    return Batches(np.concatenate(parts) if len(parts) else np.zeros(0, np.int64), offsets)
 
 
 class _Space(NamedTuple):
@@ -41,6 +38,7 @@ class _Space(NamedTuple):
     program: Program
     floats: Floats
     marks: NDArray[np.uint8]
+    places: tuple[int, ...]  # the machine's first arguments, from the result on to the scratch
 
 
 class Trainer:
@@ -52,7 +50,10 @@ class Trainer:
         self._graph: Graph = plan.graph
         self._run = load(self._isa)
         self._spaces: dict[Mode, _Space] = {}
+        self._answer = np.zeros(2, np.int64)  # a call's result, and its exception
         self._scratch = np.zeros(self._isa.lanes, np.int64)
+        self._nothing = np.zeros(1, np.int64)  # stands for whatever a call does not need
+        self._nowhere = self._nothing.ctypes.data
 
     def fit(
         self,
@@ -77,32 +78,28 @@ class Trainer:
         """
         plan, size = self._plan, self._graph.parameters
         order, offsets = batches_of(batches)
-        self._check(row, x, order, offsets)
+        largest = self._check(row, x, order, offsets)
         labels, targets = self._answers(y, len(x))
-        largest = int(np.diff(offsets).max(initial=0))
         losses = np.zeros(len(offsets) - 1)
         adam = plan.optimiser == "adam"
-        empty = np.zeros(1, np.float32)
-        start = row[:size].copy() if prox else empty
-        if velocity is None:
-            velocity = np.zeros(size, np.float32) if momentum or adam else empty
-        _expect(velocity, "velocity", np.float32)
-        if linear is not None:
-            _expect(linear, "linear", np.float32)
+        if velocity is None and (momentum or adam):
+            velocity = np.zeros(size, np.float32)
+        for name, array in (("velocity", velocity), ("linear", linear)):
+            if array is not None:
+                _expect(array, name, np.float32)
         self._call(
             plan.objective,
             largest,
             row=row,
-            start=start,
-            linear=empty if linear is None else linear,
+            start=row[:size].copy() if prox else None,
+            linear=linear,
             velocity=velocity,
-            second=np.zeros(size, np.float32) if adam else empty,
-            gradient=np.zeros(size, np.float32) if clip is not None else empty,
+            second=np.zeros(size, np.float32) if adam else None,
+            gradient=np.zeros(size, np.float32) if clip is not None else None,
             settings=np.array([lr, momentum, weight_decay, prox, clip or 0.0], np.float32),
             x=x,
             labels=labels,
             targets=targets,
-            out=empty,
             order=order,
             offsets=offsets,
             losses=losses,
@@ -123,20 +120,12 @@ class Trainer:
         order = np.arange(len(x), dtype=np.int64)
         self._check(row, x, order, offsets)
         out = np.zeros((len(x), self._graph.output.features), np.float32)
-        empty = np.zeros(1, np.float32)
         self._call(
             "forward",
             size,
             row=row,
-            start=empty,
-            linear=empty,
-            velocity=empty,
-            second=empty,
-            gradient=empty,
             settings=np.zeros(5, np.float32),
             x=x,
-            labels=np.zeros(1, np.int64),
-            targets=empty,
             out=out,
             order=order,
             offsets=offsets,
@@ -154,7 +143,14 @@ class Trainer:
             raw = np.zeros(program.floats + 16, np.float32)
             first = (-raw.ctypes.data % 64) // 4
             aligned = raw[first : first + program.floats]
-            space = _Space(program, aligned, np.zeros(program.marks, np.uint8))
+            marks = np.zeros(program.marks, np.uint8)
+            result = self._answer.ctypes.data
+            code, phases, tables, floats, bytes_, scratch = (
+                array.ctypes.data
+                for array in (program.code, program.phases, program.tables, aligned, marks, self._scratch)
+            )
+            places = (result, result + 8, code, phases, len(program.phases), tables, floats, bytes_, scratch)
+            space = _Space(program, aligned, marks, places)
             self._spaces[mode] = space
         return space
 
@@ -164,43 +160,35 @@ class Trainer:
         samples: int,
         *,
         row: Floats,
-        start: Floats,
-        linear: Floats,
-        velocity: Floats,
-        second: Floats,
-        gradient: Floats,
         settings: Floats,
         x: Floats,
-        labels: Ints,
-        targets: Floats,
-        out: Floats,
         order: Ints,
         offsets: Ints,
         losses: NDArray[np.float64],
         flags: tuple[int, int, int, int, int],
+        start: Floats | None = None,
+        linear: Floats | None = None,
+        velocity: Floats | None = None,
+        second: Floats | None = None,
+        gradient: Floats | None = None,
+        labels: Ints | None = None,
+        targets: Floats | None = None,
+        out: Floats | None = None,
     ) -> None:
-        space = self._space(mode, samples)
-        program = space.program
-        result, exception = np.zeros(1, np.int64), np.zeros(1, np.int64)
-
-        def places(*arrays: NDArray[Any]) -> list[int]:
-            return [array.ctypes.data for array in arrays]
-
+        model = (row, start, linear, velocity, second, gradient, settings)
+        data = (x, labels, targets, out, order, offsets)
         status = self._run(
-            *places(result, exception, program.code, program.phases),
-            len(program.phases),
-            *places(program.tables, space.floats, space.marks, self._scratch),
-            *places(row, start, linear, velocity, second, gradient, settings),
-            *places(x, labels, targets, out, order, offsets),
-            len(offsets) - 1,
+            *self._space(mode, samples).places,
+            *(self._nowhere if array is None else array.ctypes.data for array in model + data),
+            len(losses),
             losses.ctypes.data,
             *flags,
         )
         if status:
             raise RuntimeError(f"the lanes kernels stopped with status {status}")
 
-    def _check(self, row: Floats, x: Floats, order: Ints, offsets: Ints) -> None:
-        """The compiled code trusts its arguments; here is where they are looked at."""
+    def _check(self, row: Floats, x: Floats, order: Ints, offsets: Ints) -> int:
+        """The size of the largest batch. The compiled code trusts its arguments; here is where they are looked at."""
         _expect(row, "row", np.float32)
         _expect(x, "x", np.float32)
         _expect(order, "the batches' order", np.int64)
@@ -213,10 +201,12 @@ class Trainer:
             raise ValueError(f"a sample has {x[0].size} values, the model takes {self._graph.input.features}")
         if len(order) and (order.min() < 0 or order.max() >= len(x)):
             raise ValueError(f"a batch names sample {order.max()} or {order.min()} of {len(x)}")
-        if offsets[0] != 0 or offsets[-1] != len(order) or (np.diff(offsets) <= 0).any():
+        sizes = offsets[1:] - offsets[:-1]
+        if offsets[0] != 0 or offsets[-1] != len(order) or sizes.min(initial=1) <= 0:
             raise ValueError("a batch is empty, or the batches' offsets do not cover their order")
+        return int(sizes.max(initial=0))
 
-    def _answers(self, y: Ints | Floats, samples: int) -> tuple[Ints, Floats]:
+    def _answers(self, y: Ints | Floats, samples: int) -> tuple[Ints | None, Floats | None]:
         """y as (labels, targets), of which the objective needs one."""
         if len(y) != samples:
             raise ValueError(f"{samples} samples but {len(y)} answers")
@@ -225,11 +215,11 @@ class Trainer:
             classes = self._graph.output.features
             if len(y) and (y.min() < 0 or y.max() >= classes):
                 raise ValueError(f"a label is {y.max()} or {y.min()}, the model has {classes} classes")
-            return y, np.zeros(1, np.float32)  # type: ignore[return-value]
+            return y, None  # type: ignore[return-value]
         _expect(y, "y", np.float32)
         if y.size != samples * self._graph.output.features:
             raise ValueError(f"y has shape {y.shape}, the model returns {self._graph.output.features} values")
-        return np.zeros(1, np.int64), y  # type: ignore[return-value]
+        return None, y  # type: ignore[return-value]
 
 
 def _expect(array: NDArray[Any], name: str, dtype: type) -> None:

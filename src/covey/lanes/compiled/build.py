@@ -33,7 +33,7 @@ def vector_half(machine: Any) -> Any:
     from covey.lanes.compiled.vector import vector_module
 
     module = vector_module()
-    module.triple = llvm.get_default_triple()
+    module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     return llvm.parse_assembly(str(module))
 
@@ -59,12 +59,17 @@ def machine_half(_machine: Any) -> Any:
 HALVES = {"vector": vector_half, "machine": machine_half}
 
 
-def build(half: str, target: Path) -> None:
-    machine = target_machine()
+def optimised(half: str, machine: Any) -> Any:
+    """One half of the machine as LLVM optimises it for a target."""
     module = HALVES[half](machine)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
     builder.getModulePassManager().run(module, builder)
-    target.write_bytes(machine.emit_object(module))
+    return module
+
+
+def build(half: str, target: Path) -> None:
+    machine = target_machine()
+    target.write_bytes(machine.emit_object(optimised(half, machine)))
 
 
 if __name__ == "__main__":
