@@ -6,6 +6,7 @@ other work on the machine disturbs little. Memory is what an epoch needs at its 
 """
 
 import argparse
+import copy
 import json
 import multiprocessing as mp
 import platform
@@ -110,6 +111,7 @@ def measure(case: Case, repeats: int) -> Result:
     order = rng.permutation(case.samples)
     batches = [order[i : i + case.batch] for i in range(0, case.samples, case.batch)]
     row = read_row(model).numpy()
+    untrained = copy.deepcopy(model)
     tx, ty = torch.from_numpy(x), torch.from_numpy(y)
     index = [torch.from_numpy(batch) for batch in batches]
     loss_of = F.mse_loss if case.objective == "mse" else F.cross_entropy
@@ -145,7 +147,7 @@ def measure(case: Case, repeats: int) -> Result:
         torch_forward=float(medians[3]) / case.samples * 1e6,
         lanes_memory=memory[0],
         torch_memory=memory[1],
-        gradient_error=gradient_error(model, trainer, row, x, y, batches[0], loss_of),
+        gradient_error=gradient_error(untrained, trainer, row, x, y, batches[0], loss_of),
     )
 
 
