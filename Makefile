@@ -3,19 +3,28 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ENGINES := .venv-engines
+LIVE := tests/engine/test_flower.py tests/engine/test_ray.py $(wildcard tests/engine/test_live_*.py) -W ignore::DeprecationWarning
 # One thread a process: covey uses processes and threads of its own.
 export OMP_NUM_THREADS ?= 1
 
 # The five papers' methods, and the average that helps nobody.
 DEMO := fedavg cafa hierarchical embedding haccs cfic
 
-.PHONY: demo test lint bench bench-peers tables slow clean
+.PHONY: demo test lint bench bench-peers tables slow engines slow-engines clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,dev]'
+	touch $@
+
+# Flower and Ray in an environment of their own: Flower wants an older typer and rich than covey does.
+$(ENGINES)/ready: pyproject.toml constraints-engines.txt
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/pip install --quiet torch==2.13.0
+	$(ENGINES)/bin/pip install --quiet --constraint constraints-engines.txt --editable '.[flower,ray,fast,dev]'
 	touch $@
 
 demo: $(VENV)/ready
@@ -33,6 +42,14 @@ lint: $(VENV)/ready
 slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
 
+# Real connections and Ray clusters on this machine.
+engines: $(ENGINES)/ready
+	$(ENGINES)/bin/python -m pytest $(LIVE) -m "not slow"
+
+# All methods over real sites, killed sites and servers, `flwr run`.
+slow-engines: $(ENGINES)/ready
+	$(ENGINES)/bin/python -m pytest $(LIVE) -m slow
+
 # Whole rounds of every engine, then the papers' models one by one.
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks
@@ -47,4 +64,4 @@ tables: $(VENV)/ready
 	$(BIN)/python -m covey.experiments.tables README.md docs/*.md docs/*/*.md
 
 clean:
-	rm -rf $(VENV) .venv-peers runs build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(ENGINES) .venv-peers runs build dist .mypy_cache .ruff_cache .pytest_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
 
@@ -17,6 +18,11 @@ VARIANTS: dict[str, Callable[[Workload], Callable[[int], None]]] = {
     "covey, torch": lambda w: engines.local(w, Engine(mode="processes", workers=2, lanes=False)),
     "covey, lanes": lambda w: engines.local(w, Engine(workers=2)),
 }
+if importlib.util.find_spec("ray"):  # a Ray cluster on this machine, against the engines above
+    VARIANTS |= {
+        "ray, torch": lambda w: engines.local(w, Engine(mode="ray", workers=2, lanes=False)),
+        "ray, lanes": lambda w: engines.local(w, Engine(mode="ray", workers=2)),
+    }
 
 
 def command(name: str, workload: str) -> list[str]:

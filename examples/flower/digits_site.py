@@ -1,6 +1,6 @@
 """A site's data: here a share of the digits, so that a deployment can be compared with its simulation.
 
-A real site returns its own samples: `covey.data.from_tensors("mine", x, y, classes=...)`.
+A real site returns its own samples: `covey.data.from_tensors(x, y, name="mine", classes=...)`.
 """
 
 from pathlib import Path

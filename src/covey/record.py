@@ -199,7 +199,7 @@ class Recorder:
             "covey": covey.__version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
-            "dataset": self.config["data"]["name"],
+            "dataset": getattr(self.fleet, "dataset_name", self.config["data"]["name"]),
             "model": self.config["model"]["name"],
             "parameters": layout.trainable,
             "clients": len(self.fleet.members()),

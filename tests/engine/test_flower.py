@@ -65,6 +65,16 @@ def test_a_sites_number_stays_when_others_are_added(tmp_path: Path) -> None:
     assert [(site["name"], site["client"]) for site in listed] == [("b", 0), ("a", 1), ("c", 2)]
 
 
+def test_a_number_is_never_given_twice(tmp_path: Path) -> None:
+    from covey.deploy.certs import make_certs
+
+    make_certs(tmp_path, hosts=[], sites=["a", "b"])
+    listed = json.loads((tmp_path / "sites.json").read_text())
+    (tmp_path / "sites.json").write_text(json.dumps(listed[1:]))  # a is shut out
+    make_certs(tmp_path, hosts=[], sites=["c"])
+    assert [site["client"] for site in json.loads((tmp_path / "sites.json").read_text())] == [1, 2]
+
+
 def test_secrets_can_be_read_by_their_owner_only(tmp_path: Path) -> None:
     from covey.deploy.certs import make_certs
 

@@ -33,13 +33,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def test_flwr_run_gives_the_local_engines_rows(tmp_path: Path) -> None:
-    link, *nodes = free_ports(5)
+    link, *nodes = free_ports(3)
     home = tmp_path / "flwr"
     home.mkdir()
     (home / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{link}"\ninsecure = true\n'
     )
     settings = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",  # an activated environment
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -55,6 +56,7 @@ def test_flwr_run_gives_the_local_engines_rows(tmp_path: Path) -> None:
         return process
 
     app = shutil.copytree(APP, tmp_path / "app")
+    shorten(app / "covey_digits" / "digits.toml")
     try:
         start(
             "link",
@@ -75,7 +77,7 @@ def test_flwr_run_gives_the_local_engines_rows(tmp_path: Path) -> None:
                 f'name="site-{number}"',
             )
         wait_for_port(link)
-        assert start("run", "flwr", "run", str(app), "here").wait(timeout=120) == 0, (
+        assert start("run", "flwr", "run", str(app), "here").wait(timeout=600) == 0, (
             tmp_path / "run.log"
         ).read_text()
         folder = finished(tmp_path / "runs", tmp_path / "link.log")
@@ -83,7 +85,7 @@ def test_flwr_run_gives_the_local_engines_rows(tmp_path: Path) -> None:
         for process in reversed(started):
             process.terminate()
         for process in started:
-            process.wait(timeout=30)
+            process.wait(timeout=120)
     simulate(
         resolve(read_tables(app / "covey_digits" / "digits.toml")), tmp_path / "local", say=lambda _: None
     )
@@ -94,7 +96,23 @@ def test_flwr_run_gives_the_local_engines_rows(tmp_path: Path) -> None:
     assert json.loads((folder / "summary.json").read_text())["lost"]["count"] == 0
 
 
-def wait_for_port(port: int, seconds: float = 60.0) -> None:
+def shorten(file: Path) -> None:
+    """Fewer messages than the example's, because Flower starts a process for each, and time for busy machines."""
+    changes = {
+        'name = "cafa"': 'name = "fedavg"',
+        "rounds = 3": "rounds = 1",
+        "clients = 4": "clients = 2",
+        "per_round = 4": "per_round = 2",
+        "deadline = 120": "deadline = 900",
+    }
+    text = file.read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+
+
+def wait_for_port(port: int, seconds: float = 300.0) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:
@@ -105,11 +123,14 @@ def wait_for_port(port: int, seconds: float = 60.0) -> None:
     raise AssertionError(f"nothing listens on {port} after {seconds:.0f} s")
 
 
-def finished(runs: Path, log: Path, seconds: float = 900.0) -> Path:
+def finished(runs: Path, log: Path, seconds: float = 2700.0) -> Path:
     """The run's folder, once it is complete."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        for summary in runs.glob("*/report.html"):
-            return summary.parent
+        over = "Finished task" in log.read_text(errors="replace")
+        for page in runs.glob("*/report.html"):
+            return page.parent
+        if over:
+            break
         time.sleep(0.5)
     raise AssertionError(log.read_text(errors="replace")[-3000:])

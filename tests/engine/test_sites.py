@@ -301,6 +301,7 @@ def test_a_site_that_does_not_answer_is_lost_at_the_deadline_and_welcome_later()
     assert here == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
     assert fleet.ledger.lost == 1
     assert fleet.ledger.last_problem() == "Client 2 was lost in train.sgd, round 2: no reply in 0.5 s"
+    assert fleet.ledger.clock >= 0.5  # the waiting is in the books
 
 
 def test_a_quiet_site_holds_up_no_later_round() -> None:

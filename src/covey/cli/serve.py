@@ -15,6 +15,7 @@ from covey.errors import UserError
 if TYPE_CHECKING:
     from covey.config import Config
     from covey.core import Watcher
+    from covey.data import Dataset
     from covey.deploy.superlink import Link
     from covey.simulate import Finished
 
@@ -35,6 +36,10 @@ def serve(
     out: Annotated[Path | None, typer.Option(help="The folder to write. [default: runs/NAME-TIME]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     clients: Annotated[int | None, typer.Option(help="Sites to wait for. [default: data.clients]")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="FILE.py:FUNCTION that gives the server's own test data. [default: data.name]"),
+    ] = None,
     host: Annotated[str, typer.Option(help="Where sites connect to.")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="The only port to expose.")] = PORT,
     certs: CertsOption = Path("certs"),
@@ -45,6 +50,7 @@ def serve(
 ) -> None:
     """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash."""
     from covey.cli.run import interruptible, new_folder, show
+    from covey.data import Dataset
     from covey.deploy.superlink import need_flower, superlink
 
     if resume is not None and (file, out, set_) != (None, None, None):
@@ -53,6 +59,11 @@ def serve(
     config = served_config(file, resume, set_)
     folder = resume or out or new_folder(config.method_name)
     least = clients or config["data"]["clients"]
+    own = None if data is None else loaded(data, "server")
+    if own is not None and not isinstance(own, Dataset):
+        raise UserError(
+            f"--data {data} gave a {type(own).__name__}; it must give a Dataset (see from_tensors)"
+        )
     secrets = None if insecure else certs
     place = f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
     with (
@@ -60,7 +71,7 @@ def serve(
         live(config.method_name, config.top.rounds) as watch,
         interruptible(),
     ):
-        done = deployed(config, folder, link, secrets, place, least, resume is not None, watch)
+        done = deployed(config, folder, link, secrets, place, least, own, resume is not None, watch)
     show([done])
 
 
@@ -84,6 +95,7 @@ def deployed(
     certs: Path | None,
     place: str,
     least: int,
+    own: Dataset | None,
     again: bool,
     watch: Watcher,
 ) -> Finished:
@@ -102,7 +114,7 @@ def deployed(
         door(host, int(port), link, certs),
     ):
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION")
-        fleet = site_fleet(config, post, keys=keys, least=least, say=say)
+        fleet = site_fleet(config, post, keys=keys, least=least, own=own, say=say)
         if again:
             return resume(folder, watchers=[watch], say=say, fleet=fleet)
         return simulate(config, folder, watchers=[watch], say=say, fleet=fleet)

@@ -37,7 +37,8 @@ def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str]) -> l
         key = ec.generate_private_key(ec.SECP384R1())
         path = folder / "sites" / f"{name}.key"
         _write_private(path, key)
-        listed.append({"name": name, "client": len(listed), "public_key": public_text(key.public_key())})
+        number = 1 + max((site["client"] for site in listed), default=-1)  # an entry may have been taken out
+        listed.append({"name": name, "client": number, "public_key": public_text(key.public_key())})
         made.append(path)
     write_atomically(folder / "sites.json", json.dumps(listed, indent=1))
     return made

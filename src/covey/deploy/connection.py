@@ -35,7 +35,11 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_pull_object_fn_protobuf,
     make_push_object_fn_protobuf,
 )
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError, pull_and_inflate_object_from_tree
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    pull_and_inflate_object_from_tree,
+)
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
@@ -171,7 +175,7 @@ def answer_one(
         if error.response.status_code in AWAY:
             raise
         say(f"an answer was not taken: its run is over ({error.response.status_code})")
-    except (KeyError, ValueError, TypeError, ObjectPushError) as error:
+    except (KeyError, ValueError, TypeError, ObjectPullError, ObjectPushError) as error:
         say(f"a message was dropped: {type(error).__name__}: {error}")
     return True
 

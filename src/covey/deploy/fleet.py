@@ -247,7 +247,7 @@ class SiteFleet:
             trip=lambda outcome: trips.get(outcome.id, nothing),
             ledger=self.ledger,
             layout=self.layout,
-            deadline=None,
+            deadline=limit if any(trip.seconds >= limit for trip in trips.values()) else None,
             measure=measure,
             child=self.is_child,
         )
@@ -274,7 +274,7 @@ class SiteFleet:
             )  # asked before the last look, so that nothing there is missed
             for number, letter in self.post.collect(list(waiting)).items():
                 node = waiting.pop(number)
-                seconds = time.monotonic() - started
+                seconds = min(time.monotonic() - started, limit)
                 trips[client_of[node]] = Trip(down=len(blocks[node]), up=len(letter.answer), seconds=seconds)
                 outcomes.append(_outcome(client_of[node], letter))
             if late:
@@ -359,6 +359,11 @@ class SiteFleet:
         fleet.name = f"{self.name}/{name}"
         fleet.ledger, fleet.seats, fleet.greeted = self.ledger, self.seats, self.greeted
         return fleet
+
+    @property
+    def dataset_name(self) -> str:
+        """What the server's own test data is called."""
+        return self.own.dataset.name
 
     @property
     def is_child(self) -> bool:

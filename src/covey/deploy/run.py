@@ -10,7 +10,7 @@ import numpy as np
 from covey.bench.choose import choose_bench
 from covey.config import Config, DataSection, ModelSection, own_settings
 from covey.data import load
-from covey.data.types import Federation, Samples
+from covey.data.types import Dataset, Federation, Samples
 from covey.deploy.fleet import Names, Post, SiteFleet
 from covey.deploy.wire import ModelSpec
 from covey.fleet.devices import Devices
@@ -24,11 +24,12 @@ def site_fleet(
     *,
     keys: Mapping[str, int],
     least: int,
+    own: Dataset | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> SiteFleet:
-    """The fleet of a deployment; the server's own data is the configuration's global test set."""
+    """The fleet of a deployment; the server's own data is `own`, else the configuration's global test set."""
     data = config["data"]
-    dataset = load(data["name"], **own_settings(data, DataSection))
+    dataset = own or load(data["name"], **own_settings(data, DataSection))
     model = config["model"]
     spec = ModelSpec(
         name=model["name"],

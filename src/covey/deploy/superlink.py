@@ -98,7 +98,7 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float = 60.0) -> None:
+def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float = 600.0) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if process.poll() is not None:

@@ -89,7 +89,8 @@ def privacy_text(embed: Embed, replies: Sequence[Reply]) -> str:
     sample = max(float(reply.stats["epsilon"]) for reply in replies)
     twice = " (counted twice, because clients report again)" if embed.again else ""
     source = (
-        "The flips come from the run's seed and are no secret to whoever has it."
+        "In a simulation the flips come from the run's seed and are no secret to whoever has it; real devices draw "
+        "them from OpenDP."
         if embed.noise == "simulated"
         else "The flips come from OpenDP's secure source."
     )
