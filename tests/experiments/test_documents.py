@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.experiments.tables import filled
+from covey.experiments.result import in_words
+from covey.experiments.tables import filled, line_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,3 +16,21 @@ ROOT = Path(__file__).parents[2]
 def test_tables_are_made_from_stored_results(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COVEY_EXPERIMENTS", str(ROOT / "experiments"))
     assert filled(page.read_text()) == page.read_text(), "run `make tables`"
+
+
+def test_a_bar_in_a_name_does_not_end_the_cell() -> None:
+    assert line_of(["HACCS P(X|y)", "1"]) == r"| HACCS P(X\|y) | 1 |"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([400.0, 520.0], "460 ± 85"),  # deviation 84.85
+        ([0.1, 0.1 + 2e-17, 0.1], "0.1"),  # rounding is no spread
+        ([0.97, 0.98, None], "0.975 ± 0.0071 (2 of 3)"),
+        ([100_000.0, 300_000.0], "200,000 ± 141,421"),
+        ([None], "-"),
+    ],
+)
+def test_mean_and_spread_in_words(values: list[float | None], words: str) -> None:
+    assert in_words(values) == words

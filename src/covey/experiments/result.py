@@ -121,11 +121,16 @@ def in_words(values: list[float | None]) -> str:
     if not len(numbers):
         return "-"
     text = short(float(numbers.mean()))
-    if len(numbers) > 1 and numbers.std() > 0:
-        text += f" ± {float(numbers.std(ddof=1)):.2g}"
+    if np.ptp(numbers) > 1e-12 * np.abs(numbers).max():  # more than rounding
+        text += f" ± {two_digits(float(numbers.std(ddof=1)))}"
     if len(numbers) < len(values):
         text += f" ({len(numbers)} of {len(values)})"
     return text
+
+
+def two_digits(number: float) -> str:
+    """A spread: two significant digits, from 10 on all whole ones, never as a power of ten unless tiny."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def short(number: float) -> str:

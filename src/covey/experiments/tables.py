@@ -20,6 +20,11 @@ def filled(text: str) -> str:
     return BLOCK.sub(lambda match: match[1] + markdown(match[2], match[3]) + match[4], text)
 
 
+def line_of(cells: list[str]) -> str:
+    """One line of a Markdown table; a bar inside a cell, as in P(X|y), would end it."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
 def markdown(name: str, scale: str) -> str:
     """A stored result as a Markdown table, with where it came from."""
     if not stored_place(name, scale).exists():
@@ -27,8 +32,7 @@ def markdown(name: str, scale: str) -> str:
     result = read_stored(name, scale)
     head, lines = table_cells(result)
     made = result["made"]
-    rows = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    rows += ["| " + " | ".join(line) + " |" for line in lines]
+    rows = [line_of(head), "|" + " --- |" * len(head), *map(line_of, lines)]
     seeds = f"{result['seeds']} seed{'s' if result['seeds'] > 1 else ''}"
     rows += [
         "",
