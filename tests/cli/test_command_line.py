@@ -68,7 +68,13 @@ def test_the_resolved_file_gives_the_same_run(tmp_path: Path) -> None:
 
 def start(folder: Path, rounds: int) -> subprocess.Popen[str]:
     words = ["run", "--rounds", str(rounds), "--out", str(folder), "--set", "checkpoint_seconds=0", *QUICK]
-    return subprocess.Popen([sys.executable, "-m", "covey", *words], stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "covey", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell without job control lets its background jobs, and so their children, ignore SIGINT
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def wait_for_round(folder: Path, number: int) -> None:
