@@ -75,19 +75,22 @@ def from_bytes(block: bytes) -> Any:
     return put_together(json.loads(header["__metadata__"]["plain"]), safetensors.torch.load(block))
 
 
+def task_to_plain(task: Task) -> dict[str, Any]:
+    """A task as names and values, `Task(**...)` of which is the task again."""
+    return {
+        "models": task.models,
+        "slots": task.slots,
+        "args": dict(task.args),
+        "shared": task.shared,
+        "held": task.held,
+        "keep": task.keep,
+        "source": task.source,
+    }
+
+
 def task_to_bytes(task: Task) -> bytes:
     """A task as it goes over a wire."""
-    return to_bytes(
-        {
-            "models": task.models,
-            "slots": task.slots,
-            "args": dict(task.args),
-            "shared": task.shared,
-            "held": task.held,
-            "keep": task.keep,
-            "source": task.source,
-        }
-    )
+    return to_bytes(task_to_plain(task))
 
 
 def task_from_bytes(block: bytes) -> Task:

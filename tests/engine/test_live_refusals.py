@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 
 pytest.importorskip("flwr")
 import httpx
@@ -22,20 +21,16 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from live_deployment import Deployment
+from one_request import SPEC, one_request
 
 import covey
-from covey.codec import from_bytes, to_bytes
+from covey.codec import from_bytes
 from covey.deploy.certs import make_certs, site_list
 from covey.deploy.flower import GridPost, flower_run
 from covey.deploy.superlink import door, superlink
-from covey.deploy.wire import ModelSpec, step_to_plain
-from covey.steps import Train
+from covey.deploy.wire import step_to_plain
 from covey.steps.noise import Privacy
 from covey.steps.summaries import LabelSummary
-
-SPEC = ModelSpec(
-    name="mlp", settings={"hidden": (64,)}, shape=(1, 8, 8), outputs=10, objective="classification"
-)
 
 
 @dataclass
@@ -51,19 +46,7 @@ class Server:
         return f"127.0.0.1:{self.here.port}"
 
     def ask(self, node: int, **changes: Any) -> dict[str, Any]:
-        whole = {
-            "covey": covey.__version__,
-            "run": "r",
-            "session": "s",
-            "seed": 1,
-            "round": 1,
-            "names": ("run", "x", 1, "round", 1),
-            "client": 0,
-            "step": step_to_plain(Train(lr=0.1)),
-            "model": SPEC.plain(),
-            "task": {"models": torch.zeros(1, 4810), "slots": (0,), "args": {}},
-        }
-        (number,) = self.post.send("train.sgd", {node: to_bytes({**whole, **changes})}, 120)
+        (number,) = self.post.send("train.sgd", {node: one_request(**changes)}, 120)
         until = time.monotonic() + 120
         while not (found := self.post.collect([number])):
             assert time.monotonic() < until, "no answer in 120 s"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from one_request import SPEC, one_request
 
 import covey
 from covey.codec import from_bytes, to_bytes
@@ -17,7 +18,7 @@ from covey.data.types import Share
 from covey.deploy.fleet import Letter, Names, SiteFleet
 from covey.deploy.run import site_fleet
 from covey.deploy.site import Site
-from covey.deploy.wire import ModelSpec, kinds, model_from_plain, step_from_plain, step_to_plain, steps
+from covey.deploy.wire import kinds, model_from_plain, step_from_plain, step_to_plain, steps
 from covey.errors import Refused, UserError
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
@@ -30,9 +31,6 @@ from covey.steps.summaries import LabelSummary
 from covey.testing import Broken, check_toml, same
 
 CLIENTS = 4
-SPEC = ModelSpec(
-    name="mlp", settings={"hidden": (64,)}, shape=(1, 8, 8), outputs=10, objective="classification"
-)
 
 
 def shares() -> tuple[Share, ...]:
@@ -93,24 +91,6 @@ def deployed(post: Hand, **settings: Any) -> SiteFleet:
 def simulated() -> LocalFleet:
     model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
     return LocalFleet(DATA, model, seed=5, engine=Engine(mode="serial", lanes=False))
-
-
-def request(**changes: Any) -> bytes:
-    """A request of one training step, with changes."""
-    task = Task(models=torch.zeros(1, 4810), slots=(0,))
-    whole = {
-        "covey": covey.__version__,
-        "run": "r",
-        "session": "s",
-        "seed": 1,
-        "round": 1,
-        "names": ("run", "train.sgd", 1, "round", 1),
-        "client": 0,
-        "step": step_to_plain(Train(lr=0.1)),
-        "model": SPEC.plain(),
-        "task": {"models": task.models, "slots": task.slots, "args": {}},
-    }
-    return to_bytes({**whole, **changes})
 
 
 # ---------------------------------------------------------------------------------------------- the same bits
@@ -186,7 +166,7 @@ def test_a_step_of_the_users_own_cannot_be_sent() -> None:
     ],
 )
 def test_a_site_refuses_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
-    answer = from_bytes(sites()[100].answer(request(**changes)))
+    answer = from_bytes(sites()[100].answer(one_request(**changes)))
     assert answer == {"refused": sentence}
 
 
@@ -208,7 +188,7 @@ def test_a_pickle_is_never_read() -> None:
 
 def summary(epsilon: float | None, number: int) -> bytes:
     step = LabelSummary(privacy=Privacy(epsilon=epsilon))
-    return request(step=step_to_plain(step), round=number, task={"args": {}})
+    return one_request(step=step_to_plain(step), round=number, task={"args": {}})
 
 
 def test_a_sites_budget_holds_whatever_the_server_asks_for(tmp_path: Path) -> None:
@@ -225,7 +205,7 @@ def test_with_a_budget_what_cannot_be_counted_is_refused() -> None:
     assert from_bytes(site.answer(summary(None, 1)))["refused"] == (
         "query.labels has no privacy loss that can be counted, and this site has a budget of 1"
     )
-    assert from_bytes(site.answer(request()))["reply"] is not None
+    assert from_bytes(site.answer(one_request()))["reply"] is not None
 
 
 # ---------------------------------------------------------------------------------------------- what is remembered

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 import covey
-from covey.codec import from_bytes, to_bytes
+from covey.codec import from_bytes, task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation
 from covey.deploy.site import HELLO
@@ -21,7 +21,7 @@ from covey.errors import RunError
 from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.devices import Devices
 from covey.fleet.ledger import Cost, Ledger
-from covey.fleet.peers import apply_mixings, links
+from covey.fleet.peers import apply_mixings, peer_links
 from covey.fleet.roster import Roster
 from covey.fleet.work import Call, Job, Outcome
 from covey.fleet.workers import Serial
@@ -300,15 +300,7 @@ class SiteFleet:
                 "client": client,
                 "step": step_to_plain(call.step),
                 "model": self.spec.plain(),
-                "task": {
-                    "models": task.models,
-                    "slots": task.slots,
-                    "args": dict(task.args),
-                    "shared": task.shared,
-                    "held": task.held,
-                    "keep": task.keep,
-                    "source": task.source,
-                },
+                "task": task_to_plain(task),
             }
         )
 
@@ -324,11 +316,9 @@ class SiteFleet:
         self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], seats: Sequence[int]
     ) -> Tensor:
         """Applies the matrices at the server, which stands for the links between peers and books them."""
-        for mixing in mixings:
-            if mixing.peers:
-                row_bytes = 4 * len(range(*mixing.columns.indices(bank.shape[1])))
-                rows = int(links(mixing, seats, replies).rows.sum())
-                self.ledger.book("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes))
+        for used, row_bytes in peer_links(mixings, bank.shape[1], seats, replies):
+            rows = int(used.rows.sum())
+            self.ledger.book("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes))
         return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
 
     def start(self, number: int = 0) -> Tensor:

@@ -20,7 +20,7 @@ from covey.errors import UserError
 from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.devices import Device, Devices
 from covey.fleet.ledger import Cost, Ledger
-from covey.fleet.peers import Links, apply_mixings, links
+from covey.fleet.peers import Links, apply_mixings, peer_links
 from covey.fleet.roster import Roster
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Job, Outcome, Shop, bundle
 from covey.fleet.workers import Cohort, Processes, Serial, Threads
@@ -188,10 +188,8 @@ class LocalFleet:
         self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], seats: Sequence[int]
     ) -> Tensor:
         """Applies the matrices; what travels between peers is booked and takes as long as the busiest peer."""
-        for mixing in mixings:
-            if mixing.peers:
-                row_bytes = 4 * len(range(*mixing.columns.indices(bank.shape[1])))
-                self._book_links(links(mixing, seats, replies), row_bytes)
+        for used, row_bytes in peer_links(mixings, bank.shape[1], seats, replies):
+            self._book_links(used, row_bytes)
         return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
 
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +40,15 @@ class Links(NamedTuple):
     sender: Clients
     receiver: Clients
     rows: Clients
+
+
+def peer_links(
+    mixings: Sequence[Mixing], width: int, seats: Sequence[int], replies: Sequence[Reply]
+) -> Iterator[tuple[Links, int]]:
+    """The links of every mixing between peers, and how many bytes one row of it has; `width`: of the bank."""
+    for mixing in mixings:
+        if mixing.peers:
+            yield links(mixing, seats, replies), 4 * len(range(*mixing.columns.indices(width)))
 
 
 def links(mixing: Mixing, seats: Sequence[int], replies: Sequence[Reply]) -> Links:
