@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 # The five papers' methods, and the average that helps nobody.
 DEMO := fedavg cafa hierarchical embedding haccs cfic
 
-.PHONY: demo test lint bench bench-peers tables slow engines slow-engines clean
+.PHONY: demo test unit lint bench bench-peers tables slow engines slow-engines clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -30,7 +30,10 @@ $(ENGINES)/ready: pyproject.toml constraints-engines.txt
 demo: $(VENV)/ready
 	$(BIN)/covey compare $(DEMO) examples/demo.toml --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
-test: $(VENV)/ready lint
+# The gate. The quick part first, then the engines in their own environment.
+test: lint unit engines
+
+unit: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 lint: $(VENV)/ready
@@ -42,7 +45,7 @@ lint: $(VENV)/ready
 slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
 
-# Real connections and Ray clusters on this machine.
+# Real connections on loopback, with keys and TLS, and Ray clusters on this machine.
 engines: $(ENGINES)/ready
 	$(ENGINES)/bin/python -m pytest $(LIVE) -m "not slow"
 

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from covey.cli import app
+from covey.cli.serve import loaded
 from covey.deploy.superlink import is_open
 from covey.errors import UserError
 
@@ -49,6 +50,33 @@ def test_a_mistake_is_one_sentence(words: list[str], sentence: str) -> None:
     result = CliRunner().invoke(app, words)
     assert isinstance(result.exception, UserError)
     assert sentence in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("def load():\n    return open('gone.pt')\n", "own.py:load stopped in line 2: FileNotFoundError: "),
+        ("def load(:\n", "own.py:load cannot be read: SyntaxError: "),
+        ("def read():\n    return 1\n", "own.py has no function load"),
+    ],
+)
+def test_a_mistake_in_the_users_own_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(UserError) as mistake:
+        loaded(f"{tmp_path / 'own.py'}:load", "site-0")
+    assert sentence in str(mistake.value)
+
+
+@pytest.mark.parametrize("where", ["own.py", "own.txt:load", "nowhere.py:load", ":load"])
+def test_a_data_function_is_a_python_file_and_a_name(where: str) -> None:
+    with pytest.raises(UserError, match=r"it must be FILE\.py:FUNCTION with a file that exists"):
+        loaded(where, "site-0")
+
+
+def test_a_data_function_may_ask_for_the_sites_name(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def plain():\n    return 1\n\n\ndef told(name):\n    return name\n")
+    assert loaded(f"{tmp_path / 'own.py'}:plain", "site-3") == 1
+    assert loaded(f"{tmp_path / 'own.py'}:told", "site-3") == "site-3"
 
 
 pytest.importorskip("flwr")

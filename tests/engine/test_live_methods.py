@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
+from torch.nn.utils import vector_to_parameters
 
 pytest.importorskip("flwr")
 from live_deployment import Deployment
+
+from covey.config import read_tables, resolve
+from covey.data import Samples, load
+from covey.models import build
 
 # Real sites draw all noise from a secure source that no seed repeats: these runs have none.
 EXACT = {"haccs": ["method.epsilon=none"], "embedding": ["method.flip=0", "method.pretrain_rounds=2"]}
@@ -38,3 +44,31 @@ def test_the_rows_are_those_of_the_local_engine(name: str, sites: Deployment) ->
     assert dict(local.groups) == dict(live.groups)
     assert sites.summary(name)["lost"]["count"] == 0
     assert sites.summary(name)["refused"]["count"] == 0
+
+
+# The server's own test set: the first ten digits, so accuracy is a whole number of tenths.
+OWN = """
+from covey.data import from_tensors, load
+
+
+def ten():
+    digits = load("digits")
+    x, y = digits.x[:10], digits.y[:10]
+    return from_tensors(x, y, test=(x, y), classes=digits.classes, scale=digits.scale, name="mine")
+"""
+
+
+def test_the_servers_own_data_is_the_global_test_set_and_changes_no_model(sites: Deployment) -> None:
+    (sites.folder / "own.py").write_text(OWN)
+    server = sites.serve("own", "--data", "own.py:ten")
+    local = sites.simulate("local-own")
+    assert server.end() == 0, server.said()
+    assert torch.equal(local.models, sites.state("own").models)
+    # Its accuracy by another route: a plain PyTorch model with the final row, on the ten pictures.
+    digits = load("digits")
+    settings = resolve(read_tables(sites.folder / "digits.toml"))["model"]
+    model = build(settings["name"], input_shape=tuple(digits.x.shape[1:]), outputs=10)
+    vector_to_parameters(local.models[0], model.parameters())
+    x, y = Samples(digits, np.arange(10)).tensors()
+    right = (model(x).argmax(1) == y).sum().item()
+    assert sites.summary("own")["last"]["global-test/accuracy"] == pytest.approx(right / 10)

@@ -6,6 +6,7 @@ The server is this process (SuperLink, door and mailbox), the sites are `covey j
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from one_request import SPEC, one_request
 
 import covey
 from covey.codec import from_bytes
-from covey.deploy.certs import make_certs, site_list
+from covey.deploy.certs import make_certs, private_key, site_list
 from covey.deploy.flower import GridPost, flower_run
 from covey.deploy.superlink import door, superlink
 from covey.deploy.wire import step_to_plain
@@ -115,6 +116,22 @@ def test_a_client_with_an_unregistered_key_is_refused(server: Server, node: int)
         assert refusal(client.ActivateNode, start) == 412
         # nor may it take another site's letters
         assert refusal(client.PullMessages, PullMessagesRequest(node=Node(node_id=node))) == 401
+
+
+@pytest.mark.parametrize(("seconds", "welcome"), [(0, True), (-295, True), (-315, False), (15, False)])
+def test_a_site_whose_clock_is_wrong_is_refused(
+    server: Server, node: int, seconds: float, welcome: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 305 s behind to 5 s ahead, as docs/deployment.md tells a site's administrator."""
+    clock = "flwr.supernode.node_auth_http_interceptor.now"
+    monkeypatch.setattr(clock, lambda: datetime.now(UTC) + timedelta(seconds=seconds))
+    secret = private_key(server.here.folder / "certs" / "sites" / "site-0.key")
+    request = PullMessagesRequest(node=Node(node_id=node))
+    with fleet_client(server, keys=(secret, secret.public_key())) as client:
+        if welcome:
+            assert not client.PullMessages(request).messages_list
+        else:
+            assert refusal(client.PullMessages, request) == 401
 
 
 def test_join_says_in_one_sentence_why_it_is_refused(server: Server, tmp_path: Path) -> None:

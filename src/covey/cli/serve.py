@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -167,17 +168,24 @@ def loaded(where: str, name: str) -> Any:
     """What FILE.py:FUNCTION gives; a function with an argument is told the site's name."""
     file, _, function = where.rpartition(":")
     path = Path(file)
-    if not file or not path.exists():
+    if path.suffix != ".py" or not path.is_file():
         raise UserError(f"--data is {where!r}; it must be FILE.py:FUNCTION with a file that exists")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    load = getattr(module, function, None)
-    if not callable(load):
-        raise UserError(f"--data is {where!r}, but {path} has no function {function}")
-    return load(name) if inspect.signature(load).parameters else load()
+    try:
+        spec.loader.exec_module(module)
+        load = getattr(module, function, None)
+        if not callable(load):
+            raise UserError(f"--data is {where!r}, but {path} has no function {function}")
+        return load(name) if inspect.signature(load).parameters else load()
+    except UserError:
+        raise
+    except Exception as mistake:  # whatever the user's own lines raise
+        lines = [frame.lineno for frame in extract_tb(mistake.__traceback__) if frame.filename == str(path)]
+        place = f"stopped in line {lines[-1]}" if lines else "cannot be read"
+        raise UserError(f"--data {where} {place}: {type(mistake).__name__}: {mistake}") from mistake
 
 
 def certs(
