@@ -15,8 +15,10 @@ from covey.config import resolve
 from covey.core import Task, run
 from covey.data import federate, load
 from covey.data.types import Share
-from covey.deploy.fleet import Letter, Names, SiteFleet
+from covey.deploy.fleet import SiteFleet
+from covey.deploy.post import Letter
 from covey.deploy.run import site_fleet
+from covey.deploy.seats import Names
 from covey.deploy.site import Site
 from covey.deploy.wire import kinds, model_from_plain, step_from_plain, step_to_plain, steps
 from covey.errors import Refused, UserError
@@ -222,7 +224,7 @@ def test_a_site_keeps_its_number_and_state_over_a_restart(tmp_path: Path) -> Non
         post.sites = {node + moved: site for node, site in sites(tmp_path).items()}
 
     same(straight, run(method, fleet, rounds=3, watchers=[restart]), "restarted sites differ")
-    assert sorted(fleet.seats) == list(range(CLIENTS))
+    assert sorted(fleet.seats.taken) == list(range(CLIENTS))
 
 
 def test_a_server_that_crashed_in_a_round_goes_on_with_the_same_bits(tmp_path: Path) -> None:
@@ -244,7 +246,7 @@ def test_numbers_come_from_keys_where_there_are_keys() -> None:
     post = Hand(sites(), keys={100: "d", 101: "c", 102: "b", 103: "unknown"})
     fleet = deployed(post, names=Names({"b": 0, "c": 1, "d": 2}), least=3)
     assert fleet.begin(1) == [0, 1, 2]
-    assert {seat.client: seat.name for seat in fleet.seats.values()} == {
+    assert {seat.client: seat.name for seat in fleet.seats.taken.values()} == {
         0: "site-2",
         1: "site-1",
         2: "site-0",
@@ -255,7 +257,9 @@ def test_without_keys_numbers_follow_the_names_whoever_came_first() -> None:
     backwards = {node: sites()[103 - node + 100] for node in range(100, 104)}
     fleet = deployed(Hand(backwards))
     assert fleet.begin(1) == [0, 1, 2, 3]
-    assert {seat.client: seat.name for seat in fleet.seats.values()} == {i: f"site-{i}" for i in range(4)}
+    assert {seat.client: seat.name for seat in fleet.seats.taken.values()} == {
+        i: f"site-{i}" for i in range(4)
+    }
     names = Names({})
     for name in ("b10", "b9", "a"):
         names.number("", name)

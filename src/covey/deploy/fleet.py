@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -15,9 +13,9 @@ import covey
 from covey.codec import from_bytes, task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation
-from covey.deploy.site import HELLO
+from covey.deploy.post import POLL, Letter, Post
+from covey.deploy.seats import Names, Seats
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
-from covey.errors import RunError
 from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.devices import Devices
 from covey.fleet.ledger import Cost, Ledger
@@ -27,71 +25,6 @@ from covey.fleet.work import Call, Job, Outcome
 from covey.fleet.workers import Serial
 from covey.model import Layout, fresh_row
 from covey.objective import Objective
-
-HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round goes on without it
-POLL = 0.2  # seconds between two looks at the mailbox
-
-
-@dataclass(frozen=True, kw_only=True)
-class Letter:
-    """What came back for a message: the answer's bytes, or why there is none."""
-
-    answer: bytes = b""
-    error: str = ""
-
-
-class Post(Protocol):
-    """Carries bytes to nodes and back. Nodes are numbered by the carrier; what they are called is ours."""
-
-    def nodes(self) -> dict[int, str]:
-        """The nodes that are connected now, each with the key it proved to have (or an empty text)."""
-        ...
-
-    def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
-        """Sends each node its block; gives a number for each message, and which node it went to."""
-        ...
-
-    def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
-        """The answers that have come for these messages; each is given once."""
-        ...
-
-
-@dataclass(kw_only=True)
-class Seat:
-    """A site that has introduced itself."""
-
-    client: int
-    name: str
-    sizes: tuple[int, int]
-    node: int
-    quiet: bool = False  # it missed a deadline and has not been heard of since
-
-
-class Names:
-    """Which client number a site has: by its key where keys are known, else by its name; the same for ever."""
-
-    def __init__(self, by_key: Mapping[str, int]) -> None:
-        self.by_key = dict(by_key)
-        self.by_name: dict[str, int] = {}
-        self.settled = False
-
-    def number(self, key: str, name: str) -> int | None:
-        if self.by_key:
-            return self.by_key.get(key)
-        return self.by_name.setdefault(name, len(self.by_name)) if name else None
-
-    def settle(self) -> dict[int, int]:
-        """Numbers the names that have come so far in their order, 2 before 10; gives the new number of each old one."""
-        if self.by_key or self.settled:
-            return {}
-        self.settled = True
-        old = self.by_name
-        self.by_name = {name: number for number, name in enumerate(sorted(old, key=_natural))}
-        return {number: self.by_name[name] for name, number in old.items()}
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 class SiteFleet:
@@ -115,7 +48,6 @@ class SiteFleet:
         self.post = post
         self.spec = spec
         self.own = own
-        self.names = names
         self.seed = seed
         self.deadline = deadline
         self.least = least
@@ -129,9 +61,7 @@ class SiteFleet:
         self.objective: Objective = spec.goal
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
-        self.seats: dict[int, Seat] = {}
-        self.greeted: dict[str, int] = {}  # messages of introduction that wait for an answer
-        self.left_out: dict[int, str] = {}  # why a node has no seat, to say it once
+        self.seats = Seats(post, spec, names, hello_seconds=10 * deadline, say=say)
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
@@ -153,78 +83,14 @@ class SiteFleet:
         self.calls = {}
         if not self.is_child:
             self.ledger.open()
-        least = self.least if round == 1 or not self.seats else 1
-        give_up = time.monotonic() + self.patience
-        told = -1
-        while len(here := self._reachable()) < least:
-            if len(here) != told:
-                self.say(f"{len(here)} of {least} sites are here")
-                told = len(here)
-            if time.monotonic() > give_up:
-                raise RunError(f"round {round}: {len(here)} of {least} sites came in {self.patience:.0f} s")
-            time.sleep(POLL)
-        if changed := self.names.settle():  # so that it does not matter who came first
-            for seat in self.seats.values():
-                seat.client = changed[seat.client]
-            seats = {seat.client: seat for seat in self.seats.values()}
-            self.seats.clear()  # a child shares it
-            self.seats.update(seats)
-            here = sorted(changed[client] for client in here)
-        self.here = here
-        self.info["workers"] = len(self.seats)
-        return here
+        least = self.least if round == 1 or not self.seats.taken else 1
+        self.here = self.seats.wait(least, self.patience, round)
+        self.info["workers"] = len(self.seats.taken)
+        return list(self.here)
 
     def members(self) -> list[int]:
         """The sites that are there in this round: of the others it is not known whether they still belong to it."""
         return list(self.here)
-
-    def _reachable(self) -> list[int]:
-        nodes = self.post.nodes()
-        self._greet(nodes)
-        return sorted(s.client for s in self.seats.values() if s.node in nodes and not s.quiet)
-
-    def _greet(self, nodes: Mapping[int, str]) -> None:
-        """Asks new and quiet nodes who they are; takes in what they answer, without holding up those that do not."""
-        known = {seat.node for seat in self.seats.values() if not seat.quiet}
-        waiting = set(self.greeted.values())
-        new = [node for node in nodes if node not in known and node not in waiting]
-        if new:
-            block = to_bytes({"covey": covey.__version__, "hello": True})
-            self.greeted.update(self.post.send(HELLO, dict.fromkeys(new, block), 10 * self.deadline))
-        fresh = {number for number, node in self.greeted.items() if node in new}
-        until = time.monotonic() + HELLO_SECONDS
-        while self.greeted:
-            for number, letter in self.post.collect(list(self.greeted)).items():
-                node = self.greeted.pop(number)
-                fresh.discard(number)
-                self._seat(node, nodes.get(node, ""), letter)
-            if not fresh or time.monotonic() > until:
-                break
-            time.sleep(POLL)
-
-    def _seat(self, node: int, key: str, letter: Letter) -> None:
-        hello = _hello(letter)
-        if "refused" in hello:
-            if self.left_out.get(node) != hello["refused"]:
-                self.say(f"a site is left out for now: {hello['refused']}")
-            self.left_out[node] = hello["refused"]
-            return
-        self.left_out.pop(node, None)
-        shape, outputs = tuple(hello["shape"]), int(hello["classes"]) or 1
-        client = self.names.number(key, str(hello["name"]))
-        if client is None:
-            self.say("a site is left out: neither its key nor its name is known")
-        elif not self.is_child and (shape, outputs) != (self.spec.shape, self.spec.outputs):
-            self.say(
-                f"site {hello['name']} is left out: its samples have shape {shape} and {outputs} classes, the model "
-                f"is for {self.spec.shape} and {self.spec.outputs}"
-            )
-        else:
-            back = client in self.seats
-            sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
-            self.seats[client] = Seat(client=client, name=str(hello["name"]), sizes=sizes, node=node)
-            number = f" as client {client}" if self.names.by_key or self.names.settled else ""
-            self.say(f"site {hello['name']} is {'back' if back else 'here'}{number}")
 
     # ------------------------------------------------------------------------------------------ the door
 
@@ -253,7 +119,7 @@ class SiteFleet:
         )
         if step.kind.startswith("train."):
             for reply in replies:
-                if reply.id in trips and (work := step.work(*self.seats[reply.id].sizes)):
+                if reply.id in trips and (work := step.work(*self.seats.taken[reply.id].sizes)):
                     self.pace[reply.id] = trips[reply.id].seconds / work
         return replies
 
@@ -262,16 +128,14 @@ class SiteFleet:
     ) -> list[Outcome]:
         if not tasks:
             return []
-        there = {i: seat for i in tasks if (seat := self.seats.get(i)) and not seat.quiet}
+        there = {i: seat for i in tasks if (seat := self.seats.present(i))}
         outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
         blocks = {there[i].node: self._request(call, i, tasks[i]) for i in there}
         client_of = {seat.node: i for i, seat in there.items()}
         started = time.monotonic()
         waiting = self.post.send(message_type(call.step.kind), blocks, limit) if blocks else {}
         while waiting:
-            late = (
-                time.monotonic() > started + limit
-            )  # asked before the last look, so that nothing there is missed
+            late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
             for number, letter in self.post.collect(list(waiting)).items():
                 node = waiting.pop(number)
                 seconds = min(time.monotonic() - started, limit)
@@ -283,7 +147,7 @@ class SiteFleet:
                 time.sleep(POLL)
         for node in waiting.values():
             client = client_of[node]
-            self.seats[client].quiet = True
+            there[client].quiet = True
             trips[client] = Trip(down=len(blocks[node]), up=0, seconds=limit)
             outcomes.append(Outcome(id=client, lost=f"no reply in {limit:.1f} s"))
         return outcomes
@@ -328,7 +192,7 @@ class SiteFleet:
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
         """As measured in earlier rounds; before that, in proportion to the samples."""
         usual = Devices().pace
-        return {i: step.work(*self.seats[i].sizes) * self.pace.get(i, usual) for i in ids}
+        return {i: step.work(*self.seats.taken[i].sizes) * self.pace.get(i, usual) for i in ids}
 
     def child(self, name: str, model: nn.Module, objective: Objective) -> SiteFleet:  # noqa: ARG002
         """The same sites and ledger under a model of the method's own, which the sites build themselves."""
@@ -338,7 +202,7 @@ class SiteFleet:
             self.post,
             with_trainer(self.spec.child(model), self.lanes),
             own=self.own,
-            names=self.names,
+            names=self.seats.names,
             seed=self.seed,
             deadline=self.deadline,
             run=f"{self.run}{name}",
@@ -347,7 +211,7 @@ class SiteFleet:
         )
         fleet.model = model
         fleet.name = f"{self.name}/{name}"
-        fleet.ledger, fleet.seats, fleet.greeted = self.ledger, self.seats, self.greeted
+        fleet.ledger, fleet.seats = self.ledger, self.seats
         return fleet
 
     @property
@@ -365,7 +229,7 @@ class SiteFleet:
     def memory_bound(self, rows: int = 1, batch: int = 32) -> int:  # noqa: ARG002
         """Bytes that the server can need at most beside Python and PyTorch: test data, bank and replies."""
         return self.own.dataset.x.nbytes + 4 * self.layout.size * (
-            2 * rows + 2 * max(self.least, len(self.seats))
+            2 * rows + 2 * max(self.least, len(self.seats.taken))
         )
 
     def save(self) -> dict[str, Any]:
@@ -373,33 +237,18 @@ class SiteFleet:
         return {
             "ledger": self.ledger.save(),
             "run": self.run,
-            "names": dict(self.names.by_name),
+            "names": dict(self.seats.names.by_name),
             "trainer": self.info["trainer"],
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         self.ledger.load(saved["ledger"])
         self.run = saved["run"]
-        self.names.by_name = dict(saved["names"])
-        self.names.settled = True
+        self.seats.names.by_name = dict(saved["names"])
+        self.seats.names.settled = True
 
     def close(self) -> None:
         """The sites go on waiting for a next run."""
-
-
-def _hello(letter: Letter) -> dict[str, Any]:
-    """How a site introduced itself, or why it did not."""
-    if letter.error:
-        return {"refused": letter.error}
-    try:
-        hello = from_bytes(letter.answer)
-        return (
-            hello
-            if "refused" in hello
-            else {name: hello[name] for name in ("name", "shape", "classes", "sizes")}
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        return {"refused": f"its answer cannot be read: {type(error).__name__}: {error}"}
 
 
 def _outcome(client: int, letter: Letter) -> Outcome:

@@ -25,7 +25,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
-from covey.deploy.fleet import Letter
+from covey.deploy.post import Letter
 from covey.deploy.superlink import Link
 from covey.errors import RunError
 

@@ -11,7 +11,9 @@ from covey.bench.choose import choose_bench
 from covey.config import Config, DataSection, ModelSection, own_settings
 from covey.data import load
 from covey.data.types import Dataset, Federation, Samples
-from covey.deploy.fleet import Names, Post, SiteFleet
+from covey.deploy.fleet import SiteFleet
+from covey.deploy.post import Post
+from covey.deploy.seats import Names
 from covey.deploy.wire import ModelSpec
 from covey.fleet.devices import Devices
 

@@ -1,0 +1,33 @@
+"""What carries bytes between the server and its sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+POLL = 0.2  # seconds between two looks at the mailbox
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letter:
+    """What came back for a message: the answer's bytes, or why there is none."""
+
+    answer: bytes = b""
+    error: str = ""
+
+
+class Post(Protocol):
+    """Carries bytes to nodes and back. Nodes are numbered by the carrier; what they are called is ours."""
+
+    def nodes(self) -> dict[int, str]:
+        """The nodes that are connected now, each with the key it proved to have (or an empty text)."""
+        ...
+
+    def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
+        """Sends each node its block; gives a number for each message, and which node it went to."""
+        ...
+
+    def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
+        """The answers that have come for these messages; each is given once."""
+        ...

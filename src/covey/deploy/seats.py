@@ -1,0 +1,156 @@
+"""Who is there: sites introduce themselves and get a client number that stays theirs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import covey
+from covey.codec import from_bytes, to_bytes
+from covey.deploy.post import POLL, Letter, Post
+from covey.deploy.site import HELLO
+from covey.deploy.wire import ModelSpec
+from covey.errors import RunError
+
+HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round goes on without it
+
+
+@dataclass(kw_only=True)
+class Seat:
+    """A site that has introduced itself."""
+
+    client: int
+    name: str
+    sizes: tuple[int, int]
+    node: int
+    quiet: bool = False  # it missed a deadline and has not been heard of since
+
+
+class Names:
+    """Which client number a site has: by its key where keys are known, else by its name; the same for ever."""
+
+    def __init__(self, by_key: Mapping[str, int]) -> None:
+        self.by_key = dict(by_key)
+        self.by_name: dict[str, int] = {}
+        self.settled = False
+
+    def number(self, key: str, name: str) -> int | None:
+        if self.by_key:
+            return self.by_key.get(key)
+        return self.by_name.setdefault(name, len(self.by_name)) if name else None
+
+    def settle(self) -> dict[int, int]:
+        """Numbers the names that have come so far in their order, 2 before 10; gives the new number of each old one."""
+        if self.by_key or self.settled:
+            return {}
+        self.settled = True
+        old = self.by_name
+        self.by_name = {name: number for number, name in enumerate(sorted(old, key=_natural))}
+        return {number: self.by_name[name] for name, number in old.items()}
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+class Seats:
+    """The sites of a run by client number. The run's children, with models of their own, share it."""
+
+    def __init__(
+        self, post: Post, spec: ModelSpec, names: Names, *, hello_seconds: float, say: Callable[[str], None]
+    ) -> None:
+        self.post = post
+        self.spec = spec
+        self.names = names
+        self.hello_seconds = hello_seconds  # how long a message of introduction lives
+        self.say = say
+        self.taken: dict[int, Seat] = {}
+        self.greeted: dict[str, int] = {}  # messages of introduction that wait for an answer
+        self.left_out: dict[int, str] = {}  # why a node has no seat, to say it once
+
+    def wait(self, least: int, patience: float, round: int) -> list[int]:
+        """The clients that can be reached, once there are at least so many; patience is in seconds."""
+        give_up = time.monotonic() + patience
+        told = -1
+        while len(here := self.reachable()) < least:
+            if len(here) != told:
+                self.say(f"{len(here)} of {least} sites are here")
+                told = len(here)
+            if time.monotonic() > give_up:
+                raise RunError(f"round {round}: {len(here)} of {least} sites came in {patience:.0f} s")
+            time.sleep(POLL)
+        changed = self.names.settle()  # so that it does not matter who came first
+        for seat in self.taken.values():
+            seat.client = changed.get(seat.client, seat.client)
+        self.taken = {seat.client: seat for seat in self.taken.values()}
+        return sorted(changed.get(client, client) for client in here)
+
+    def reachable(self) -> list[int]:
+        """The clients that are connected and were not quiet, after a look at who is new."""
+        nodes = self.post.nodes()
+        self.greet(nodes)
+        return sorted(s.client for s in self.taken.values() if s.node in nodes and not s.quiet)
+
+    def present(self, client: int) -> Seat | None:
+        """The seat of a client that can be asked."""
+        seat = self.taken.get(client)
+        return None if seat is None or seat.quiet else seat
+
+    def greet(self, nodes: Mapping[int, str]) -> None:
+        """Asks new and quiet nodes who they are; takes in what they answer, without holding up those that do not."""
+        known = {seat.node for seat in self.taken.values() if not seat.quiet}
+        waiting = set(self.greeted.values())
+        new = [node for node in nodes if node not in known and node not in waiting]
+        if new:
+            block = to_bytes({"covey": covey.__version__, "hello": True})
+            self.greeted.update(self.post.send(HELLO, dict.fromkeys(new, block), self.hello_seconds))
+        fresh = {number for number, node in self.greeted.items() if node in new}
+        until = time.monotonic() + HELLO_SECONDS
+        while self.greeted:
+            for number, letter in self.post.collect(list(self.greeted)).items():
+                node = self.greeted.pop(number)
+                fresh.discard(number)
+                self.take(node, nodes.get(node, ""), letter)
+            if not fresh or time.monotonic() > until:
+                break
+            time.sleep(POLL)
+
+    def take(self, node: int, key: str, letter: Letter) -> None:
+        """Gives the node the seat of the client that it is, or says why it has none."""
+        hello = _hello(letter)
+        if "refused" in hello:
+            if self.left_out.get(node) != hello["refused"]:
+                self.say(f"a site is left out for now: {hello['refused']}")
+            self.left_out[node] = hello["refused"]
+            return
+        self.left_out.pop(node, None)
+        shape, outputs = tuple(hello["shape"]), int(hello["classes"]) or 1
+        client = self.names.number(key, str(hello["name"]))
+        if client is None:
+            self.say("a site is left out: neither its key nor its name is known")
+        elif (shape, outputs) != (self.spec.shape, self.spec.outputs):
+            self.say(
+                f"site {hello['name']} is left out: its samples have shape {shape} and {outputs} classes, the model "
+                f"is for {self.spec.shape} and {self.spec.outputs}"
+            )
+        else:
+            back = client in self.taken
+            sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
+            self.taken[client] = Seat(client=client, name=str(hello["name"]), sizes=sizes, node=node)
+            number = f" as client {client}" if self.names.by_key or self.names.settled else ""
+            self.say(f"site {hello['name']} is {'back' if back else 'here'}{number}")
+
+
+def _hello(letter: Letter) -> dict[str, Any]:
+    """How a site introduced itself, or why it did not."""
+    if letter.error:
+        return {"refused": letter.error}
+    try:
+        hello = from_bytes(letter.answer)
+        wanted = ("refused",) if "refused" in hello else ("name", "shape", "classes", "sizes")
+        return {name: hello[name] for name in wanted}
+    except (KeyError, TypeError, ValueError) as error:
+        return {"refused": f"its answer cannot be read: {type(error).__name__}: {error}"}
