@@ -10,7 +10,7 @@ import pytest
 
 from covey.errors import UserError
 from covey.experiments.cells import read_cell
-from covey.experiments.smooth import smoothed
+from covey.experiments.smooth import running_mean, smoothed
 from covey.experiments.spec import read_experiment
 
 
@@ -21,6 +21,13 @@ def test_a_moving_average_worked_out_by_hand() -> None:
     assert first == 1.0
     assert second == pytest.approx((0.5 * 1 + 4) / 1.5)
     assert last == pytest.approx(9.0), "far away, nothing of the past is left"
+
+
+def test_a_mean_of_two_takes_out_what_alternates() -> None:
+    assert running_mean([11, 22, 33], [0.2, 0.8, 0.2], 2) == ([16.5, 27.5], pytest.approx([0.5, 0.5]))
+    assert running_mean([1, 2], [3.0, 4.0], 1) == ([1, 2], [3.0, 4.0])
+    assert running_mean([1], [3.0], 2) == ([1], [3.0])
+    assert running_mean([], [], 2) == ([], [])
 
 
 def test_no_weight_is_no_smoothing_and_a_flat_curve_stays_flat() -> None:

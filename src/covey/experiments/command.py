@@ -15,7 +15,7 @@ from covey.cli.progress import live, say
 from covey.errors import UserError
 from covey.experiments.execute import execute_runs, execute_study, safe
 from covey.experiments.result import result_of, store, table_cells
-from covey.experiments.smooth import smoothed
+from covey.experiments.smooth import running_mean, smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
 from covey.simulate import Interrupted
 
@@ -89,13 +89,15 @@ def draw(experiment: Experiment, values: Any, curves: Any, folder: Path) -> list
         title = experiment.title + (f": {case}" if case else "")
         if figure.get("kind") == "curves" and curves.get(case):
             mean = {name: mean_curve(found) for name, found in curves[case].items()}
+            if "mean_of" in figure:
+                mean = {name: running_mean(x, y, figure["mean_of"]) for name, (x, y) in mean.items()}
             if "smooth" in figure:
                 mean = {name: (x, smoothed(x, y, figure["smooth"])) for name, (x, y) in mean.items()}
             draw_curves(
                 mean,
                 path=path,
-                x_label=figure.get("x", "round"),
-                y_label=figure.get("y", ""),
+                x_label=figure.get("x_label", figure.get("x", "round")),
+                y_label=figure.get("y_label", figure.get("y", "")),
                 title=title,
                 log_x=figure.get("log_x", False),
             )

@@ -1,4 +1,4 @@
-"""Smoothing as the papers' plotting services do it."""
+"""Smoothing of curves before they are drawn."""
 
 from __future__ import annotations
 
@@ -22,3 +22,10 @@ def smoothed(x: Sequence[float], y: Sequence[float], weight: float) -> list[floa
         total, count = total * faded + value, count * faded + 1
         result.append(total / count)
     return result
+
+
+def running_mean(x: Sequence[float], y: Sequence[float], points: int) -> tuple[list[float], list[float]]:
+    """The mean place and value of so many neighbouring points: two take out what alternates from one to the next."""
+    width = max(1, min(points, len(x)))
+    spans = range(len(x) - width + 1)
+    return [sum(x[i : i + width]) / width for i in spans], [sum(y[i : i + width]) / width for i in spans]
