@@ -1,5 +1,8 @@
 """Cluster topologies as factors: every message of Table I, who leads, and what the estimator says."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +36,19 @@ def test_all_18_counts_of_table_1(pair: tuple, counts: tuple[int, int]) -> None:
             kind=pair[0], backbone=pair[1], nodes=50, clusters=10, cluster_every=every, backbone_every=every
         )
         assert sum(messages(f) for factors in design.schedule(100) for f in factors) == expected
+
+
+@pytest.mark.parametrize(("file", "place"), [("table1-full", 0), ("table1-fashion-full", 1)])
+def test_the_ledgers_of_the_stored_runs_have_all_18_counts(file: str, place: int) -> None:
+    """What `covey reproduce` stored at the paper's scale: in every run of 100 rounds, for both partitions."""
+    stored = Path(__file__).parents[1] / "experiments" / "topologies" / "results" / f"{file}.json"
+    cells = [cell for cell in json.loads(stored.read_text())["cells"] if cell["column"] == "messages"]
+    counted = {(cell["case"], tuple(cell["row"].split(", "))): cell["values"] for cell in cells}
+    cases = {case for case, _ in counted}
+    assert len(cases) == 2
+    assert counted == {
+        (case, pair): [counts[place]] * 2 for case in cases for pair, counts in TABLE_1.items()
+    }
 
 
 def test_equal_periods_of_2_never_meet() -> None:
