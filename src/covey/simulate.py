@@ -31,8 +31,10 @@ class Finished:
 class Interrupted(Exception):  # noqa: N818
     """Ctrl-C: the run is saved in `folder` and can be resumed."""
 
-    def __init__(self, folder: Path, rounds_done: int) -> None:
-        super().__init__(f"interrupted after round {rounds_done}; go on with: covey run --resume {folder}")
+    def __init__(self, folder: Path, rounds_done: int, command: str = "run") -> None:
+        super().__init__(
+            f"interrupted after round {rounds_done}; go on with: covey {command} --resume {folder}"
+        )
         self.folder = folder
 
 
@@ -198,7 +200,8 @@ def _run(
         if checkpoint:
             fleet.load(checkpoint.fleet)
             recorder.finish(checkpoint.state, finished=False)
-        raise Interrupted(recorder.folder, done) from None
+        deployed = getattr(fleet, "info", {}).get("mode") == "deployment"
+        raise Interrupted(recorder.folder, done, "serve" if deployed else "run") from None
 
 
 def write_page(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -70,6 +71,34 @@ def test_a_killed_site_costs_one_deadline_and_comes_back_with_its_number_and_sta
     assert before["round"] == 1
     assert after["round"] == 4
     assert not torch.equal(after["state"]["dyn"], before["state"]["dyn"])
+
+
+@pytest.mark.slow  # it waits until the SuperLink counts as gone
+@pytest.mark.parametrize("here", [3], indirect=True)
+def test_a_dead_superlink_ends_the_server_in_one_sentence_and_no_site(here: Deployment) -> None:
+    sites = [here.site(number) for number in range(3)]
+    chosen = ("method.name=fedavg", "rounds=2", "devices.deadline=600")
+    server = here.serve("orphan", *settings(*chosen))
+    sites[0].wait_for("round 1: evaluate.local")
+    here.hold(0)
+    here.wait_until_held(0)
+    (link,) = [
+        child
+        for child in psutil.Process(server.process.pid).children()
+        if "flower-superlink" in " ".join(child.cmdline())
+    ]
+    link.kill()
+    here.release(0)
+    assert server.end(300) == 1
+    assert "covey: the SuperLink has not answered for 30 s" in server.said()
+    assert "Traceback" not in server.said()
+    sites[1].wait_for("the server is away", 120)
+    again = here.start(
+        "again", "serve", "--resume", "orphan", "--host", "127.0.0.1", "--port", str(here.port)
+    )
+    assert again.end() == 0, again.said()
+    assert all(site.process.is_alive() for site in sites)
+    assert torch.equal(here.simulate("straight", *chosen).models, here.state("orphan").models)
 
 
 @pytest.mark.parametrize("here", [3], indirect=True)

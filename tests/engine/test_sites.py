@@ -1,7 +1,7 @@
 """Sites and their server without a network: the same bits as in simulation, what is refused, what is remembered."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from covey.measure import Measuring
 from covey.methods import METHODS
 from covey.models import build
 from covey.objective import Classification
+from covey.simulate import Interrupted, simulate
 from covey.steps import Train
 from covey.steps.noise import Privacy
 from covey.steps.summaries import LabelSummary
@@ -311,6 +312,75 @@ def test_a_newcomer_is_described_and_served() -> None:
     state = run(method, fleet, rounds=3, watchers=[watch])
     assert state.seen == (0, 1, 2, 3)
     assert 3 in state.groups
+
+
+def test_a_site_that_is_left_out_is_told_of_once_and_asked_again_seldom() -> None:
+    post = Hand(sites(), keys={100: "a", 101: "b", 102: "c", 103: "unknown"})
+    said: list[str] = []
+    fleet = deployed(post, names=Names({"a": 0, "b": 1, "c": 2}), least=3, say=said.append)
+    for number in range(1, 6):
+        assert fleet.begin(number) == [0, 1, 2]
+    assert [line for line in said if "left out" in line] == [
+        "site site-3 is left out for now: neither its key nor its name is known"
+    ]
+    assert post.kinds.count("query.hello") == 4  # one a site
+
+
+def test_of_two_sites_with_one_name_the_first_has_the_seat_until_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("covey.deploy.seats.AGAIN", 0.0)
+    first, second = sites()[100], sites()[100]
+    post = Hand({100: first})
+    fleet = deployed(post, least=1)
+    fleet.begin(1)
+    post.sites = {100: first, 200: second}
+    for number in (2, 3):
+        assert fleet.begin(number) == [0]
+        assert fleet.seats.taken[0].node == 100
+    post.sites = {200: second}
+    assert fleet.begin(4) == [0]
+    assert fleet.seats.taken[0].node == 200
+
+
+def test_a_message_that_cannot_be_sent_is_a_lost_one() -> None:
+    class Full(Hand):
+        def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
+            some = {n: b for n, b in blocks.items() if n != 101 or kind == "query.hello"}
+            return super().send(kind, some, seconds)
+
+    fleet = deployed(Full(sites()))
+    fleet.begin(1)
+    task = Task(models=torch.zeros(1, 4810), slots=(0,))
+    assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 2, 3]
+    assert fleet.ledger.last_problem().endswith("the message could not be sent")
+
+
+def test_a_resumed_server_has_the_same_data_and_trainer() -> None:
+    saved = deployed(Hand({})).save()
+    other = federate(load("digits"), partition="iid", clients=CLIENTS, seed=4)
+    fewer = replace(other, test=other.test.select(slice(0, 10)))
+    with pytest.raises(UserError, match="the run began with other test data at the server"):
+        SiteFleet(Hand({}), SPEC, own=fewer, names=Names({}), seed=5, deadline=0.5).load(saved)
+    with pytest.raises(UserError, match="began with the lanes trainer, and this server would use torch"):
+        deployed(Hand({})).load({**saved, "trainer": "lanes"})
+
+
+def test_simulations_and_deployments_are_resumed_by_their_own_command() -> None:
+    with pytest.raises(UserError, match="go on with: covey serve --resume"):
+        simulated().load(deployed(Hand({})).save())
+    with pytest.raises(UserError, match="go on with: covey run --resume"):
+        deployed(Hand({})).load(simulated().save())
+
+
+def test_an_interrupted_deployment_names_its_own_command(tmp_path: Path) -> None:
+    config = resolve({"data": {"name": "digits", "clients": 4}, "rounds": 3, "checkpoint_seconds": 0.0})
+
+    def stop(end: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="after round 1; go on with: covey serve --resume"):
+        simulate(config, tmp_path / "run", watchers=[stop], report=False, fleet=deployed(Hand(sites())))
 
 
 def test_real_bytes_and_seconds_are_booked() -> None:

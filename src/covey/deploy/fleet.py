@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from covey.data.types import Federation
 from covey.deploy.post import POLL, Letter, Post
 from covey.deploy.seats import Names, Seats
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
+from covey.errors import UserError
 from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.devices import Devices
 from covey.fleet.ledger import Cost, Ledger
@@ -61,7 +64,7 @@ class SiteFleet:
         self.objective: Objective = spec.goal
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
-        self.seats = Seats(post, spec, names, hello_seconds=10 * deadline, say=say)
+        self.seats = Seats(post, spec, names, hello_seconds=deadline, say=say)
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
@@ -134,6 +137,8 @@ class SiteFleet:
         client_of = {seat.node: i for i, seat in there.items()}
         started = time.monotonic()
         waiting = self.post.send(message_type(call.step.kind), blocks, limit) if blocks else {}
+        unsent = set(blocks) - set(waiting.values())
+        outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
         while waiting:
             late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
             for number, letter in self.post.collect(list(waiting)).items():
@@ -226,6 +231,14 @@ class SiteFleet:
 
     # ------------------------------------------------------------------------------------------ memory
 
+    @cached_property
+    def own_mark(self) -> str:
+        """Equal for equal test data at the server."""
+        x, y = self.own.test.tensors()
+        mark = hashlib.sha256("\0".join(self.own.dataset.classes).encode())
+        mark.update(x.numpy().tobytes() + y.numpy().tobytes())
+        return mark.hexdigest()
+
     def memory_bound(self, rows: int = 1, batch: int = 32) -> int:  # noqa: ARG002
         """Bytes that the server can need at most beside Python and PyTorch: test data, bank and replies."""
         return self.own.dataset.x.nbytes + 4 * self.layout.size * (
@@ -239,9 +252,20 @@ class SiteFleet:
             "run": self.run,
             "names": dict(self.seats.names.by_name),
             "trainer": self.info["trainer"],
+            "least": self.least,
+            "own": self.own_mark,
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
+        if "run" not in saved:
+            raise UserError("this run is a simulation; go on with: covey run --resume")
+        if saved["own"] != self.own_mark:
+            raise UserError("the run began with other test data at the server; give the same --data again")
+        if saved["trainer"] != self.info["trainer"]:
+            raise UserError(
+                f"the run began with the {saved['trainer']} trainer, and this server would use {self.info['trainer']}; "
+                f"install the same extras as before"
+            )
         self.ledger.load(saved["ledger"])
         self.run = saved["run"]
         self.seats.names.by_name = dict(saved["names"])
