@@ -48,7 +48,6 @@ def test_a_site_that_joins_in_the_middle_is_described_placed_and_served(here: De
     assert here.state("newcomer").seen == (0, 1, 2, 3, 4)
 
 
-@pytest.mark.slow  # it waits for a deadline of a minute
 @pytest.mark.parametrize("here", [3], indirect=True)
 def test_a_killed_site_costs_one_deadline_and_comes_back_with_its_number_and_state(here: Deployment) -> None:
     sites = [here.site(number) for number in range(3)]
