@@ -20,7 +20,7 @@ import covey
 from covey.cli import app
 from covey.codec import from_bytes, to_bytes
 from covey.config import resolve
-from covey.core import Task, run
+from covey.core import Task, empty_state, open_round, run
 from covey.data import federate, load
 from covey.data.types import Share
 from covey.deploy.fleet import SiteFleet, _outcome
@@ -34,6 +34,7 @@ from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
 from covey.methods import METHODS
+from covey.methods.pretraining import look
 from covey.models import build
 from covey.objective import Classification
 from covey.simulate import simulate
@@ -291,6 +292,17 @@ def test_what_a_private_method_needs_stays_possible_with_a_budget(step: Any) -> 
     assert answer["reply"] is not None
 
 
+@pytest.mark.parametrize("name", ["cafa", "haccs"])
+def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(name: str) -> None:
+    pytest.importorskip("opendp")
+    fleet = deployed(Hand(sites(budget=1.0)))
+    method = check_toml(name, {"per_round": CLIENTS, "epsilon": 0.5})
+    state = run(method, fleet, rounds=2, measure=Measuring())
+    assert state.worked == (0, 1, 2, 3)
+    assert fleet.ledger.refused == fleet.ledger.lost == 0
+    assert fleet.ledger.epsilon == dict.fromkeys(range(CLIENTS), 0.5)
+
+
 def test_a_real_site_never_says_for_nothing_whether_its_data_moved(tmp_path: Path) -> None:
     pytest.importorskip("opendp")
     site = sites(tmp_path, budget=1.0)[100]
@@ -498,8 +510,8 @@ PLAIN = st.recursive(
 class Liar(Site):
     """Answers each question with a block of its own."""
 
-    def __init__(self, work: bytes, hello: bytes | None = None) -> None:
-        super().__init__((DATA.shares[3].train, DATA.shares[3].test), name="site-3")
+    def __init__(self, work: bytes, hello: bytes | None = None, *, name: str = "site-3") -> None:
+        super().__init__((DATA.shares[3].train, DATA.shares[3].test), name=name)
         self.blocks = {"work": work, "hello": hello}
 
     def answer(self, block: bytes) -> bytes:
@@ -609,6 +621,15 @@ def test_no_method_stops_over_the_statistics_of_one_site(name: str, stats: dict[
     fleet = deployed(post)
     state = run(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
     assert state.worked == (0, 1, 2)
+
+
+@pytest.mark.parametrize("stats", [{}, {"shape": 5}, {"shape": ["x"]}, {"shape": [1, 8, 8], "mean": 3}])
+def test_who_does_not_say_what_samples_look_like_is_passed_over(stats: dict[str, Any]) -> None:
+    reply = {**REPLY, "id": 0, "vector": None, "stats": stats}
+    fleet = deployed(Hand({**sites(), 100: Liar(to_bytes({**ANSWER, "reply": reply}), name="site-0")}))
+    now = open_round(empty_state(fleet), fleet)
+    shape, _ = look(now)
+    assert shape == (1, 8, 8)
 
 
 def test_a_stranger_cannot_write_markup_or_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
