@@ -115,27 +115,6 @@ def test_secrets_can_be_read_by_their_owner_only(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
-def test_the_servers_certificate_is_the_cas_and_names_its_hosts(tmp_path: Path) -> None:
-    from cryptography import x509
-
-    from covey.deploy.certs import make_certs
-
-    make_certs(tmp_path, hosts=["fl.example.org", "192.0.2.7"], sites=[])
-    ca, server = (
-        x509.load_pem_x509_certificate((tmp_path / f"{name}.crt").read_bytes()) for name in ("ca", "server")
-    )
-    server.verify_directly_issued_by(ca)
-    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org", "localhost"]
-    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.7", "127.0.0.1"]
-
-
-def test_bytes_go_through_a_flower_record_unchanged() -> None:
-    from covey.deploy.flower import from_record, to_record
-
-    assert from_record(to_record(bytes(range(256)))) == bytes(range(256))
-
-
 def test_a_reply_that_is_not_coveys_is_a_letter_without_an_answer() -> None:
     from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
@@ -159,6 +138,27 @@ def test_a_reply_that_is_not_coveys_is_a_letter_without_an_answer() -> None:
     for number in ("1", "2"):
         assert letters[number].answer == b""
         assert "the message is not covey's" in letters[number].error
+
+
+def test_the_servers_certificate_is_the_cas_and_names_its_hosts(tmp_path: Path) -> None:
+    from cryptography import x509
+
+    from covey.deploy.certs import make_certs
+
+    make_certs(tmp_path, hosts=["fl.example.org", "192.0.2.7"], sites=[])
+    ca, server = (
+        x509.load_pem_x509_certificate((tmp_path / f"{name}.crt").read_bytes()) for name in ("ca", "server")
+    )
+    server.verify_directly_issued_by(ca)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org", "localhost"]
+    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.7", "127.0.0.1"]
+
+
+def test_bytes_go_through_a_flower_record_unchanged() -> None:
+    from covey.deploy.flower import from_record, to_record
+
+    assert from_record(to_record(bytes(range(256)))) == bytes(range(256))
 
 
 def test_the_door_answers_404_to_the_control_interface() -> None:
