@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from covey.alone import alone
 from covey.checkpoint import Checkpoint, load_checkpoint
 from covey.config import Config, fleet_of, method_of, read_tables, resolve
 from covey.core import Fleet, Method, State, Watcher, run
@@ -115,7 +113,7 @@ def _go(
     fleet = fleet or fleet_of(config, say)
     try:
         _make(folder)  # only now: a mistake found on the way here leaves nothing behind
-        with alone(folder):
+        with alone(folder, f"{folder} is being written by another run; wait for it, or name another folder"):
             if checkpoint is not None and is_finished(folder):
                 summary = json.loads((folder / "summary.json").read_text())
                 state = checkpoint.state
@@ -150,23 +148,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {folder} cannot be made: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else writes into the folder meanwhile: the system drops the lock even when this process is killed."""
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(place)
-        raise UserError(
-            f"{folder} is being written by another run; wait for it, or name another folder"
-        ) from error
-    try:
-        yield
-    finally:
-        os.close(place)
 
 
 def needs(fleet: Fleet, config: Config) -> str:

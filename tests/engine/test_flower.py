@@ -43,6 +43,10 @@ def test_the_door_lets_only_the_fleet_interface_through(path: str, raw: bytes, o
             ["join", "localhost:1", "--data", "x.py:load"],
             "--key is missing; the server's administrator makes keys with: covey certs FOLDER --site NAME",
         ),
+        (
+            ["join", "localhost:1", "--data", "x.py:load", "--insecure", "--budget", "inf"],
+            "--budget is inf; it must be a finite number greater than 0",
+        ),
         (["serve", "--resume", "nowhere", "--set", "a=1"], "--resume goes on with the folder's own settings"),
     ],
 )
@@ -164,6 +168,31 @@ def test_secrets_can_be_read_by_their_owner_only(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
+def test_a_reply_that_is_not_coveys_is_a_letter_without_an_answer() -> None:
+    from flwr.app import ConfigRecord, Message, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+
+    from covey.deploy.flower import GridPost, to_record
+
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+
+    class Grid:
+        def pull_messages(self, numbers: Any) -> list[Message]:
+            contents = (to_record(b"ours"), RecordDict({}), RecordDict({"covey": ConfigRecord({"block": 1})}))
+            question = Message(to_record(b""), dst_node_id=7, message_type="query.hello")
+            messages = []
+            for number, content in enumerate(contents):
+                question.metadata.__dict__["_message_id"] = str(number)
+                messages.append(Message(content, reply_to=question))
+            return messages
+
+    letters = GridPost(Grid()).collect(["0", "1", "2"])
+    assert letters["0"].answer == b"ours"
+    for number in ("1", "2"):
+        assert letters[number].answer == b""
+        assert "the message is not covey's" in letters[number].error
+
+
 def test_the_servers_certificate_is_the_cas_and_names_its_hosts(tmp_path: Path) -> None:
     from cryptography import x509
 
@@ -234,3 +263,54 @@ def test_a_client_app_answers_covey_and_nothing_else(tmp_path: Path) -> None:
     assert (answer["name"], answer["shape"], answer["classes"]) == ("here", [1, 8, 8], 10)
     with pytest.raises(ValueError, match="No train function registered with name 'steal'"):
         client(Message(to_record(block), dst_node_id=7, message_type="train.steal"), context)
+
+
+def test_a_client_app_keeps_its_budget(tmp_path: Path) -> None:
+    pytest.importorskip("opendp")
+    from flwr.app import Context, Message, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+    from one_request import one_request
+
+    from covey.codec import from_bytes
+    from covey.data import load
+    from covey.deploy.flower import from_record, to_record
+    from covey.deploy.wire import step_to_plain
+    from covey.flower import client_app
+    from covey.steps.noise import Privacy
+    from covey.steps.summaries import LabelSummary
+
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+    client = client_app(lambda _: load("digits"), budget=1.0)
+    node = {"name": "here", "state": str(tmp_path)}
+    context = Context(run_id=1, node_id=7, node_config=node, state=RecordDict(), run_config={})
+
+    def ask(run: str, privacy: Privacy) -> Any:
+        block = one_request(step=step_to_plain(LabelSummary(privacy=privacy)), run=run)
+        message = Message(to_record(block), dst_node_id=7, message_type="query.labels")
+        return from_bytes(from_record(client(message, context).content))
+
+    assert ask("a", Privacy(epsilon=0.6))["reply"]["stats"]["epsilon"] == 0.6
+    assert "0.6 of the budget of 1 is spent" in ask("b", Privacy(epsilon=0.6))["refused"]
+    assert "no privacy loss that can be counted" in ask("c", Privacy())["refused"]
+    with pytest.raises(UserError, match="the budget is nan; it must be a finite number greater than 0"):
+        client_app(lambda _: load("digits"), budget=float("nan"))
+
+
+def test_a_state_folder_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import nullcontext
+    from types import SimpleNamespace
+
+    from flwr.supercore.primitives.asymmetric import generate_key_pairs
+
+    from covey.deploy import connection
+
+    away = SimpleNamespace(ActivateNode=lambda _: SimpleNamespace(node_id=5))
+    monkeypatch.setattr(connection.FleetHttpClient, "from_server_address", lambda *_: nullcontext(away))
+    note = tmp_path / "gone" / "node"
+    with (
+        pytest.raises(UserError, match="gone cannot be written: No such file or directory"),
+        connection.connected("127.0.0.1:1", None, generate_key_pairs()[0], note),
+    ):
+        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import math
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
@@ -170,19 +171,21 @@ def join(
         raise UserError(
             f"{missing}; the server's administrator makes keys with: covey certs FOLDER --site NAME"
         )
-    if budget is not None and not budget > 0:
-        raise UserError(f"--budget is {budget!r}; it must be more than 0")
+    if budget is not None and not 0 < budget < math.inf:
+        raise UserError(f"--budget is {budget!r}; it must be a finite number greater than 0")
     need_flower()
     from covey.deploy.certs import private_key
     from covey.deploy.connection import serve_site
-    from covey.deploy.site import Site
+    from covey.deploy.site import Site, own_folder
 
     called = name or (key.stem if key else "")
     if not called:
         raise UserError("--name is missing; without a key it tells the server which site this is")
-    site = Site(loaded(data, called), name=called, folder=state, budget=budget, say=say)
     secret = None if insecure or key is None else private_key(key)
-    serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
+    samples = loaded(data, called)
+    with own_folder(state):
+        site = Site(samples, name=called, folder=state, budget=budget, say=say)
+        serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
 
 
 def loaded(where: str, name: str) -> Any:

@@ -118,7 +118,12 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
             ) from error
         node = Node(node_id=active.node_id)
         if key is not None:
-            write_atomically(note, str(active.node_id))
+            try:
+                write_atomically(note, str(active.node_id))
+            except OSError as error:
+                raise UserError(
+                    f"--state {note.parent} cannot be written: {error.strerror or error}"
+                ) from error
         heart = HeartbeatSender(lambda: beat(client, node))
         heart.start()
         try:

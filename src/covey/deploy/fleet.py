@@ -12,9 +12,10 @@ from typing import Any
 from torch import Tensor, nn
 
 import covey
-from covey.codec import from_bytes, task_to_plain, to_bytes
+from covey.codec import named_from_bytes, reply_from_plain, task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation
+from covey.deploy.forms import Forms
 from covey.deploy.post import POLL, Letter, Post
 from covey.deploy.seats import Names, Seats
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
@@ -28,6 +29,7 @@ from covey.fleet.work import Call, Job, Outcome
 from covey.fleet.workers import Serial
 from covey.model import Layout, fresh_row
 from covey.objective import Objective
+from covey.text import printable
 
 
 class SiteFleet:
@@ -68,6 +70,7 @@ class SiteFleet:
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
+        self.forms = Forms()
         self.here: list[int] = []
         self._desk: Serial | None = None
         self.info: dict[str, Any] = {
@@ -107,6 +110,7 @@ class SiteFleet:
         limit = deadline or self.deadline
         trips: dict[int, Trip] = {}
         outcomes = self._at_sites(call, {i: t for i, t in tasks.items() if i >= 0}, limit, trips)
+        outcomes = self.forms.checked(step, tasks, outcomes)
         outcomes += self._at_the_desk(call, {i: t for i, t in tasks.items() if i < 0})
         nothing = Trip(down=0, up=0, seconds=0.0)
         replies = settle(
@@ -278,13 +282,17 @@ class SiteFleet:
 def _outcome(client: int, letter: Letter) -> Outcome:
     """What a site answered; nothing that it says can do more than be left out."""
     if letter.error:
-        return Outcome(id=client, lost=letter.error)
+        return Outcome(id=client, lost=printable(letter.error))
     try:
-        answer = from_bytes(letter.answer)
+        answer = named_from_bytes(letter.answer)
         if "reply" not in answer:
-            return Outcome(id=client, refused=str(answer["refused"]))
-        reply = Reply(**answer["reply"]) if answer["reply"] is not None else None
-        problem = answer["lost"] or answer["mistake"]
-        return Outcome(id=client, reply=reply, lost=str(problem), refused=str(answer["refused"]))
-    except (KeyError, TypeError, ValueError) as error:
-        return Outcome(id=client, refused=f"its answer cannot be read: {type(error).__name__}: {error}")
+            return Outcome(id=client, refused=printable(str(answer["refused"])) or "it does not say why")
+        reply = None if answer["reply"] is None else reply_from_plain(answer["reply"])
+        lost, refused = (printable(str(answer[why])) for why in ("lost", "refused"))
+        lost = lost or printable(str(answer["mistake"]))
+        if reply is None and not lost and not refused:
+            raise ValueError("it holds neither a reply nor a reason")
+        return Outcome(id=client, reply=reply, lost=lost, refused=refused)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = f"its answer cannot be read: {type(error).__name__}: {error}"
+        return Outcome(id=client, refused=printable(reason))

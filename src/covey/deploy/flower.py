@@ -66,8 +66,11 @@ def to_record(block: bytes) -> RecordDict:
 
 
 def from_record(record: RecordDict) -> bytes:
-    """The bytes of `to_record`; Flower reads arrays without pickle."""
-    block: bytes = record["covey"]["block"].numpy().tobytes()
+    """The bytes of `to_record`, or a ValueError; Flower reads arrays without pickle."""
+    try:
+        block: bytes = record["covey"]["block"].numpy().tobytes()
+    except Exception as error:  # whatever the other side put into the record
+        raise ValueError(f"the message is not covey's ({type(error).__name__}: {error})") from error
     return block
 
 
@@ -93,16 +96,20 @@ class GridPost:
         return numbers
 
     def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
-        found = {}
-        for message in self.grid.pull_messages(numbers):
-            number = message.metadata.reply_to_message_id
-            if message.has_error():
-                found[number] = Letter(
-                    error=ERRORS.get(message.error.code, f"Flower: {message.error.reason}")
-                )
-            else:
-                found[number] = Letter(answer=from_record(message.content))
-        return found
+        return {
+            message.metadata.reply_to_message_id: letter_of(message)
+            for message in self.grid.pull_messages(numbers)
+        }
+
+
+def letter_of(message: Message) -> Letter:
+    """What a message holds, or why it holds nothing of ours."""
+    if message.has_error():
+        return Letter(error=ERRORS.get(message.error.code, f"Flower: {message.error.reason}"))
+    try:
+        return Letter(answer=from_record(message.content))
+    except ValueError as error:
+        return Letter(error=str(error))
 
 
 @contextlib.contextmanager

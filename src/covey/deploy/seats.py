@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import covey
-from covey.codec import from_bytes, to_bytes
+from covey.codec import is_whole, named_from_bytes, to_bytes
 from covey.deploy.post import POLL, Letter, Post
 from covey.deploy.site import HELLO
 from covey.deploy.wire import ModelSpec
 from covey.errors import RunError
+from covey.text import LONGEST, printable
 
 HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round goes on without it
 AGAIN = 5.0  # seconds after which a site that was left out is asked again
@@ -160,12 +161,18 @@ class Seats:
 
 
 def _hello(letter: Letter) -> dict[str, Any]:
-    """How a site introduced itself, or why it did not."""
+    """How a site introduced itself, every value of the type it should have, or why it did not."""
     if letter.error:
-        return {"refused": letter.error}
+        return {"refused": printable(letter.error)}
     try:
-        hello = from_bytes(letter.answer)
-        wanted = ("refused",) if "refused" in hello else ("name", "shape", "classes", "sizes")
-        return {name: hello[name] for name in wanted}
+        hello = named_from_bytes(letter.answer)
+        if "refused" in hello:
+            return {"refused": printable(str(hello["refused"])) or "it does not say why"}
+        name, shape, classes, sizes = (hello[part] for part in ("name", "shape", "classes", "sizes"))
+        if not isinstance(name, str) or len(name) > LONGEST or len(sizes) != 2:
+            raise ValueError("its name is no text, or it does not tell two sizes")
+        if not all(is_whole(number) and number >= 0 for number in (*shape, classes, *sizes)):
+            raise ValueError("its shape, classes or sizes are not whole numbers from 0")
+        return {"name": printable(name), "shape": tuple(shape), "classes": classes, "sizes": tuple(sizes)}
     except (KeyError, TypeError, ValueError) as error:
-        return {"refused": f"its answer cannot be read: {type(error).__name__}: {error}"}
+        return {"refused": printable(f"its answer cannot be read: {type(error).__name__}: {error}")}
