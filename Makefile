@@ -47,7 +47,7 @@ slow: $(VENV)/ready
 
 # Real connections on loopback, with keys and TLS, and Ray clusters on this machine. Tests of one file share their servers.
 engines: $(ENGINES)/ready
-	$(ENGINES)/bin/python -m pytest -n 2 --dist loadfile $(LIVE) -m "not slow"
+	$(ENGINES)/bin/python -m pytest -n 3 --dist loadfile $(LIVE) -m "not slow"
 
 # All methods over real sites, a dead SuperLink, `flwr run`.
 slow-engines: $(ENGINES)/ready

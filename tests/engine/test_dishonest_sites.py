@@ -9,15 +9,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_request import with_header
-from test_sites import CLIENTS, DATA, Hand, deployed, sites
+from sites_by_hand import CLIENTS, DATA, Hand, deployed, sites
 
 from covey.codec import from_bytes, to_bytes
-from covey.core import Task, empty_state, open_round, run
+from covey.core import Reply, Task, empty_state, open_round, run
 from covey.deploy.fleet import SiteFleet, _outcome
+from covey.deploy.forms import Forms
 from covey.deploy.post import Letter
 from covey.deploy.seats import _hello
 from covey.deploy.site import Site
 from covey.fleet.accounts import Trip, next_call, settle
+from covey.fleet.work import Outcome
 from covey.measure import Measuring
 from covey.methods.pretraining import look
 from covey.steps import Train
@@ -148,6 +150,24 @@ def test_no_method_stops_over_the_statistics_of_one_site(name: str, stats: dict[
     fleet = deployed(post)
     state = run(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
     assert state.worked == (0, 1, 2)
+
+
+def test_answers_are_compared_with_those_to_a_like_question() -> None:
+    def told(sizes: dict[int, int], *, models: int = 1) -> list[bool]:
+        """Who is refused of clients that give arrays of these sizes."""
+        tasks = dict.fromkeys(sizes, Task(models=torch.zeros(models, 3)))
+        outcomes = [
+            Outcome(id=i, reply=Reply(id=i, size=1, stats={"loss": np.zeros(n)})) for i, n in sizes.items()
+        ]
+        return [bool(o.refused) for o in forms.checked(Train(lr=0.1), tasks, outcomes)]
+
+    forms = Forms()
+    assert told({2: 9, 3: 4}) == [False, False]  # who is right?
+    assert told({0: 4, 1: 4, 2: 9, 3: 4}) == [False, False, True, False]
+    assert told({2: 9}) == [True]  # alone, it is measured by what the others said before
+    assert told({2: 4}) == [False]
+    assert told({0: 5, 1: 5, 2: 5}, models=2) == [False] * 3  # another question
+    assert told({0: 6, 1: 6, 2: 6}) == [False] * 3  # all agree on something new
 
 
 @pytest.mark.parametrize("stats", [{}, {"shape": 5}, {"shape": ["x"]}, {"shape": [1, 8, 8], "mean": 3}])

@@ -66,11 +66,11 @@ class SiteFleet:
         self.objective: Objective = spec.goal
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
+        self.forms = Forms()
         self.seats = Seats(post, spec, names, hello_seconds=deadline, say=say)
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
-        self.forms = Forms()
         self.here: list[int] = []
         self._desk: Serial | None = None
         self.info: dict[str, Any] = {

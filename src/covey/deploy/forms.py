@@ -17,30 +17,37 @@ Form = tuple[Any, ...]
 
 
 class Forms:
-    """The form of every client's last answer to each question; the others' vote says which one is right.
+    """What most sites gave when they were last asked something; who is asked alone is measured by that.
 
     Methods may so rely on the statistics of the steps they ask for, whatever a single site sends.
     """
 
     def __init__(self) -> None:
-        self.seen: dict[str, dict[int, Form]] = {}
+        self.usual: dict[Form, Form] = {}
 
     def checked(self, step: Step, tasks: Mapping[int, Task], outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """The outcomes, with those refused whose statistics have another form than most."""
-        forms = {
-            o.id: form(o.reply.stats)
+        """The outcomes, with those refused whose statistics have another form than most of those to a like task."""
+        told = {
+            o.id: (likeness(step, tasks[o.id]), form(o.reply.stats))
             for o in outcomes
             if o.reply and not is_silent(step, tasks[o.id], o.reply)
         }
-        seen = self.seen.setdefault(repr(step), {})
-        seen.update(forms)
-        if not forms:
-            return list(outcomes)
-        usual, _ = Counter(seen.values()).most_common(1)[0]
+        for like in {like for like, _ in told.values()}:
+            votes = Counter(said for other, said in told.values() if other == like)
+            if votes.total() > 2:  # fewer cannot outvote a wrong one
+                self.usual[like] = votes.most_common(1)[0][0]
         wrong = "its statistics are not those that the other sites give"
         return [
-            replace(o, reply=None, refused=wrong) if forms.get(o.id, usual) != usual else o for o in outcomes
+            replace(o, reply=None, refused=wrong)
+            if o.id in told and told[o.id][1] != self.usual.get(*told[o.id])
+            else o
+            for o in outcomes
         ]
+
+
+def likeness(step: Step, task: Task) -> Form:
+    """Equal for questions whose answers have the same form."""
+    return (repr(step), len(task.models), *sorted(task.args))
 
 
 def is_silent(step: Step, task: Task, reply: Reply) -> bool:
