@@ -51,20 +51,24 @@ def test_a_site_that_joins_in_the_middle_is_described_placed_and_served(here: De
 @pytest.mark.parametrize("here", [3], indirect=True)
 def test_a_killed_site_costs_one_deadline_and_comes_back_with_its_number_and_state(here: Deployment) -> None:
     sites = [here.site(number) for number in range(3)]
-    server = here.serve("killed", *settings("method.name=feddyn", "rounds=4", "devices.deadline=60"))
+    server = here.serve("killed", *settings("method.name=feddyn", "rounds=4", "devices.deadline=40"))
     sites[2].wait_for("round 1: train.dyn")
     here.hold(2)
     here.wait_until_held(2)
     sites[2].kill()
     here.release(2)
+    sites[0].wait_for("round 2: evaluate.local")  # the round has ended without it
+    here.hold(0)
+    here.wait_until_held(0)
     kept = max((here.folder / "state-2").glob("run-*"), key=lambda path: path.stat().st_mtime)
     before = from_bytes(kept.read_bytes())
-    here.site(2)
+    here.site(2).wait_for("connected to")
+    here.release(0)
     assert server.end() == 0, server.said()
     assert "site site-2 is back as client 2" in server.said()
     lost = here.summary("killed")["lost"]["examples"]
     mine = [(p["round"], p["kind"], p["reason"]) for p in lost if p["client"] == 2]
-    assert mine[0] == (2, "train.dyn", "no reply in 60.0 s")
+    assert mine[0] == (2, "train.dyn", "no reply in 40.0 s")
     assert all(number == 2 for number, _, _ in mine)
     after = from_bytes(kept.read_bytes())
     assert before["round"] == 1

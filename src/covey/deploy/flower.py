@@ -36,7 +36,7 @@ from covey.deploy.superlink import Link
 from covey.errors import RunError
 
 ERRORS = {
-    ErrorCode.NODE_UNAVAILABLE: "it has not been heard of for a minute",
+    ErrorCode.NODE_UNAVAILABLE: "it is not connected any more",
     ErrorCode.MESSAGE_UNAVAILABLE: "it did not answer in time",
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
 }
