@@ -45,11 +45,11 @@ lint: $(VENV)/ready
 slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
 
-# Real connections on loopback, with keys and TLS, and Ray clusters on this machine.
+# Real connections on loopback, with keys and TLS, and Ray clusters on this machine. Tests of one file share their servers.
 engines: $(ENGINES)/ready
-	$(ENGINES)/bin/python -m pytest $(LIVE) -m "not slow"
+	$(ENGINES)/bin/python -m pytest -n 3 --dist loadfile $(LIVE) -m "not slow"
 
-# All methods over real sites, killed sites and servers, `flwr run`.
+# All methods over real sites, a dead SuperLink, `flwr run`.
 slow-engines: $(ENGINES)/ready
 	$(ENGINES)/bin/python -m pytest $(LIVE) -m slow
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,21 @@ def to_bytes(value: Any) -> bytes:
 
 
 def from_bytes(block: bytes) -> Any:
-    """The value in a block of `to_bytes`."""
-    length = int.from_bytes(block[:8], "little")
-    header = json.loads(block[8 : 8 + length])
-    return put_together(json.loads(header["__metadata__"]["plain"]), safetensors.torch.load(block))
+    """The value in a block of `to_bytes`; a ValueError for any other block, whoever made it."""
+    try:
+        length = int.from_bytes(block[:8], "little")
+        header = json.loads(block[8 : 8 + length])
+        return put_together(json.loads(header["__metadata__"]["plain"]), safetensors.torch.load(block))
+    except Exception as error:  # safetensors, JSON and arrays each have their own
+        raise ValueError(f"not a block of covey ({type(error).__name__}: {error})") from error
+
+
+def named_from_bytes(block: bytes) -> dict[str, Any]:
+    """The values by name in a block that somebody else made; a ValueError where there are none."""
+    named = from_bytes(block)
+    if not isinstance(named, dict):
+        raise ValueError(f"a {type(named).__name__} in place of values with names")
+    return named
 
 
 def task_to_plain(task: Task) -> dict[str, Any]:
@@ -104,4 +116,31 @@ def reply_to_bytes(reply: Reply) -> bytes:
 
 
 def reply_from_bytes(block: bytes) -> Reply:
-    return Reply(**from_bytes(block))
+    return reply_from_plain(from_bytes(block))
+
+
+def reply_from_plain(plain: Any) -> Reply:
+    """A reply out of what somebody else sent: every part is of the type it should have, or a ValueError says which."""
+    if not isinstance(plain, dict) or set(plain) != {f.name for f in fields(Reply)}:
+        raise ValueError("it is not a reply")
+    for name in ("id", "slot", "size"):
+        if not is_whole(plain[name]):
+            raise ValueError(f"its {name} is not a whole number of 64 bits")
+    vector, stats = plain["vector"], plain["stats"]
+    if vector is not None and not (
+        isinstance(vector, Tensor) and vector.dim() == 1 and vector.is_floating_point()
+    ):
+        raise ValueError("its row is not a list of numbers")
+    if not isinstance(stats, dict) or not all(isinstance(name, str) for name in stats):
+        raise ValueError("its statistics have no names")
+    for name, value in stats.items():
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"its {name} is not a whole number of 64 bits")
+    if not isinstance(stats.get("epsilon", 0.0), int | float) or not stats.get("epsilon", 0.0) >= 0:
+        raise ValueError("its epsilon is not a number from 0")
+    return Reply(**plain)
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number that fits into 64 bits, and not True or False."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63

@@ -18,7 +18,7 @@ from covey.config import Config
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.flower import GridPost, from_record, to_record
 from covey.deploy.run import site_fleet
-from covey.deploy.site import HELLO, Site
+from covey.deploy.site import HELLO, Site, check_budget, own_folder
 from covey.deploy.wire import kinds
 from covey.simulate import simulate
 
@@ -42,18 +42,21 @@ def server_app(
     return app
 
 
-def client_app(load_data: Callable[[str], Any]) -> ClientApp:
+def client_app(load_data: Callable[[str], Any], *, budget: float | None = None) -> ClientApp:
     """A ClientApp that answers every step of covey; `load_data` is told the node's `name` of its configuration.
 
-    The node's `state` is the folder in which it keeps what a client remembers.
+    The node's `state` is the folder in which it keeps what a client remembers, also what it spent of its `budget`:
+    the most privacy loss (epsilon) for summaries over all runs, as in `covey join --budget`.
     """
+    check_budget(budget)
     app = ClientApp()
 
     def answer(message: Message, context: Context) -> Message:
         name = str(context.node_config.get("name", context.node_id))
         folder = Path(str(context.node_config.get("state", f"covey-site-{name}")))
-        site = Site(load_data(name), name=name, folder=folder)
-        return Message(to_record(site.answer(from_record(message.content))), reply_to=message)
+        with own_folder(folder, wait=True):  # Flower may start a process for each message
+            site = Site(load_data(name), name=name, folder=folder, budget=budget)
+            return Message(to_record(site.answer(from_record(message.content))), reply_to=message)
 
     for kind in (*kinds(), HELLO):
         category, _, action = kind.partition(".")

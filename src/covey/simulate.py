@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from covey.alone import alone
 from covey.checkpoint import Checkpoint, load_checkpoint
 from covey.config import Config, fleet_of, method_of, read_tables, resolve
 from covey.core import Fleet, Method, State, Watcher, run
@@ -31,8 +29,10 @@ class Finished:
 class Interrupted(Exception):  # noqa: N818
     """Ctrl-C: the run is saved in `folder` and can be resumed."""
 
-    def __init__(self, folder: Path, rounds_done: int) -> None:
-        super().__init__(f"interrupted after round {rounds_done}; go on with: covey run --resume {folder}")
+    def __init__(self, folder: Path, rounds_done: int, command: str = "run") -> None:
+        super().__init__(
+            f"interrupted after round {rounds_done}; go on with: covey {command} --resume {folder}"
+        )
         self.folder = folder
 
 
@@ -113,7 +113,7 @@ def _go(
     fleet = fleet or fleet_of(config, say)
     try:
         _make(folder)  # only now: a mistake found on the way here leaves nothing behind
-        with alone(folder):
+        with alone(folder, f"{folder} is being written by another run; wait for it, or name another folder"):
             if checkpoint is not None and is_finished(folder):
                 summary = json.loads((folder / "summary.json").read_text())
                 state = checkpoint.state
@@ -150,23 +150,6 @@ def _make(folder: Path) -> None:
         raise UserError(f"--out {folder} cannot be made: {error.strerror or error}") from error
 
 
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else writes into the folder meanwhile: the system drops the lock even when this process is killed."""
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(place)
-        raise UserError(
-            f"{folder} is being written by another run; wait for it, or name another folder"
-        ) from error
-    try:
-        yield
-    finally:
-        os.close(place)
-
-
 def needs(fleet: Fleet, config: Config) -> str:
     """The bound on memory in words."""
     bound = fleet.memory_bound(batch=config["train"]["batch"]) / 1e6
@@ -198,7 +181,8 @@ def _run(
         if checkpoint:
             fleet.load(checkpoint.fleet)
             recorder.finish(checkpoint.state, finished=False)
-        raise Interrupted(recorder.folder, done) from None
+        deployed = getattr(fleet, "info", {}).get("mode") == "deployment"
+        raise Interrupted(recorder.folder, done, "serve" if deployed else "run") from None
 
 
 def write_page(folder: Path) -> None:

@@ -48,6 +48,58 @@ def test_what_is_neither_array_nor_plain_is_refused() -> None:
         to_bytes({"f": print})
 
 
+def block_of(header: dict[str, object]) -> bytes:
+    text = json.dumps({"__metadata__": {"plain": "{}"}, **header}).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"",
+        block_of({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 999]}}),
+        block_of({"__metadata__": {"plain": 3000 * "[" + 3000 * "]"}}),
+        block_of({"__metadata__": {"plain": '{"$tensor": []}'}}),
+        block_of({"__metadata__": {"plain": '{"$pairs": [[[], 1]]}'}}),
+        block_of({"__metadata__": {"plain": '{"$tuple": 5}'}}),
+        block_of({"__metadata__": 5}),
+    ],
+)
+def test_a_bad_block_is_a_value_error(block: bytes) -> None:
+    with pytest.raises(ValueError, match="not a block of covey"):
+        from_bytes(block)
+
+
+@given(st.binary(max_size=80))
+def test_arbitrary_bytes_are_a_value_error(block: bytes) -> None:
+    with pytest.raises(ValueError, match="not a block of covey"):
+        from_bytes(block)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"size": "x"},
+        {"size": True},
+        {"slot": 2**63},
+        {"stats": [1]},
+        {"stats": {1: 2}},
+        {"stats": {"epsilon": "much"}},
+        {"stats": {"epsilon": float("nan")}},
+        {"stats": {"loss": 10**400}},
+        {"vector": [1, 2]},
+        {"vector": torch.zeros(2, 2)},
+        {"vector": torch.zeros(2, dtype=torch.int64)},
+        {"more": 1},
+    ],
+)
+def test_a_reply_of_other_types_is_a_value_error(changes: dict[str, object]) -> None:
+    plain = {"id": 3, "vector": torch.ones(2), "slot": 0, "size": 5, "stats": {"epsilon": 0.5}}
+    assert reply_from_bytes(to_bytes(plain)).size == 5
+    with pytest.raises(ValueError, match=r"^(its|it is)"):
+        reply_from_bytes(to_bytes({**plain, **changes}))
+
+
 def test_tasks_and_replies_go_over_a_wire() -> None:
     task = task_from_bytes(
         task_to_bytes(Task(models=torch.ones(2, 3), slots=(0, 4), args={"k": 1}, held=(1,)))

@@ -1,5 +1,6 @@
 """One training step as a server asks for it, for tests that change a part of it."""
 
+import json
 from typing import Any
 
 import torch
@@ -29,3 +30,9 @@ def one_request(**changes: Any) -> bytes:
         "task": {"models": torch.zeros(1, 4810), "slots": (0,), "args": {}},
     }
     return to_bytes({**whole, **changes})
+
+
+def with_header(header: dict[str, Any]) -> bytes:
+    """A block that begins as safetensors do."""
+    text = json.dumps({"__metadata__": {"plain": "{}"}, **header}).encode()
+    return len(text).to_bytes(8, "little") + text

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -47,29 +48,60 @@ def test_a_site_that_joins_in_the_middle_is_described_placed_and_served(here: De
     assert here.state("newcomer").seen == (0, 1, 2, 3, 4)
 
 
-@pytest.mark.slow  # it waits for a deadline of a minute
 @pytest.mark.parametrize("here", [3], indirect=True)
 def test_a_killed_site_costs_one_deadline_and_comes_back_with_its_number_and_state(here: Deployment) -> None:
     sites = [here.site(number) for number in range(3)]
-    server = here.serve("killed", *settings("method.name=feddyn", "rounds=4", "devices.deadline=60"))
+    server = here.serve("killed", *settings("method.name=feddyn", "rounds=4", "devices.deadline=40"))
     sites[2].wait_for("round 1: train.dyn")
     here.hold(2)
     here.wait_until_held(2)
     sites[2].kill()
     here.release(2)
+    sites[0].wait_for("round 2: train.dyn")
+    here.hold(0)
+    here.wait_until_held(0)  # in round 3: the second ended without site 2
     kept = max((here.folder / "state-2").glob("run-*"), key=lambda path: path.stat().st_mtime)
     before = from_bytes(kept.read_bytes())
-    here.site(2)
+    here.site(2).wait_for("connected to")
+    here.release(0)
     assert server.end() == 0, server.said()
     assert "site site-2 is back as client 2" in server.said()
     lost = here.summary("killed")["lost"]["examples"]
     mine = [(p["round"], p["kind"], p["reason"]) for p in lost if p["client"] == 2]
-    assert mine[0] == (2, "train.dyn", "no reply in 60.0 s")
+    assert mine[0] == (2, "train.dyn", "no reply in 40.0 s")
     assert all(number == 2 for number, _, _ in mine)
     after = from_bytes(kept.read_bytes())
     assert before["round"] == 1
     assert after["round"] == 4
     assert not torch.equal(after["state"]["dyn"], before["state"]["dyn"])
+
+
+@pytest.mark.slow  # it waits until the SuperLink counts as gone
+@pytest.mark.parametrize("here", [3], indirect=True)
+def test_a_dead_superlink_ends_the_server_in_one_sentence_and_no_site(here: Deployment) -> None:
+    sites = [here.site(number) for number in range(3)]
+    chosen = ("method.name=fedavg", "rounds=2", "devices.deadline=600")
+    server = here.serve("orphan", *settings(*chosen))
+    sites[0].wait_for("round 1: evaluate.local")
+    here.hold(0)
+    here.wait_until_held(0)
+    (link,) = [
+        child
+        for child in psutil.Process(server.process.pid).children()
+        if "flower-superlink" in " ".join(child.cmdline())
+    ]
+    link.kill()
+    here.release(0)
+    assert server.end(300) == 1
+    assert "covey: the SuperLink has not answered for 30 s" in server.said()
+    assert "Traceback" not in server.said()
+    sites[1].wait_for("the server is away", 120)
+    again = here.start(
+        "again", "serve", "--resume", "orphan", "--host", "127.0.0.1", "--port", str(here.port)
+    )
+    assert again.end() == 0, again.said()
+    assert all(site.process.is_alive() for site in sites)
+    assert torch.equal(here.simulate("straight", *chosen).models, here.state("orphan").models)
 
 
 @pytest.mark.parametrize("here", [3], indirect=True)

@@ -12,6 +12,7 @@ from live_deployment import Deployment
 
 from covey.config import read_tables, resolve
 from covey.data import Samples, load
+from covey.deploy.superlink import superlink
 from covey.models import build
 
 # Real sites draw all noise from a secure source that no seed repeats: these runs have none.
@@ -72,3 +73,12 @@ def test_the_servers_own_data_is_the_global_test_set_and_changes_no_model(sites:
     x, y = Samples(digits, np.arange(10)).tensors()
     right = (model(x).argmax(1) == y).sum().item()
     assert sites.summary("own")["last"]["global-test/accuracy"] == pytest.approx(right / 10)
+
+
+def test_a_superlink_that_runs_already_is_joined(sites: Deployment) -> None:
+    certs = sites.folder / "certs"
+    with superlink(sites.folder / "elsewhere", certs=certs) as link:
+        server = sites.serve("joined", "--superlink", link.address, "--set", "rounds=1")
+        assert server.end() == 0, server.said()
+    assert not (sites.folder / "joined" / "superlink").exists()
+    assert torch.equal(sites.simulate("local-joined", "rounds=1").models, sites.state("joined").models)

@@ -15,10 +15,16 @@ import pytest
 
 pytest.importorskip("flwr")
 import httpx
-from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesRequest, RegisterNodeFleetRequest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    RegisterNodeFleetRequest,
+)
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from live_deployment import Deployment
@@ -28,7 +34,7 @@ import covey
 from covey.codec import from_bytes
 from covey.deploy.certs import make_certs, private_key, site_list
 from covey.deploy.flower import GridPost, flower_run
-from covey.deploy.superlink import door, superlink
+from covey.deploy.superlink import Link, door, superlink
 from covey.deploy.wire import step_to_plain
 from covey.steps.noise import Privacy
 from covey.steps.summaries import LabelSummary
@@ -92,6 +98,13 @@ def fleet_client(server: Server, *, keys: Any = None) -> FleetHttpClient:
     return FleetHttpClient.from_server_address(server.address, False, ca, [version, *signed])
 
 
+def link_client(link: Link, secret: Any) -> FleetHttpClient:
+    """A site's client that talks to the SuperLink itself."""
+    signed = NodeAuthHttpInterceptor(secret, secret.public_key())
+    version = RuntimeVersionHttpInterceptor(component_name="SuperNode")
+    return FleetHttpClient.from_server_address(link.address, False, str(link.ca), [version, signed])
+
+
 def refusal(call: Any, request: Any) -> int:
     with pytest.raises(httpx.HTTPStatusError) as caught:
         call(request)
@@ -134,30 +147,51 @@ def test_a_site_whose_clock_is_wrong_is_refused(
             assert refusal(client.PullMessages, request) == 401
 
 
+def test_a_site_that_was_taken_off_the_list_is_refused_from_the_next_start_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_task_id", "_run_id", "_node_id"):  # of this process, which is the other tests' server
+        monkeypatch.setattr(TaskIdentity, name, getattr(TaskIdentity, name))
+    make_certs(tmp_path, hosts=["127.0.0.1"], sites=["stays", "goes"])
+    stays, goes = [(site["name"], site["public_key"]) for site in site_list(tmp_path)]
+    secret = private_key(tmp_path / "sites" / "goes.key")
+    start = ActivateNodeRequest(public_key=goes[1].encode(), heartbeat_interval=30)
+    with superlink(tmp_path, certs=tmp_path) as link:
+        with flower_run(link, [stays, goes]), link_client(link, secret) as client:
+            node = client.ActivateNode(start).node_id
+            client.DeactivateNode(DeactivateNodeRequest(node_id=node))
+        with flower_run(link, [stays]) as post, link_client(link, secret) as client:
+            assert refusal(client.ActivateNode, start) == 412
+            assert not post.nodes()
+
+
 def test_join_says_in_one_sentence_why_it_is_refused(server: Server, tmp_path: Path) -> None:
     make_certs(tmp_path / "other", hosts=["127.0.0.1"], sites=["stranger"])
     stranger = str(tmp_path / "other" / "sites" / "stranger.key")
     here = server.here.folder / "certs"
     tries = {
-        "no-key": (["--ca", str(here / "ca.crt")], "--key is missing"),
+        "no-key": (["--ca", str(here / "ca.crt")], "--key is missing", 2),
         "unregistered": (
             ["--ca", str(here / "ca.crt"), "--key", stranger, "--name", "site-0"],
             f"{server.address} refuses this site: its key is not registered there",
+            1,  # the server may mend it
         ),
         "wrong-ca": (
             ["--ca", str(tmp_path / "other" / "ca.crt"), "--key", str(here / "sites" / "site-0.key")],
             f"the certificate of {server.address} is not of --ca",
+            2,
         ),
     }
     started = {
         name: server.here.start(
             name, "join", server.address, "--data", "site.py:load", "--state", str(tmp_path / name), *words
         )
-        for name, (words, _) in tries.items()
+        for name, (words, _, _) in tries.items()
     }
     for name, program in started.items():
-        assert program.end() == 2, program.said()
-        assert f"covey: {tries[name][1]}" in program.said()
+        _, sentence, code = tries[name]
+        assert program.end() == code, program.said()
+        assert f"covey: {sentence}" in program.said()
         assert "Traceback" not in program.said()
 
 

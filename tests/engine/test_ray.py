@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -34,7 +35,7 @@ def test_ray_needs_its_address_only_in_its_mode() -> None:
 
 
 ray = pytest.importorskip("ray")
-from covey.fleet.ray import cut  # noqa: E402
+from covey.fleet.ray import Crew, cut  # noqa: E402
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the steps of this file
 
@@ -240,6 +241,25 @@ def test_a_node_killed_in_the_middle_changes_no_bit(cluster: Any, host: LocalFle
     fleet.close()
     same(straight, state, "a killed node changes the result")
     assert fleet.ledger.lost == 0
+
+
+def test_an_actor_that_cannot_start_is_asked_for_again_and_ends_no_run_in_which_others_work(
+    cluster: Any,
+) -> None:
+    def broken(_: Any) -> str:
+        raise ray.exceptions.RayError("its machine is gone")
+
+    crew = object.__new__(Crew)
+    crew.ray = SimpleNamespace(get=broken, exceptions=ray.exceptions)
+    crew.idle, crew.failures, hired = [], 0, []
+    crew.hire = lambda: hired.append(crew.failures)  # type: ignore[method-assign]
+    for others in (0, 1, 1):
+        crew.coming = {"ref": "actor"}
+        crew.welcome("ref", others)
+    assert hired == [1, 2]  # twice, not for ever
+    crew.coming = {"ref": "actor"}
+    with pytest.raises(RunError, match="no Ray worker could be started: its machine is gone"):
+        crew.welcome("ref", 0)
 
 
 def test_no_worker_at_all_is_one_sentence(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,99 +1,41 @@
 """Sites and their server without a network: the same bits as in simulation, what is refused, what is remembered."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from one_request import SPEC, one_request
+from one_request import SPEC, one_request, with_header
+from sites_by_hand import CLIENTS, Hand, deployed, simulated, sites
+from typer.testing import CliRunner
 
 import covey
+from covey.cli import app
 from covey.codec import from_bytes, to_bytes
 from covey.config import resolve
 from covey.core import Task, run
 from covey.data import federate, load
-from covey.data.types import Share
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.post import Letter
 from covey.deploy.run import site_fleet
 from covey.deploy.seats import Names
-from covey.deploy.site import Site
 from covey.deploy.wire import kinds, model_from_plain, step_from_plain, step_to_plain, steps
 from covey.errors import Refused, UserError
-from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
 from covey.methods import METHODS
-from covey.models import build
 from covey.objective import Classification
-from covey.steps import Train
+from covey.simulate import Interrupted, simulate
+from covey.steps import Evaluate, Train
+from covey.steps.cross import CrossEvaluate
 from covey.steps.noise import Privacy
+from covey.steps.poison import Poisoned
 from covey.steps.summaries import LabelSummary
 from covey.testing import Broken, check_toml, same
 
-CLIENTS = 4
-
-
-def shares() -> tuple[Share, ...]:
-    return DATA.shares
-
-
-DATA = federate(load("digits"), partition="dir-class", clients=CLIENTS, seed=3, alpha=0.5)
-
-
-@dataclass
-class Hand:
-    """A post that carries the letters by hand; sites in `away` never answer."""
-
-    sites: dict[int, Site]
-    keys: dict[int, str] = field(default_factory=dict)
-    away: set[int] = field(default_factory=set)
-    answers: dict[str, Letter] = field(default_factory=dict)
-    count: int = 0
-    kinds: list[str] = field(default_factory=list)
-
-    def nodes(self) -> dict[int, str]:
-        return {node: self.keys.get(node, "") for node in self.sites}
-
-    def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
-        numbers = {}
-        for node, block in blocks.items():
-            self.count += 1
-            number = str(self.count)
-            numbers[number] = node
-            self.kinds.append(kind)
-            if node not in self.away:
-                self.answers[number] = Letter(answer=self.sites[node].answer(block))
-        return numbers
-
-    def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
-        return {number: self.answers.pop(number) for number in numbers if number in self.answers}
-
-
-def sites(folder: Path | None = None, **settings: Any) -> dict[int, Site]:
-    return {
-        100 + i: Site(
-            (share.train, share.test),
-            name=f"site-{i}",
-            folder=folder / str(i) if folder else None,
-            **settings,
-        )
-        for i, share in enumerate(shares())
-    }
-
-
-def deployed(post: Hand, **settings: Any) -> SiteFleet:
-    usual: dict[str, Any] = {"names": Names({}), "seed": 5, "deadline": 0.5, "least": CLIENTS}
-    fleet = SiteFleet(post, SPEC, own=DATA, **{**usual, **settings})
-    fleet.model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
-    return fleet
-
-
-def simulated() -> LocalFleet:
-    model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
-    return LocalFleet(DATA, model, seed=5, engine=Engine(mode="serial", lanes=False))
-
+STEP = {"$step": step_to_plain(Train(lr=0.1))}
 
 # ---------------------------------------------------------------------------------------------- the same bits
 
@@ -164,7 +106,18 @@ def test_a_step_of_the_users_own_cannot_be_sent() -> None:
             {"model": {**SPEC.plain(), "shape": (1, 9, 9)}},
             "the model takes samples of shape (1, 9, 9), this site's have (1, 8, 8)",
         ),
-        ({"run": "../elsewhere"}, "the run is called '../elsewhere'; letters and digits are allowed"),
+        (
+            {"run": "../elsewhere"},
+            "the run is called '../elsewhere'; at most 80 letters, digits, '.', '_' and '-' are allowed",
+        ),
+        (
+            {"step": {"step": "Poisoned", "settings": {"local": STEP, "clients": [], "attack": "flip"}}},
+            "train.poisoned is an attack, which is for simulations",
+        ),
+        (
+            {"step": {"step": "DynTrain", "settings": {"train": {"$step": {"step": "CountLabels"}}}}},
+            "DynTrain.train is a CountLabels, which this site's covey does not take",
+        ),
     ],
 )
 def test_a_site_refuses_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
@@ -173,16 +126,46 @@ def test_a_site_refuses_in_one_sentence(changes: dict[str, Any], sentence: str) 
 
 
 def test_a_block_that_is_no_request_is_refused() -> None:
-    assert (
-        "cannot be read" in from_bytes(sites()[100].answer(to_bytes({"covey": covey.__version__})))["refused"]
-    )
+    answer = from_bytes(sites()[100].answer(to_bytes({"covey": covey.__version__})))
+    assert "cannot be answered" in answer["refused"]
 
 
 def test_a_pickle_is_never_read() -> None:
     import pickle
 
     answer = from_bytes(sites()[100].answer(pickle.dumps({"covey": covey.__version__, "hello": True})))
-    assert "cannot be read" in answer["refused"]
+    assert "cannot be answered" in answer["refused"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        with_header({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 999]}}),
+        with_header({"__metadata__": {"plain": 3000 * "[" + 3000 * "]"}}),
+        one_request(model={**SPEC.plain(), "settings": {"hidden": (2**60,)}}),
+        one_request(round="first"),
+        one_request(task={"hack": 1}),
+        to_bytes(7),
+    ],
+)
+def test_no_request_can_stop_a_site(block: bytes) -> None:
+    said: list[str] = []
+    answer = from_bytes(sites(say=said.append)[100].answer(block))
+    assert answer["refused"]
+    assert said == [f"refused: {answer['refused']}"]
+
+
+def test_a_full_disk_at_the_site_is_not_taken_for_an_absent_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    site = sites(tmp_path)[100]
+    monkeypatch.setattr("covey.deploy.site.write_atomically", full)
+    assert from_bytes(site.answer(one_request())) == {
+        "refused": "this site's --state folder cannot be used: No space left on device"
+    }
 
 
 # ---------------------------------------------------------------------------------------------- the budget
@@ -208,6 +191,81 @@ def test_with_a_budget_what_cannot_be_counted_is_refused() -> None:
         "query.labels has no privacy loss that can be counted, and this site has a budget of 1"
     )
     assert from_bytes(site.answer(one_request()))["reply"] is not None
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        (Poisoned(local=LabelSummary(), clients=(), attack="flip"), "query.labels has no privacy loss"),
+        (Evaluate(split="train"), "evaluate.local asks about training data"),
+        (Evaluate(split="validation", holdout=0.99), "evaluate.local asks about training data"),
+        (CrossEvaluate(holdout=0.99, models=1), "evaluate.cross asks about most of the training data"),
+    ],
+)
+def test_the_budget_cannot_be_walked_around(step: Any, sentence: str) -> None:
+    answer = from_bytes(sites(budget=1.0)[100].answer(one_request(step=step_to_plain(step))))
+    assert sentence in answer["refused"]
+    assert "reply" not in answer
+
+
+@pytest.mark.parametrize("step", [Evaluate(), CrossEvaluate(holdout=0.2, models=1), Train(lr=0.1)])
+def test_what_a_private_method_needs_stays_possible_with_a_budget(step: Any) -> None:
+    answer = from_bytes(sites(budget=1.0)[100].answer(one_request(step=step_to_plain(step))))
+    assert answer["reply"] is not None
+
+
+@pytest.mark.parametrize("name", ["cafa", "haccs"])
+def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(name: str) -> None:
+    pytest.importorskip("opendp")
+    fleet = deployed(Hand(sites(budget=1.0)))
+    method = check_toml(name, {"per_round": CLIENTS, "epsilon": 0.5})
+    state = run(method, fleet, rounds=2, measure=Measuring())
+    assert state.worked == (0, 1, 2, 3)
+    assert fleet.ledger.refused == fleet.ledger.lost == 0
+    assert fleet.ledger.epsilon == dict.fromkeys(range(CLIENTS), 0.5)
+
+
+def test_a_real_site_never_says_for_nothing_whether_its_data_moved(tmp_path: Path) -> None:
+    pytest.importorskip("opendp")
+    site = sites(tmp_path, budget=1.0)[100]
+    for number in (1, 2):
+        step = step_to_plain(LabelSummary(privacy=Privacy(epsilon=0.4)))
+        block = one_request(step=step, round=number, task={"args": {"tolerance": 0.5}})
+        assert from_bytes(site.answer(block))["reply"]["stats"]["epsilon"] == pytest.approx(0.4 * number)
+    third = one_request(step=step, round=3, task={"args": {"tolerance": 0.5}})
+    assert "0.8 of the budget of 1 is spent" in from_bytes(site.answer(third))["refused"]
+
+
+def test_a_label_space_that_is_too_small_does_not_tell_which_labels_there_are() -> None:
+    step = step_to_plain(LabelSummary(privacy=Privacy(epsilon=0.1), labels=1))
+    answer = from_bytes(sites(budget=1.0)[100].answer(one_request(step=step)))
+    assert answer["refused"] == "a summary of 1 labels is asked for; this site's data have more classes"
+    assert not answer["mistake"]
+
+
+def test_two_processes_cannot_spend_one_budget_twice(tmp_path: Path) -> None:
+    from covey.deploy.site import own_folder
+
+    state = tmp_path / "state"
+    sentence = "state is used by another covey join; give each its own"
+    with own_folder(state), pytest.raises(UserError, match=sentence), own_folder(state):
+        pass
+    with own_folder(state):
+        pass  # free again
+
+
+@pytest.mark.parametrize("budget", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_budget_is_a_finite_number(budget: float) -> None:
+    with pytest.raises(UserError, match="it must be a finite number greater than 0"):
+        sites(budget=budget)
+
+
+@pytest.mark.parametrize("text", ["much", "nan", "-1"])
+def test_an_account_that_cannot_be_read_is_not_a_new_budget(tmp_path: Path, text: str) -> None:
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "epsilon").write_text(text)
+    with pytest.raises(UserError, match=r"--state: .*epsilon"):
+        sites(tmp_path, budget=1.0)
 
 
 # ---------------------------------------------------------------------------------------------- what is remembered
@@ -240,6 +298,21 @@ def test_a_server_that_crashed_in_a_round_goes_on_with_the_same_bits(tmp_path: P
     assert second.run == first.run
     assert second.session != first.session
     same(straight, run(method, second, rounds=3, state=state), "a resumed deployment differs")
+
+
+def test_a_site_forgets_old_runs_and_models_but_not_what_it_spent(tmp_path: Path) -> None:
+    site = sites(tmp_path)[100]
+    site.memory.epsilon = 0.7
+    for number in range(20):
+        model = {**SPEC.plain(), "settings": {"hidden": (number % 6 + 1,)}}
+        site.answer(one_request(run=f"run-{number:02}.x", model=model))
+        newest = tmp_path / "0" / f"run-run-{number:02}.x.safetensors"
+        os.utime(newest, ns=(number, number))  # the clock of a file system may be coarse
+    site.answer(one_request(run="last"))
+    kept = sorted(path.name for path in (tmp_path / "0").glob("run-*"))
+    assert kept == ["run-last.safetensors", *(f"run-run-{n:02}.x.safetensors" for n in range(5, 20))]
+    assert len(site.benches) == 4
+    assert (tmp_path / "0" / "epsilon").read_text() == "0.7"
 
 
 def test_numbers_come_from_keys_where_there_are_keys() -> None:
@@ -313,6 +386,75 @@ def test_a_newcomer_is_described_and_served() -> None:
     assert 3 in state.groups
 
 
+def test_a_site_that_is_left_out_is_told_of_once_and_asked_again_seldom() -> None:
+    post = Hand(sites(), keys={100: "a", 101: "b", 102: "c", 103: "unknown"})
+    said: list[str] = []
+    fleet = deployed(post, names=Names({"a": 0, "b": 1, "c": 2}), least=3, say=said.append)
+    for number in range(1, 6):
+        assert fleet.begin(number) == [0, 1, 2]
+    assert [line for line in said if "left out" in line] == [
+        "site site-3 is left out for now: neither its key nor its name is known"
+    ]
+    assert post.kinds.count("query.hello") == 4  # one a site
+
+
+def test_of_two_sites_with_one_name_the_first_has_the_seat_until_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("covey.deploy.seats.AGAIN", 0.0)
+    first, second = sites()[100], sites()[100]
+    post = Hand({100: first})
+    fleet = deployed(post, least=1)
+    fleet.begin(1)
+    post.sites = {100: first, 200: second}
+    for number in (2, 3):
+        assert fleet.begin(number) == [0]
+        assert fleet.seats.taken[0].node == 100
+    post.sites = {200: second}
+    assert fleet.begin(4) == [0]
+    assert fleet.seats.taken[0].node == 200
+
+
+def test_a_message_that_cannot_be_sent_is_a_lost_one() -> None:
+    class Full(Hand):
+        def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
+            some = {n: b for n, b in blocks.items() if n != 101 or kind == "query.hello"}
+            return super().send(kind, some, seconds)
+
+    fleet = deployed(Full(sites()))
+    fleet.begin(1)
+    task = Task(models=torch.zeros(1, 4810), slots=(0,))
+    assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 2, 3]
+    assert fleet.ledger.last_problem().endswith("the message could not be sent")
+
+
+def test_a_resumed_server_has_the_same_data_and_trainer() -> None:
+    saved = deployed(Hand({})).save()
+    other = federate(load("digits"), partition="iid", clients=CLIENTS, seed=4)
+    fewer = replace(other, test=other.test.select(slice(0, 10)))
+    with pytest.raises(UserError, match="the run began with other test data at the server"):
+        SiteFleet(Hand({}), SPEC, own=fewer, names=Names({}), seed=5, deadline=0.5).load(saved)
+    with pytest.raises(UserError, match="began with the lanes trainer, and this server would use torch"):
+        deployed(Hand({})).load({**saved, "trainer": "lanes"})
+
+
+def test_simulations_and_deployments_are_resumed_by_their_own_command() -> None:
+    with pytest.raises(UserError, match="go on with: covey serve --resume"):
+        simulated().load(deployed(Hand({})).save())
+    with pytest.raises(UserError, match="go on with: covey run --resume"):
+        deployed(Hand({})).load(simulated().save())
+
+
+def test_an_interrupted_deployment_names_its_own_command(tmp_path: Path) -> None:
+    config = resolve({"data": {"name": "digits", "clients": 4}, "rounds": 3, "checkpoint_seconds": 0.0})
+
+    def stop(end: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="after round 1; go on with: covey serve --resume"):
+        simulate(config, tmp_path / "run", watchers=[stop], report=False, fleet=deployed(Hand(sites())))
+
+
 def test_real_bytes_and_seconds_are_booked() -> None:
     fleet = deployed(Hand(sites()))
     run(check_toml("fedavg", {"per_round": 2}), fleet, rounds=1)
@@ -341,3 +483,20 @@ def test_a_refusal_reaches_the_server() -> None:
 def test_an_unreadable_model_is_a_refusal() -> None:
     with pytest.raises(Refused, match="objective 'fame' is not known"):
         model_from_plain({**SPEC.plain(), "objective": "fame"})
+
+
+# ---------------------------------------------------------------------------------------------- the run's folder
+
+
+def test_the_report_of_a_deployed_run_is_that_of_a_simulated_one(tmp_path: Path) -> None:
+    tables = {"data": {"name": "digits", "clients": 4}, "engine": {"lanes": False}, "rounds": 2}
+    config = resolve({**tables, "method": {"name": "cafa", "per_round": 4}})
+    fleet = site_fleet(config, Hand(sites()), keys={}, least=4)
+    simulate(config, tmp_path / "run", fleet=fleet, report=False)
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "cafa" in page
+    assert "evaluate.cross" in page
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["finished"]

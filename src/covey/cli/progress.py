@@ -15,6 +15,9 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
+
+from covey.text import printable
 
 if TYPE_CHECKING:
     from covey.core import RoundEnd, Watcher
@@ -23,8 +26,8 @@ console = Console(stderr=True)
 
 
 def say(text: str) -> None:
-    """One line about what takes a while."""
-    console.print(f"[dim]{text}[/dim]", highlight=False)
+    """One line about what takes a while; the text may be a stranger's, so nothing in it is markup."""
+    console.print(Text(printable(text), style="dim"))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import math
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,6 +45,13 @@ def serve(
     host: Annotated[str, typer.Option(help="Where sites connect to.")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="The only port to expose.")] = PORT,
     certs: CertsOption = Path("certs"),
+    superlink: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT of a running SuperLink that serves this run alone, with --isolation process and "
+            "--enable-supernode-auth. [default: one is started]"
+        ),
+    ] = None,
     insecure: InsecureOption = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
@@ -52,14 +60,14 @@ def serve(
     """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash."""
     from covey.cli.run import interruptible, new_folder, show
     from covey.data import Dataset
-    from covey.deploy.superlink import need_flower, superlink
+    from covey.deploy import superlink as links
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
-    need_flower()
+    links.need_flower()
     config = served_config(file, resume, set_)
     folder = resume or out or new_folder(config.method_name)
-    least = clients or config["data"]["clients"]
+    least = clients or sites_before(resume) or config["data"]["clients"]
     own = None if data is None else loaded(data, "server")
     if own is not None and not isinstance(own, Dataset):
         raise UserError(
@@ -67,8 +75,12 @@ def serve(
         )
     secrets = None if insecure else certs
     place = f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
+    database = folder / "superlink" if insecure else certs
+    opened = (
+        links.existing(superlink, certs=secrets) if superlink else links.superlink(database, certs=secrets)
+    )
     with (
-        superlink(folder / "superlink" if insecure else certs, certs=secrets) as link,
+        opened as link,
         live(config.method_name, config.top.rounds) as watch,
         interruptible(),
     ):
@@ -87,6 +99,14 @@ def served_config(file: Path | None, resume: Path | None, assignments: list[str]
         return resolve(read_tables(resume / "config.toml"))
     tables = gathered(file, None, None, assignments, None, None)
     return resolve({**tables, "checkpoint_seconds": 0.0})
+
+
+def sites_before(folder: Path | None) -> int | None:
+    """How many sites the run in the folder waited for when it began."""
+    from covey.checkpoint import load_checkpoint
+
+    kept = load_checkpoint(folder) if folder is not None else None
+    return int(kept.fleet.get("least", 0)) or None if kept is not None else None
 
 
 def deployed(
@@ -108,6 +128,8 @@ def deployed(
     from covey.simulate import resume, simulate
 
     sites = site_list(certs) if certs else []
+    if certs and not sites:
+        raise UserError(f"--certs {certs} lists no site; let one in with: covey certs {certs} --site NAME")
     keys = {site["public_key"]: int(site["client"]) for site in sites}
     host, _, port = place.rpartition(":")
     with (
@@ -149,19 +171,21 @@ def join(
         raise UserError(
             f"{missing}; the server's administrator makes keys with: covey certs FOLDER --site NAME"
         )
-    if budget is not None and not budget > 0:
-        raise UserError(f"--budget is {budget!r}; it must be more than 0")
+    if budget is not None and not 0 < budget < math.inf:
+        raise UserError(f"--budget is {budget!r}; it must be a finite number greater than 0")
     need_flower()
     from covey.deploy.certs import private_key
     from covey.deploy.connection import serve_site
-    from covey.deploy.site import Site
+    from covey.deploy.site import Site, own_folder
 
     called = name or (key.stem if key else "")
     if not called:
         raise UserError("--name is missing; without a key it tells the server which site this is")
-    site = Site(loaded(data, called), name=called, folder=state, budget=budget, say=say)
     secret = None if insecure or key is None else private_key(key)
-    serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
+    samples = loaded(data, called)
+    with own_folder(state):
+        site = Site(samples, name=called, folder=state, budget=budget, say=say)
+        serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
 
 
 def loaded(where: str, name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ YEARS = 5
 
 
 def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str]) -> list[Path]:
-    """Makes what is not there yet; a site's number is its place in `sites.json` and never changes."""
+    """Makes what is not there yet; a site's number stands in `sites.json`, never changes and is never given again."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
     for name in sites:
@@ -29,7 +30,7 @@ def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str]) -> l
         made += _write_pair(folder, "ca", key, _certificate("covey CA", key))
     if hosts or not (folder / "server.key").exists():
         made += _server(folder, [*hosts, "localhost", "127.0.0.1"])
-    listed = site_list(folder)
+    listed, number = _listed(folder)
     known = {site["name"] for site in listed}
     for name in dict.fromkeys(sites):
         if name in known:
@@ -37,18 +38,34 @@ def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str]) -> l
         key = ec.generate_private_key(ec.SECP384R1())
         path = folder / "sites" / f"{name}.key"
         _write_private(path, key)
-        number = 1 + max((site["client"] for site in listed), default=-1)  # an entry may have been taken out
         listed.append({"name": name, "client": number, "public_key": public_text(key.public_key())})
+        number += 1
         made.append(path)
-    write_atomically(folder / "sites.json", json.dumps(listed, indent=1))
+    write_atomically(folder / "sites.json", json.dumps({"next": number, "sites": listed}, indent=1))
     return made
 
 
 def site_list(folder: Path) -> list[dict[str, Any]]:
     """The sites that may join: name, client number, public key (PEM)."""
+    return _listed(folder)[0]
+
+
+def _listed(folder: Path) -> tuple[list[dict[str, Any]], int]:
+    """The sites, and the number that the next one gets: entries may be taken out by hand."""
     path = folder / "sites.json"
-    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
-    return found
+    if not path.exists():
+        return [], 0
+    try:
+        found = json.loads(path.read_text())
+        sites = [
+            {"name": str(s["name"]), "client": int(s["client"]), "public_key": str(s["public_key"])}
+            for s in found["sites"]
+        ]
+        return sites, int(found["next"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f'{path} is damaged ({type(error).__name__}: {error}); it must hold {{"next": NUMBER, "sites": [...]}}'
+        ) from error
 
 
 def public_text(key: Any) -> str:
@@ -137,8 +154,8 @@ def _write_pair(folder: Path, name: str, key: Any, certificate: Any) -> list[Pat
 
     paths = [folder / f"{name}.key", folder / f"{name}.crt"]
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-    _write_secret(paths[0], secret)
     write_atomically(paths[1], certificate.public_bytes(form.Encoding.PEM))
+    _write_secret(paths[0], secret)  # last: where there is a key, there is its certificate
     return paths
 
 
@@ -149,6 +166,11 @@ def _write_private(path: Path, key: Any) -> None:
 
 
 def _write_secret(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, from its first byte on."""
-    path.touch(mode=0o600)
-    path.write_bytes(content)
+    """A file that only its owner can read, from its first byte on, and that is whole or not there."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

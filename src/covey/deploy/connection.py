@@ -47,12 +47,14 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from covey.checkpoint import write_atomically
 from covey.deploy.flower import from_record, to_record
-from covey.errors import UserError
+from covey.errors import RunError, UserError
 
 POLL = 0.5  # seconds between two looks at the mailbox
 RETRY = 2.0  # seconds before the next attempt where the server is away
 TRIES = 3  # attempts of one request before the connection counts as broken
 AWAY = (502, 503, 504)  # what the server's door answers while the SuperLink behind it is not there
+USED = "its key is not registered there, or another process uses it now"
+REFUSED = {401: "its signature is not accepted; is this machine's clock right?"}
 
 
 def serve_site(
@@ -66,10 +68,11 @@ def serve_site(
 ) -> None:
     """Connects, answers message after message, and connects again when the server was away; never returns."""
     away = False
+    context = trust(ca) if ca is not None else None
     while True:
         try:
-            if ca is not None:
-                check_certificate(address, ca)
+            if context is not None:
+                check_certificate(address, context, f"--ca {ca}")
             with connected(address, ca, key, folder / "node") as (client, node):
                 say(f"connected to {address}")
                 away = False
@@ -108,12 +111,19 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
                 ActivateNodeRequest(public_key=shown, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL),
             )
         except httpx.HTTPStatusError as error:
-            raise UserError(
-                f"{address} refuses this site: its key is not registered there, or another process uses it now"
+            if error.response.status_code in AWAY:
+                raise
+            raise RunError(
+                f"{address} refuses this site: {REFUSED.get(error.response.status_code, USED)}"
             ) from error
         node = Node(node_id=active.node_id)
         if key is not None:
-            write_atomically(note, str(active.node_id))
+            try:
+                write_atomically(note, str(active.node_id))
+            except OSError as error:
+                raise UserError(
+                    f"--state {note.parent} cannot be written: {error.strerror or error}"
+                ) from error
         heart = HeartbeatSender(lambda: beat(client, node))
         heart.start()
         try:
@@ -174,7 +184,7 @@ def answer_one(
     except httpx.HTTPStatusError as error:
         if error.response.status_code in AWAY:
             raise
-        say(f"an answer was not taken: its run is over ({error.response.status_code})")
+        say(f"an answer was not taken ({error.response.status_code}): its run may be over")
     except (KeyError, ValueError, TypeError, ObjectPullError, ObjectPushError) as error:
         say(f"a message was dropped: {type(error).__name__}: {error}")
     return True
@@ -199,14 +209,19 @@ def push(client: FleetHttpClient, node: Node, run: int, reply: Message, seconds:
             put(number, part.deflate())
 
 
-def check_certificate(address: str, ca: Path) -> None:
+def trust(ca: Path) -> ssl.SSLContext:
+    """TLS that believes the CA and nobody else."""
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except OSError as error:
+        raise UserError(f"--ca {ca} cannot be read: {error}") from error
+
+
+def check_certificate(address: str, context: ssl.SSLContext, ca: str) -> None:
     """Stops where the server's certificate is not the CA's: no retry can mend that."""
     host, _, port = address.rpartition(":")
-    context = ssl.create_default_context(cafile=str(ca))
     with socket.create_connection((host.strip("[]"), int(port)), timeout=10) as plain:
         try:
             context.wrap_socket(plain, server_hostname=host.strip("[]")).close()
         except ssl.SSLCertVerificationError as error:
-            raise UserError(
-                f"the certificate of {address} is not of --ca {ca}: {error.verify_message}"
-            ) from error
+            raise UserError(f"the certificate of {address} is not of {ca}: {error.verify_message}") from error

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor, nn
 
 import covey
-from covey.codec import from_bytes, task_to_plain, to_bytes
+from covey.codec import named_from_bytes, reply_from_plain, task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation
+from covey.deploy.forms import Forms
 from covey.deploy.post import POLL, Letter, Post
 from covey.deploy.seats import Names, Seats
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
+from covey.errors import UserError
 from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.devices import Devices
 from covey.fleet.ledger import Cost, Ledger
@@ -25,6 +29,7 @@ from covey.fleet.work import Call, Job, Outcome
 from covey.fleet.workers import Serial
 from covey.model import Layout, fresh_row
 from covey.objective import Objective
+from covey.text import printable
 
 
 class SiteFleet:
@@ -61,7 +66,8 @@ class SiteFleet:
         self.objective: Objective = spec.goal
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
-        self.seats = Seats(post, spec, names, hello_seconds=10 * deadline, say=say)
+        self.forms = Forms()
+        self.seats = Seats(post, spec, names, hello_seconds=deadline, say=say)
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
@@ -104,6 +110,7 @@ class SiteFleet:
         limit = deadline or self.deadline
         trips: dict[int, Trip] = {}
         outcomes = self._at_sites(call, {i: t for i, t in tasks.items() if i >= 0}, limit, trips)
+        outcomes = self.forms.checked(step, tasks, outcomes)
         outcomes += self._at_the_desk(call, {i: t for i, t in tasks.items() if i < 0})
         nothing = Trip(down=0, up=0, seconds=0.0)
         replies = settle(
@@ -134,6 +141,8 @@ class SiteFleet:
         client_of = {seat.node: i for i, seat in there.items()}
         started = time.monotonic()
         waiting = self.post.send(message_type(call.step.kind), blocks, limit) if blocks else {}
+        unsent = set(blocks) - set(waiting.values())
+        outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
         while waiting:
             late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
             for number, letter in self.post.collect(list(waiting)).items():
@@ -226,6 +235,14 @@ class SiteFleet:
 
     # ------------------------------------------------------------------------------------------ memory
 
+    @cached_property
+    def own_mark(self) -> str:
+        """Equal for equal test data at the server."""
+        x, y = self.own.test.tensors()
+        mark = hashlib.sha256("\0".join(self.own.dataset.classes).encode())
+        mark.update(x.numpy().tobytes() + y.numpy().tobytes())
+        return mark.hexdigest()
+
     def memory_bound(self, rows: int = 1, batch: int = 32) -> int:  # noqa: ARG002
         """Bytes that the server can need at most beside Python and PyTorch: test data, bank and replies."""
         return self.own.dataset.x.nbytes + 4 * self.layout.size * (
@@ -239,9 +256,20 @@ class SiteFleet:
             "run": self.run,
             "names": dict(self.seats.names.by_name),
             "trainer": self.info["trainer"],
+            "least": self.least,
+            "own": self.own_mark,
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
+        if "run" not in saved:
+            raise UserError("this run is a simulation; go on with: covey run --resume")
+        if saved["own"] != self.own_mark:
+            raise UserError("the run began with other test data at the server; give the same --data again")
+        if saved["trainer"] != self.info["trainer"]:
+            raise UserError(
+                f"the run began with the {saved['trainer']} trainer, and this server would use {self.info['trainer']}; "
+                f"install the same extras as before"
+            )
         self.ledger.load(saved["ledger"])
         self.run = saved["run"]
         self.seats.names.by_name = dict(saved["names"])
@@ -254,13 +282,17 @@ class SiteFleet:
 def _outcome(client: int, letter: Letter) -> Outcome:
     """What a site answered; nothing that it says can do more than be left out."""
     if letter.error:
-        return Outcome(id=client, lost=letter.error)
+        return Outcome(id=client, lost=printable(letter.error))
     try:
-        answer = from_bytes(letter.answer)
+        answer = named_from_bytes(letter.answer)
         if "reply" not in answer:
-            return Outcome(id=client, refused=str(answer["refused"]))
-        reply = Reply(**answer["reply"]) if answer["reply"] is not None else None
-        problem = answer["lost"] or answer["mistake"]
-        return Outcome(id=client, reply=reply, lost=str(problem), refused=str(answer["refused"]))
-    except (KeyError, TypeError, ValueError) as error:
-        return Outcome(id=client, refused=f"its answer cannot be read: {type(error).__name__}: {error}")
+            return Outcome(id=client, refused=printable(str(answer["refused"])) or "it does not say why")
+        reply = None if answer["reply"] is None else reply_from_plain(answer["reply"])
+        lost, refused = (printable(str(answer[why])) for why in ("lost", "refused"))
+        lost = lost or printable(str(answer["mistake"]))
+        if reply is None and not lost and not refused:
+            raise ValueError("it holds neither a reply nor a reason")
+        return Outcome(id=client, reply=reply, lost=lost, refused=refused)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = f"its answer cannot be read: {type(error).__name__}: {error}"
+        return Outcome(id=client, refused=printable(reason))

@@ -12,7 +12,12 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.cli.build import build_fab_from_files
 from flwr.common.constant import ErrorCode, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
-from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
+from flwr.proto.control_pb2 import (
+    ListNodesRequest,
+    RegisterNodeRequest,
+    StartRunRequest,
+    UnregisterNodeRequest,
+)
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
 from flwr.serverapp import Grid
 from flwr.supercore.constant import TaskType
@@ -21,6 +26,7 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import make_simple_http_retry_invoker
+from flwr.supercore.run import RunNotRunningException
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
@@ -30,10 +36,12 @@ from covey.deploy.superlink import Link
 from covey.errors import RunError
 
 ERRORS = {
-    ErrorCode.NODE_UNAVAILABLE: "it has not been heard of for a minute",
+    ErrorCode.NODE_UNAVAILABLE: "it is not connected any more",
     ErrorCode.MESSAGE_UNAVAILABLE: "it did not answer in time",
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
 }
+
+PATIENCE = 30.0  # seconds that a request to the SuperLink is tried: it is on this machine
 
 # The run has to have an app; sites that joined with covey never fetch it.
 APP = {
@@ -58,8 +66,11 @@ def to_record(block: bytes) -> RecordDict:
 
 
 def from_record(record: RecordDict) -> bytes:
-    """The bytes of `to_record`; Flower reads arrays without pickle."""
-    block: bytes = record["covey"]["block"].numpy().tobytes()
+    """The bytes of `to_record`, or a ValueError; Flower reads arrays without pickle."""
+    try:
+        block: bytes = record["covey"]["block"].numpy().tobytes()
+    except Exception as error:  # whatever the other side put into the record
+        raise ValueError(f"the message is not covey's ({type(error).__name__}: {error})") from error
     return block
 
 
@@ -85,16 +96,20 @@ class GridPost:
         return numbers
 
     def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
-        found = {}
-        for message in self.grid.pull_messages(numbers):
-            number = message.metadata.reply_to_message_id
-            if message.has_error():
-                found[number] = Letter(
-                    error=ERRORS.get(message.error.code, f"Flower: {message.error.reason}")
-                )
-            else:
-                found[number] = Letter(answer=from_record(message.content))
-        return found
+        return {
+            message.metadata.reply_to_message_id: letter_of(message)
+            for message in self.grid.pull_messages(numbers)
+        }
+
+
+def letter_of(message: Message) -> Letter:
+    """What a message holds, or why it holds nothing of ours."""
+    if message.has_error():
+        return Letter(error=ERRORS.get(message.error.code, f"Flower: {message.error.reason}"))
+    try:
+        return Letter(answer=from_record(message.content))
+    except ValueError as error:
+        return Letter(error=str(error))
 
 
 @contextlib.contextmanager
@@ -102,12 +117,13 @@ def flower_run(link: Link, keys: Sequence[tuple[str, str]]) -> Iterator[GridPost
     """A run at the SuperLink, driven from this process; `keys` are (name, public key) of the sites that may join."""
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
     retry = make_simple_http_retry_invoker()
-    retry.max_time = 60
+    retry.max_time = PATIENCE
     with contextlib.closing(
         ControlHttpClient.from_server_address(
             **link.client_settings, interceptors=versions, retry_invoker=retry
         )
     ) as control:
+        shut_out(control, {key for _, key in keys})
         for name, key in keys:
             register(control, name, key)
         content = build_fab_from_files(APP)[0]
@@ -123,6 +139,7 @@ def flower_run(link: Link, keys: Sequence[tuple[str, str]]) -> Iterator[GridPost
     grid = HttpGrid(
         settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
     )
+    grid._retry_invoker.max_time = PATIENCE
     heart = HeartbeatSender(make_task_heartbeat_fn_http(grid._runtime_client))
     heart.start()
     done = SubStatus.FAILED
@@ -133,12 +150,27 @@ def flower_run(link: Link, keys: Sequence[tuple[str, str]]) -> Iterator[GridPost
         grid.set_run(run_from_proto(given.run))
         yield GridPost(grid)
         done = SubStatus.COMPLETED
+    except RunNotRunningException as error:
+        raise RunError("the SuperLink has stopped the run; go on with covey serve --resume") from error
+    except httpx.TransportError as error:
+        raise RunError(
+            f"the SuperLink has not answered for {PATIENCE:.0f} s; go on with covey serve --resume: {error}"
+        ) from error
     finally:
         grid._retry_invoker.max_tries = 1
         with contextlib.suppress(httpx.HTTPError):
             grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=done, details=""))
         heart.stop()
         grid.close()
+
+
+def shut_out(control: ControlHttpClient, keys: set[str]) -> None:
+    """Takes the keys that are not on the list any more from the SuperLink, which remembers what it once let in."""
+    if not keys:
+        return
+    for node in control.ListNodes(ListNodesRequest()).nodes_info:
+        if bytes(node.public_key).decode() not in keys:
+            control.UnregisterNode(UnregisterNodeRequest(node_id=node.node_id))
 
 
 def register(control: ControlHttpClient, name: str, key: str) -> None:

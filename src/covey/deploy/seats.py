@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import covey
-from covey.codec import from_bytes, to_bytes
+from covey.codec import is_whole, named_from_bytes, to_bytes
 from covey.deploy.post import POLL, Letter, Post
 from covey.deploy.site import HELLO
 from covey.deploy.wire import ModelSpec
 from covey.errors import RunError
+from covey.text import LONGEST, printable
 
 HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round goes on without it
+AGAIN = 5.0  # seconds after which a site that was left out is asked again
 
 
 @dataclass(kw_only=True)
@@ -69,7 +71,7 @@ class Seats:
         self.say = say
         self.taken: dict[int, Seat] = {}
         self.greeted: dict[str, int] = {}  # messages of introduction that wait for an answer
-        self.left_out: dict[int, str] = {}  # why a node has no seat, to say it once
+        self.left_out: dict[int, tuple[str, float]] = {}  # why a node has no seat, and when to ask it again
 
     def wait(self, least: int, patience: float, round: int) -> list[int]:
         """The clients that can be reached, once there are at least so many; patience is in seconds."""
@@ -101,56 +103,76 @@ class Seats:
 
     def greet(self, nodes: Mapping[int, str]) -> None:
         """Asks new and quiet nodes who they are; takes in what they answer, without holding up those that do not."""
-        known = {seat.node for seat in self.taken.values() if not seat.quiet}
-        waiting = set(self.greeted.values())
-        new = [node for node in nodes if node not in known and node not in waiting]
+        now = time.monotonic()
+        known = {seat.node for seat in self.taken.values() if not seat.quiet} | set(self.greeted.values())
+        known |= {node for node, (_, again) in self.left_out.items() if again > now}
+        new = [node for node in nodes if node not in known]
         if new:
             block = to_bytes({"covey": covey.__version__, "hello": True})
             self.greeted.update(self.post.send(HELLO, dict.fromkeys(new, block), self.hello_seconds))
         fresh = {number for number, node in self.greeted.items() if node in new}
-        until = time.monotonic() + HELLO_SECONDS
+        until = now + HELLO_SECONDS
         while self.greeted:
             for number, letter in self.post.collect(list(self.greeted)).items():
                 node = self.greeted.pop(number)
                 fresh.discard(number)
-                self.take(node, nodes.get(node, ""), letter)
+                self.take(node, nodes, letter)
             if not fresh or time.monotonic() > until:
                 break
             time.sleep(POLL)
 
-    def take(self, node: int, key: str, letter: Letter) -> None:
+    def take(self, node: int, nodes: Mapping[int, str], letter: Letter) -> None:
         """Gives the node the seat of the client that it is, or says why it has none."""
         hello = _hello(letter)
-        if "refused" in hello:
-            if self.left_out.get(node) != hello["refused"]:
-                self.say(f"a site is left out for now: {hello['refused']}")
-            self.left_out[node] = hello["refused"]
+        why = hello.get("refused") or self.objection(hello, node, nodes)
+        if why:
+            if self.left_out.get(node, ("", 0.0))[0] != why:  # it is said once
+                who = f"site {hello['name']}" if "name" in hello else "a site"
+                self.say(f"{who} is left out for now: {why}")
+            self.left_out[node] = (why, time.monotonic() + AGAIN)
             return
         self.left_out.pop(node, None)
+        client = self.number(hello, node, nodes)
+        assert client is not None
+        back = client in self.taken
+        sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
+        self.taken[client] = Seat(client=client, name=str(hello["name"]), sizes=sizes, node=node)
+        as_client = f" as client {client}" if self.names.by_key or self.names.settled else ""
+        self.say(f"site {hello['name']} is {'back' if back else 'here'}{as_client}")
+
+    def number(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> int | None:
+        return self.names.number(nodes.get(node, ""), str(hello["name"]))
+
+    def objection(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> str:
+        """Why a site that introduced itself may have no seat; empty if it may."""
         shape, outputs = tuple(hello["shape"]), int(hello["classes"]) or 1
-        client = self.names.number(key, str(hello["name"]))
-        if client is None:
-            self.say("a site is left out: neither its key nor its name is known")
-        elif (shape, outputs) != (self.spec.shape, self.spec.outputs):
-            self.say(
-                f"site {hello['name']} is left out: its samples have shape {shape} and {outputs} classes, the model "
-                f"is for {self.spec.shape} and {self.spec.outputs}"
+        if (shape, outputs) != (self.spec.shape, self.spec.outputs):
+            return (
+                f"its samples have shape {shape} and {outputs} classes, the model is for {self.spec.shape} "
+                f"and {self.spec.outputs}"
             )
-        else:
-            back = client in self.taken
-            sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
-            self.taken[client] = Seat(client=client, name=str(hello["name"]), sizes=sizes, node=node)
-            number = f" as client {client}" if self.names.by_key or self.names.settled else ""
-            self.say(f"site {hello['name']} is {'back' if back else 'here'}{number}")
+        client = self.number(hello, node, nodes)
+        if client is None:
+            return "neither its key nor its name is known"
+        seat = self.present(client)
+        if seat is not None and seat.node != node and seat.node in nodes:
+            return "another site of this name is here"
+        return ""
 
 
 def _hello(letter: Letter) -> dict[str, Any]:
-    """How a site introduced itself, or why it did not."""
+    """How a site introduced itself, every value of the type it should have, or why it did not."""
     if letter.error:
-        return {"refused": letter.error}
+        return {"refused": printable(letter.error)}
     try:
-        hello = from_bytes(letter.answer)
-        wanted = ("refused",) if "refused" in hello else ("name", "shape", "classes", "sizes")
-        return {name: hello[name] for name in wanted}
+        hello = named_from_bytes(letter.answer)
+        if "refused" in hello:
+            return {"refused": printable(str(hello["refused"])) or "it does not say why"}
+        name, shape, classes, sizes = (hello[part] for part in ("name", "shape", "classes", "sizes"))
+        if not isinstance(name, str) or len(name) > LONGEST or len(sizes) != 2:
+            raise ValueError("its name is no text, or it does not tell two sizes")
+        if not all(is_whole(number) and number >= 0 for number in (*shape, classes, *sizes)):
+            raise ValueError("its shape, classes or sizes are not whole numbers from 0")
+        return {"name": printable(name), "shape": tuple(shape), "classes": classes, "sizes": tuple(sizes)}
     except (KeyError, TypeError, ValueError) as error:
-        return {"refused": f"its answer cannot be read: {type(error).__name__}: {error}"}
+        return {"refused": printable(f"its answer cannot be read: {type(error).__name__}: {error}")}

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import covey
+from covey.alone import alone
 from covey.bench import Bench
 from covey.checkpoint import write_atomically
-from covey.codec import from_bytes, to_bytes
-from covey.core import Reply, Step, Task
+from covey.codec import from_bytes, named_from_bytes, to_bytes
+from covey.core import Reply, Task
 from covey.data.types import Dataset, Samples
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.fleet.workers import one_thread
+from covey.steps.cross import CrossEvaluate
+from covey.steps.evaluate import Evaluate
+from covey.steps.poison import Poisoned
+from covey.text import printable
 
 HELLO = "query.hello"
+RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
+RUNS_KEPT = 16  # runs whose state stays in the folder
+BENCHES_KEPT = 4  # models that are ready to work
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +61,18 @@ class SiteData:
         )
 
 
+@contextlib.contextmanager
+def own_folder(folder: Path, *, wait: bool = False) -> Iterator[Path]:
+    """A site's folder, for one process at a time: two would each spend the whole budget."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--state {folder} cannot be made: {error.strerror or error}") from error
+    taken = f"--state {folder} is used by another covey join; give each its own"
+    with alone(folder, None if wait else taken):
+        yield folder
+
+
 class Memory:
     """What a site remembers: a run's state, also as it was when the round began, and its budget's account."""
 
@@ -59,8 +82,7 @@ class Memory:
         self.epsilon = 0.0
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            if (folder / "epsilon").exists():
-                self.epsilon = float((folder / "epsilon").read_text())
+            self.epsilon = _spent(folder / "epsilon")
 
     def open(self, run: str, session: str, number: int) -> dict[str, Any]:
         """The client's state for a request of that round; a server that goes on after a crash finds it as it was."""
@@ -79,18 +101,54 @@ class Memory:
         self.runs[run] = {**self.runs[run], "state": dict(state)}
         self.epsilon = max(self.epsilon, float(state.get("epsilon", 0.0)))
         if self.folder is not None:
-            write_atomically(self.folder / "epsilon", repr(self.epsilon))
-            write_atomically(self._path(run), to_bytes(self.runs[run]))
+            try:
+                write_atomically(self.folder / "epsilon", repr(self.epsilon))
+                write_atomically(self._path(run), to_bytes(self.runs[run]))
+                files = sorted(
+                    self.folder.glob("run-*.safetensors"), key=lambda file: file.stat().st_mtime_ns
+                )
+                for old in files[:-RUNS_KEPT]:
+                    old.unlink()
+            except OSError as error:
+                raise _unusable(error) from error
 
     def _path(self, run: str) -> Path:
         assert self.folder is not None
         return self.folder / f"run-{run}.safetensors"
 
     def _read(self, run: str) -> dict[str, Any] | None:
-        if self.folder is None or not self._path(run).exists():
+        if self.folder is None:
             return None
-        kept: dict[str, Any] = from_bytes(self._path(run).read_bytes())
+        try:
+            kept: dict[str, Any] = from_bytes(self._path(run).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise _unusable(error) from error
         return kept
+
+
+def _spent(file: Path) -> float:
+    """What was spent before; a file that does not say it is a mistake, not a new budget."""
+    try:
+        spent = float(file.read_text())
+    except FileNotFoundError:
+        return 0.0
+    except (OSError, ValueError) as error:
+        raise UserError(f"--state: {file} cannot be read: {error}") from error
+    if not spent >= 0:
+        raise UserError(f"--state: {file} says that {spent} of the budget is spent; it must be at least 0")
+    return spent
+
+
+def _unusable(error: Exception) -> Refused:
+    return Refused(f"this site's --state folder cannot be used: {getattr(error, 'strerror', None) or error}")
+
+
+def check_budget(budget: float | None) -> None:
+    """A budget is a finite number above 0, or none."""
+    if budget is not None and not 0 < budget < math.inf:
+        raise UserError(f"the budget is {budget!r}; it must be a finite number greater than 0")
 
 
 class Site:
@@ -105,6 +163,7 @@ class Site:
         budget: float | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        check_budget(budget)
         self.data = SiteData.of(data)
         self.name = name
         self.budget = budget
@@ -113,9 +172,9 @@ class Site:
         self.benches: dict[str, Bench] = {}
 
     def answer(self, block: bytes) -> bytes:
-        """Answers one request, both as bytes; nothing in a request can run code."""
+        """Answers one request, both as bytes; nothing in a request can run code, or raise anything here."""
         try:
-            request = from_bytes(block)
+            request = named_from_bytes(block)
             if request.get("covey") != covey.__version__:
                 raise Refused(
                     f"the server has covey {request.get('covey')}, this site has {covey.__version__}; install the same"
@@ -124,11 +183,12 @@ class Site:
                 return to_bytes(self.hello())
             return to_bytes(self._work(request))
         except Refused as no:
-            self.say(f"refused: {no}")
-            return to_bytes({"refused": str(no)})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            self.say(f"refused: a request that cannot be read ({type(error).__name__}: {error})")
-            return to_bytes({"refused": f"the request cannot be read: {type(error).__name__}: {error}"})
+            reason = str(no)
+        except Exception as error:  # a server must not be able to stop a site
+            reason = f"the request cannot be answered: {type(error).__name__}: {error}"
+        reason = printable(reason)
+        self.say(f"refused: {reason}")
+        return to_bytes({"refused": reason})
 
     def hello(self) -> dict[str, Any]:
         """What a site tells about itself: how many samples, of what shape; nothing of what they are."""
@@ -142,7 +202,7 @@ class Site:
         }
 
     def _work(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        step = self._within_budget(step_from_plain(request["step"]))
+        step = self._permitted(step_from_plain(request["step"]))
         spec = model_from_plain(request["model"])
         if spec.shape != tuple(self.data.train_samples.dataset.x.shape[1:]):
             raise Refused(
@@ -150,8 +210,10 @@ class Site:
                 f"{tuple(self.data.train_samples.dataset.x.shape[1:])}"
             )
         client, run = int(request["client"]), str(request["run"])
-        if not run.isalnum():
-            raise Refused(f"the run is called {run!r}; letters and digits are allowed")
+        if not RUN_NAME.fullmatch(run):
+            raise Refused(
+                f"the run is called {run!r}; at most 80 letters, digits, '.', '_' and '-' are allowed"
+            )
         call = Call(
             step=step,
             seed=int(request["seed"]),
@@ -178,23 +240,40 @@ class Site:
         }
 
     def _bench(self, spec: ModelSpec) -> Bench:
+        """The bench of a model; those used last are kept."""
         key = repr(spec)
-        if key not in self.benches:
-            self.benches[key] = spec.bench()
-        return self.benches[key]
+        bench = self.benches.pop(key, None) or spec.bench()
+        self.benches[key] = bench
+        if len(self.benches) > BENCHES_KEPT:
+            del self.benches[next(iter(self.benches))]
+        return bench
 
-    def _within_budget(self, step: Step) -> Step:
-        """The step under this site's own budget; what tells about data and cannot be counted is refused."""
-        if self.budget is None or not step.kind.startswith("query."):
+    def _permitted(self, step: Any) -> Any:
+        """The step, and every step within it, under this site's rules and its own budget."""
+        parts = {f.name: getattr(step, f.name) for f in fields(step)}
+        step = replace(
+            step, **{name: self._permitted(part) for name, part in parts.items() if is_dataclass(part)}
+        )
+        kind = getattr(step, "kind", "")
+        if isinstance(step, Poisoned):
+            raise Refused(f"{kind} is an attack, which is for simulations")
+        if self.budget is None:
+            return step
+        if isinstance(step, Evaluate) and step.split != "test":
+            raise Refused(f"{kind} asks about training data, and this site has a budget of {self.budget:g}")
+        if isinstance(step, CrossEvaluate) and step.holdout > 0.5:
+            raise Refused(
+                f"{kind} asks about most of the training data, and this site has a budget of {self.budget:g}"
+            )
+        if not kind.startswith("query."):
             return step
         privacy = getattr(step, "privacy", None)
         if privacy is None or not privacy.counted:
             raise Refused(
-                f"{step.kind} has no privacy loss that can be counted, and this site has a budget of {self.budget:g}"
+                f"{kind} has no privacy loss that can be counted, and this site has a budget of {self.budget:g}"
             )
         least = self.budget if privacy.budget is None else min(self.budget, privacy.budget)
-        bounded: Step = replace(step, privacy=replace(privacy, budget=least))  # type: ignore[type-var]
-        return bounded
+        return replace(step, privacy=replace(privacy, budget=least))
 
 
 def problem(outcome: Outcome) -> str:

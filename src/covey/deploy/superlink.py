@@ -24,6 +24,8 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
 }
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MOST_BYTES = 32 * 2**20  # of one request: Flower cuts arrays into pieces of 5 MB
+MOST_CONNECTIONS = 1000
 
 
 def need_flower() -> None:
@@ -58,6 +60,7 @@ def free_port() -> int:
 def superlink(folder: Path, *, certs: Path | None) -> Iterator[Link]:
     """Starts a SuperLink on loopback with a database in the folder, which keeps the sites' numbers; ends it."""
     need_flower()
+    keep_at_home()
     folder.mkdir(parents=True, exist_ok=True)
     inside = free_port()
     command = [
@@ -90,6 +93,26 @@ def superlink(folder: Path, *, certs: Path | None) -> Iterator[Link]:
             process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+@contextlib.contextmanager
+def existing(address: str, *, certs: Path | None) -> Iterator[Link]:
+    """A SuperLink that somebody else started, checked with the CA of the folder."""
+    need_flower()
+    keep_at_home()
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise UserError(f"--superlink is {address!r}, where no SuperLink answers: {error}") from error
+    yield Link(address=address, ca=certs / "ca.crt" if certs else None)
+
+
+def keep_at_home() -> None:
+    """Requests on this machine go past the proxy that the environment may name for all others."""
+    for name in ("NO_PROXY", "no_proxy"):
+        known = [os.environ[name]] if os.environ.get(name) else []
+        os.environ[name] = ",".join([*known, "127.0.0.1", "localhost", "::1"])
 
 
 def _die_with_parent() -> None:
@@ -129,10 +152,17 @@ def door(host: str, port: int, link: Link, certs: Path | None) -> Iterator[None]
         }
     )
     settings = uvicorn.Config(
-        door_app(link), host=host, port=port, log_level="error", lifespan="off", access_log=False, **secrets
+        door_app(link),
+        host=host,
+        port=port,
+        log_level="error",
+        lifespan="off",
+        access_log=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        **secrets,
     )
     server = uvicorn.Server(settings)
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -161,6 +191,7 @@ def door_app(link: Link) -> Any:
         base_url=f"{'https' if link.ca else 'http'}://{link.address}",
         verify=str(link.ca) if link.ca else True,
         timeout=120,
+        trust_env=False,
     )
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -170,7 +201,10 @@ def door_app(link: Link) -> Any:
         if not is_open(scope["path"], scope.get("raw_path", b"")):
             await Response(status_code=404)(scope, receive, send)
             return
-        body = await request.body()
+        body = await body_of(request)
+        if body is None:
+            await Response(status_code=413)(scope, receive, send)
+            return
         headers = [(k, v) for k, v in request.headers.items() if k not in HOP]
         try:
             answer = await client.request(request.method, scope["path"], content=body, headers=headers)
@@ -181,6 +215,17 @@ def door_app(link: Link) -> Any:
         await Response(answer.content, answer.status_code, kept)(scope, receive, send)
 
     return app
+
+
+async def body_of(request: Any) -> bytes | None:
+    """What a request carries; None as soon as it is too much, because whoever sends it has not shown a key yet."""
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > MOST_BYTES:
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 HOP: Sequence[str] = (

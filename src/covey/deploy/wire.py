@@ -102,10 +102,14 @@ def _made(maker: Any, settings: Mapping[str, Any], where: str) -> Any:
 
 
 def _value(value: Any, wanted: Any, where: str) -> Any:
+    options = (wanted, *typing.get_args(wanted))
     if isinstance(value, Mapping) and "$step" in value:
-        return step_from_plain(value["$step"])
+        step = step_from_plain(value["$step"])
+        if Step not in options and type(step) not in options:
+            raise Refused(f"{where} is a {type(step).__name__}, which this site's covey does not take")
+        return step
     if isinstance(value, Mapping) and "$settings" in value:
-        for option in (wanted, *typing.get_args(wanted)):
+        for option in options:
             if dataclasses.is_dataclass(option):
                 return _made(option, value["$settings"], where)
         raise Refused(f"{where} takes no settings of its own in this site's covey")

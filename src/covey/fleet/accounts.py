@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from covey.core import Reply, Step, Task
@@ -101,12 +102,14 @@ def check_reply(reply: Reply, client: int, step: Step, task: Task, layout: Layou
         return f"it says it is from client {reply.id}"
     if reply.size < 0:
         return f"its number of samples is {reply.size}"
-    if step.kind.startswith("train.") and reply.slot not in task.slots:
+    if reply.slot not in task.slots and (task.slots or step.kind.startswith("train.")):
         return f"its row is said to come from slot {reply.slot}, which it was not sent"
     for name, value in reply.stats.items():
         # A summary without noise spends an infinite epsilon; every other number must be one.
         if isinstance(value, float) and not math.isfinite(value) and name != "epsilon":
             return f"its {name} is {value}"
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not np.isfinite(value).all():
+            return f"its {name} holds NaN or infinity"
     if reply.vector is None:
         return "a trained row is missing" if step.kind.startswith("train.") else ""
     if reply.vector.dtype != torch.float32:

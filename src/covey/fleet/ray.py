@@ -116,6 +116,7 @@ class Crew:
         self.benches = 0
         self.idle: list[Any] = []
         self.coming: dict[Any, Any] = {}
+        self.failures = 0  # actors that never came to work
         for _ in range(self.workers):
             self.hire()
 
@@ -152,7 +153,7 @@ class Crew:
                     f"{self.ray.available_resources()}"
                 )
             if ready[0] in self.coming:
-                self.welcome(ready[0])
+                self.welcome(ready[0], others=len(working))
                 continue
             actor, chunk = working.pop(ready[0])
             try:
@@ -174,13 +175,16 @@ class Crew:
             self.idle.append(actor)
         return outcomes
 
-    def welcome(self, ref: Any) -> None:
-        """Takes an actor into work, if it could be started."""
+    def welcome(self, ref: Any, others: int = 0) -> None:
+        """Takes an actor into work, if it could be started; `others` work at present."""
         actor = self.coming.pop(ref)
         try:
             version = self.ray.get(ref)
         except self.ray.exceptions.RayError as error:
-            if not self.idle and not self.coming:
+            self.failures += 1
+            if self.failures < TRIES:  # its machine may have gone while it started
+                self.hire()
+            elif not self.idle and not self.coming and not others:
                 raise RunError(f"no Ray worker could be started: {str(error).splitlines()[-1]}") from error
             return
         if version != covey.__version__:

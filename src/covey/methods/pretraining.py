@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -118,12 +119,15 @@ def seed_of(fleet: Fleet, name: str) -> int:
 
 
 def look(now: Round) -> tuple[tuple[int, ...], Scale | None]:
-    """What one sample looks like: one client is asked (the next one, if it does not answer)."""
+    """What one sample looks like: one client is asked (the next one, if it does not answer, or nothing of use)."""
     for client in now.here:
         for reply in now.ask(Shape(), [client]):
             stats: Any = reply.stats
-            scale = Scale(tuple(stats["mean"]), tuple(stats["std"])) if "mean" in stats else None
-            return tuple(int(size) for size in stats["shape"]), scale
+            with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+                means, deviations = (tuple(map(float, stats.get(name, ()))) for name in ("mean", "std"))
+                return tuple(int(size) for size in stats["shape"]), Scale(
+                    means, deviations
+                ) if means else None
     raise RunError(f"round {now.number}: no client said what its samples look like")
 
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from covey.core import Client, Reply, Task
-from covey.errors import UserError
+from covey.errors import Refused, UserError
 from covey.steps.noise import Privacy, add_noise, present, shares, spend
 
 Array = NDArray[np.float64]
@@ -25,7 +25,8 @@ class LabelSummary:
     """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
 
     labels: size of the label space; None takes the data set's classes. Asked with `tolerance`, a client answers
-    with a summary only if its data moved by more than that (total variation) since its last one.
+    with a summary only if its data moved by more than that (total variation) since its last one; a real device
+    with noise always answers, because whether exact counts moved would be told for nothing.
     """
 
     privacy: Privacy = Privacy()
@@ -36,7 +37,7 @@ class LabelSummary:
     def __call__(self, client: Client, task: Task) -> Reply:
         labels = _label_space(client, self.labels)
         counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
-        if not _worth_telling(client, task, counts):
+        if not _worth_telling(client, task, self.privacy, counts):
             return Reply(id=client.id)
         told, noisy = _tell(client, self.privacy, counts, sensitivity=1.0)
         return Reply(id=client.id, stats={"shares": shares(noisy), **told})
@@ -83,7 +84,7 @@ class FeatureSummary:
             bound=self.bound,
             who=f"client {client.id}",
         )
-        if not _worth_telling(client, task, counts):
+        if not _worth_telling(client, task, self.privacy, counts):
             return Reply(id=client.id)
         sensitivity = feature_sensitivity(x, self.bound)
         told, noisy = _tell(client, self.privacy, counts, sensitivity=sensitivity)
@@ -119,13 +120,22 @@ def raw_features(client: Client) -> NDArray[np.floating]:
 
 def _label_space(client: Client, labels: int | None) -> int:
     space = len(client.train.dataset.classes) if labels is None else labels
+    if client.live and space < len(
+        client.train.dataset.classes
+    ):  # a mistake would name a label that is there
+        raise Refused(f"a summary of {space} labels is asked for; this site's data have more classes")
     if space < 1:
         raise UserError("a summary by label needs data with classes, or the number of labels given.")
     return space
 
 
-def _worth_telling(client: Client, task: Task, counts: Array) -> bool:
-    """Whether the server has no summary yet, asks for a new one, or the data moved enough since the last."""
+def _worth_telling(client: Client, task: Task, privacy: Privacy, counts: Array) -> bool:
+    """Whether the server has no summary yet, asks for a new one, or the data moved enough since the last.
+
+    On a real device the answer to that is exact, and a search over tolerances would find the counts.
+    """
+    if client.live and privacy.counted:
+        return True
     last = client.state.get("summary")
     tolerance = task.args.get("tolerance")
     if last is None or tolerance is None or last.shape != counts.shape:
