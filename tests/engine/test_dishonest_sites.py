@@ -17,7 +17,7 @@ from covey.deploy.fleet import SiteFleet, _outcome
 from covey.deploy.forms import Forms
 from covey.deploy.post import Letter
 from covey.deploy.seats import _hello
-from covey.deploy.site import Site
+from covey.deploy.site import Site, names_mark
 from covey.fleet.accounts import Trip, next_call, settle
 from covey.fleet.work import Outcome
 from covey.measure import Measuring
@@ -27,7 +27,13 @@ from covey.testing import check_toml
 
 REPLY = {"id": 0, "vector": torch.zeros(4810), "slot": 0, "size": 3, "stats": {"loss": 1.0, "batches": 2}}
 ANSWER = {"reply": REPLY, "lost": "", "refused": "", "mistake": "", "seconds": 0.1}
-HELLO = {"name": "liar", "shape": [1, 8, 8], "classes": 10, "sizes": [5, 5]}
+HELLO = {
+    "name": "liar",
+    "shape": [1, 8, 8],
+    "classes": 10,
+    "labels": names_mark(DATA.dataset.classes),
+    "sizes": [5, 5],
+}
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 PLAIN = st.recursive(
     SCALARS | st.just(torch.zeros(2, 2)) | st.just(np.zeros(3)),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import covey
 from covey.cli import app
 from covey.cli.serve import loaded
 from covey.deploy.superlink import is_open
@@ -35,6 +36,9 @@ def test_the_door_lets_only_the_fleet_interface_through(path: str, raw: bytes, o
     ("words", "sentence"),
     [
         (["join", "nowhere", "--data", "x.py:load"], "the address is 'nowhere'; it must look like HOST:PORT"),
+        (["join", "https://fl.example.org:9440", "--data", "x.py:load"], "it must look like HOST:PORT"),
+        (["join", "fl.example.org:94400", "--data", "x.py:load"], "it must look like HOST:PORT"),
+        (["serve"], "FILE is missing: a TOML file as for covey run, or --resume with a run's folder"),
         (
             ["join", "fl.example.org:1", "--data", "x.py:load", "--insecure"],
             "--insecure works only on loopback; the address is 'fl.example.org:1'",
@@ -71,10 +75,12 @@ def test_a_mistake_in_the_users_own_file_is_one_sentence(tmp_path: Path, text: s
     assert sentence in str(mistake.value)
 
 
-@pytest.mark.parametrize("where", ["own.py", "own.txt:load", "nowhere.py:load", ":load"])
+@pytest.mark.parametrize("where", ["own.py", "own.txt:load", ":load"])
 def test_a_data_function_is_a_python_file_and_a_name(where: str) -> None:
-    with pytest.raises(UserError, match=r"it must be FILE\.py:FUNCTION with a file that exists"):
+    with pytest.raises(UserError, match=r"it must be FILE\.py:FUNCTION"):
         loaded(where, "site-0")
+    with pytest.raises(UserError, match=r"but nowhere\.py does not exist"):
+        loaded("nowhere.py:load", "site-0")
 
 
 def test_a_data_function_may_ask_for_the_sites_name(tmp_path: Path) -> None:
@@ -84,7 +90,7 @@ def test_a_data_function_may_ask_for_the_sites_name(tmp_path: Path) -> None:
 
 
 pytest.importorskip("flwr")
-from covey.deploy.certs import make_certs, site_list  # noqa: E402
+from covey.deploy.certs import SiteList, make_certs, site_list  # noqa: E402
 
 
 def test_a_sites_number_stays_when_others_are_added(tmp_path: Path) -> None:
@@ -118,7 +124,8 @@ def test_a_server_with_keys_and_no_site_does_not_start(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_certs(tmp_path / "certs", hosts=[], sites=[])
-    result = CliRunner().invoke(app, ["serve", "--out", "run"])
+    (tmp_path / "run.toml").write_text("")
+    result = CliRunner().invoke(app, ["serve", "run.toml", "--out", "run"])
     assert isinstance(result.exception, UserError)
     assert "--certs certs lists no site; let one in with: covey certs certs --site NAME" in str(
         result.exception
@@ -126,12 +133,39 @@ def test_a_server_with_keys_and_no_site_does_not_start(
     assert not (tmp_path / "run").exists()
 
 
+def test_the_list_of_sites_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    make_certs(tmp_path, hosts=[], sites=["a"])
+    listed = SiteList(tmp_path)
+    make_certs(tmp_path, hosts=[], sites=["b"])
+    assert list(listed.names().values()) == ["a", "b"]
+    assert list(listed.values()) == [0, 1]
+    (tmp_path / "sites.json").write_text("half of")  # somebody is editing it
+    assert list(listed.values()) == [0, 1]
+
+
+def test_the_names_of_the_servers_certificate_add_up(tmp_path: Path) -> None:
+    from cryptography import x509
+
+    make_certs(tmp_path, hosts=["a.example.org", "192.0.2.7"], sites=[])
+    make_certs(tmp_path, hosts=["b.example.org"], sites=[])
+    server = x509.load_pem_x509_certificate((tmp_path / "server.crt").read_bytes())
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    found = [str(name.value) for name in names]
+    assert found == ["a.example.org", "192.0.2.7", "b.example.org", "localhost", "127.0.0.1"]
+
+
+def test_the_version_is_one_line() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"{covey.__version__}\n")
+
+
 def test_a_superlink_that_is_not_there_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_certs(tmp_path / "certs", hosts=[], sites=["a"])
-    result = CliRunner().invoke(app, ["serve", "--superlink", "127.0.0.1:1"])
+    (tmp_path / "run.toml").write_text("")
+    result = CliRunner().invoke(app, ["serve", "run.toml", "--superlink", "127.0.0.1:1"])
     assert isinstance(result.exception, UserError)
     assert "--superlink is '127.0.0.1:1', where no SuperLink answers" in str(result.exception)
 
@@ -247,7 +281,6 @@ def test_a_client_app_answers_covey_and_nothing_else(tmp_path: Path) -> None:
     from flwr.app import Context, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
-    import covey
     from covey.codec import from_bytes, to_bytes
     from covey.data import load
     from covey.deploy.flower import from_record, to_record

@@ -32,7 +32,7 @@ from one_request import SPEC, one_request
 
 import covey
 from covey.codec import from_bytes
-from covey.deploy.certs import make_certs, private_key, site_list
+from covey.deploy.certs import SiteList, make_certs, private_key, site_list
 from covey.deploy.flower import GridPost, flower_run
 from covey.deploy.superlink import Link, door, superlink
 from covey.deploy.wire import step_to_plain
@@ -74,10 +74,9 @@ class Server:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Deployment(tmp_path_factory.mktemp("live"), sites=1) as here:
         certs = here.folder / "certs"
-        known = [(site["name"], site["public_key"]) for site in site_list(certs)]
         with (
             superlink(certs, certs=certs) as link,
-            flower_run(link, known) as post,
+            flower_run(link, SiteList(certs).names) as post,
             door("127.0.0.1", here.port, link, certs),
         ):
             yield Server(here, post, link.address)
@@ -153,14 +152,14 @@ def test_a_site_that_was_taken_off_the_list_is_refused_from_the_next_start_on(
     for name in ("_task_id", "_run_id", "_node_id"):  # of this process, which is the other tests' server
         monkeypatch.setattr(TaskIdentity, name, getattr(TaskIdentity, name))
     make_certs(tmp_path, hosts=["127.0.0.1"], sites=["stays", "goes"])
-    stays, goes = [(site["name"], site["public_key"]) for site in site_list(tmp_path)]
+    stays, goes = [site["public_key"] for site in site_list(tmp_path)]
     secret = private_key(tmp_path / "sites" / "goes.key")
-    start = ActivateNodeRequest(public_key=goes[1].encode(), heartbeat_interval=30)
+    start = ActivateNodeRequest(public_key=goes.encode(), heartbeat_interval=30)
     with superlink(tmp_path, certs=tmp_path) as link:
-        with flower_run(link, [stays, goes]), link_client(link, secret) as client:
+        with flower_run(link, lambda: {stays: "stays", goes: "goes"}), link_client(link, secret) as client:
             node = client.ActivateNode(start).node_id
             client.DeactivateNode(DeactivateNodeRequest(node_id=node))
-        with flower_run(link, [stays]) as post, link_client(link, secret) as client:
+        with flower_run(link, lambda: {stays: "stays"}) as post, link_client(link, secret) as client:
             assert refusal(client.ActivateNode, start) == 412
             assert not post.nodes()
 

@@ -18,10 +18,11 @@ from covey.cli import app
 from covey.codec import from_bytes, to_bytes
 from covey.config import resolve
 from covey.core import Task, run
-from covey.data import federate, load
+from covey.data import federate, from_tensors, load
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.run import site_fleet
 from covey.deploy.seats import Names
+from covey.deploy.site import Site
 from covey.deploy.wire import kinds, model_from_plain, step_from_plain, step_to_plain, steps
 from covey.errors import Refused, UserError
 from covey.measure import Measuring
@@ -398,6 +399,19 @@ def test_a_site_that_is_left_out_is_told_of_once_and_asked_again_seldom() -> Non
     assert post.kinds.count("query.hello") == 4  # one a site
 
 
+def test_a_site_learns_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covey.deploy.seats.AGAIN", 0.0)
+    heard: list[str] = []
+    digits = load("digits")
+    turned = from_tensors(digits.x, digits.y, classes=digits.classes[::-1])
+    post = Hand({**sites(), 103: Site(turned, name="site-3", say=heard.append)})
+    fleet = deployed(post, least=3)
+    for number in (1, 2, 3):
+        assert fleet.begin(number) == [0, 1, 2]
+    why = "its classes have other names than the server's, or another order"
+    assert heard == [f"the server leaves this site out: {why}"]
+
+
 def test_of_two_sites_with_one_name_the_first_has_the_seat_until_it_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -470,6 +484,20 @@ def test_the_configuration_gives_the_fleet() -> None:
     fleet = site_fleet(config, Hand({}), keys={}, least=4)
     assert fleet.spec == SPEC
     assert isinstance(fleet.objective, Classification)
+    assert len(fleet.own.test) == len(load("digits").test)
+
+
+def test_all_of_the_servers_own_data_is_its_test_set() -> None:
+    config = resolve({"data": {"name": "digits", "clients": 4}, "engine": {"lanes": False}})
+    digits = load("digits")
+    own = from_tensors(digits.x[:50], digits.y[:50], classes=digits.classes)
+    assert len(site_fleet(config, Hand({}), keys={}, least=4, own=own).own.test) == 50
+
+
+def test_the_summary_names_the_sites() -> None:
+    fleet = deployed(Hand(sites()))
+    fleet.begin(1)
+    assert fleet.info["sites"] == "site-0 = 0, site-1 = 1, site-2 = 2, site-3 = 3"
 
 
 def test_a_refusal_reaches_the_server() -> None:

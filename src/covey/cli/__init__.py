@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+import covey
 from covey import topology_cli
 from covey.cli import lists, look, report, reproduce, run, serve
 from covey.errors import RunError, UserError
@@ -17,11 +19,22 @@ app = typer.Typer(
     name="covey",
     help="Federated learning for clients that do not look alike.",
     no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 for module in (run, lists, look, topology_cli, report, reproduce, serve):
     module.register(app)
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", help="Print covey's version.", is_eager=True)] = False,
+) -> None:
+    """Federated learning for clients that do not look alike."""
+    if version:
+        print(covey.__version__)
+        raise typer.Exit
 
 
 def main() -> None:

@@ -31,8 +31,11 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def live(title: str, rounds: int) -> Iterator[Watcher]:
-    """A progress bar for the time of a run; what it yields is the watcher that moves it."""
+def live(title: str, rounds: int, *, lines: bool = False) -> Iterator[Watcher]:
+    """A progress bar for the time of a run; what it yields is the watcher that moves it.
+
+    With `lines`, a line a round for logs.
+    """
     bar = Progress(
         TextColumn("[bold]{task.description}"),
         BarColumn(),
@@ -54,5 +57,7 @@ def live(title: str, rounds: int) -> Iterator[Watcher]:
             if text:
                 bar.update(task, value=text)
             bar.update(task, completed=end.state.round)
+            if lines:
+                say(f"round {end.state.round} of {rounds}: {len(end.state.worked)} clients  {text}")
 
         yield watch

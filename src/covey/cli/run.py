@@ -226,7 +226,10 @@ def show(finished: list[Finished], folder: Path | None = None) -> None:
 
 
 class interruptible:  # noqa: N801
-    """Turns an interrupted run into its sentence and exit code 130."""
+    """Turns an interrupted run into its sentence and exit code 130; `again` are options to give once more."""
+
+    def __init__(self, again: str = "") -> None:
+        self.again = again
 
     def __enter__(self) -> None:
         return None
@@ -235,5 +238,7 @@ class interruptible:  # noqa: N801
         from covey.simulate import Interrupted
 
         if isinstance(error, Interrupted):
-            console.print(f"covey: {error}", highlight=False)
+            console.print(
+                f"covey: {error} {self.again}".rstrip(), highlight=False, markup=False, soft_wrap=True
+            )
             raise typer.Exit(130) from None

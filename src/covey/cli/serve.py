@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import math
+import signal
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,7 +44,7 @@ def serve(
         typer.Option(help="FILE.py:FUNCTION that gives the server's own test data. [default: data.name]"),
     ] = None,
     host: Annotated[str, typer.Option(help="Where sites connect to.")] = "0.0.0.0",
-    port: Annotated[int, typer.Option(help="The only port to expose.")] = PORT,
+    port: Annotated[int, typer.Option(help="The only port to expose.", min=1, max=65535)] = PORT,
     certs: CertsOption = Path("certs"),
     superlink: Annotated[
         str | None,
@@ -64,6 +65,8 @@ def serve(
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
+    if resume is None and file is None:
+        raise UserError("FILE is missing: a TOML file as for covey run, or --resume with a run's folder")
     links.need_flower()
     config = served_config(file, resume, set_)
     folder = resume or out or new_folder(config.method_name)
@@ -79,10 +82,15 @@ def serve(
     opened = (
         links.existing(superlink, certs=secrets) if superlink else links.superlink(database, certs=secrets)
     )
+    given = {"--data": data, "--certs": None if insecure else certs, "--host": host, "--port": port}
+    again = " ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # as Ctrl-C: the run is saved, and says how to go on
     with (
         opened as link,
-        live(config.method_name, config.top.rounds) as watch,
-        interruptible(),
+        live(config.method_name, config.top.rounds, lines=not console.is_terminal) as watch,
+        interruptible(again + " --insecure" * insecure),
     ):
         done = deployed(config, folder, link, secrets, place, least, own, resume is not None, watch)
     show([done])
@@ -121,23 +129,21 @@ def deployed(
     watch: Watcher,
 ) -> Finished:
     """The run itself, in this process; the door opens when all keys are known."""
-    from covey.deploy.certs import site_list
+    from covey.deploy.certs import SiteList
     from covey.deploy.flower import flower_run
     from covey.deploy.run import site_fleet
     from covey.deploy.superlink import door
     from covey.simulate import resume, simulate
 
-    sites = site_list(certs) if certs else []
-    if certs and not sites:
-        raise UserError(f"--certs {certs} lists no site; let one in with: covey certs {certs} --site NAME")
-    keys = {site["public_key"]: int(site["client"]) for site in sites}
+    sites = SiteList(certs) if certs else None
     host, _, port = place.rpartition(":")
     with (
-        flower_run(link, [(site["name"], site["public_key"]) for site in sites]) as post,
+        flower_run(link, sites.names if sites else dict) as post,
         door(host, int(port), link, certs),
     ):
-        say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION")
-        fleet = site_fleet(config, post, keys=keys, least=least, own=own, say=say)
+        secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
+        say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
+        fleet = site_fleet(config, post, keys=sites or {}, least=least, own=own, say=say)
         if again:
             return resume(folder, watchers=[watch], say=say, fleet=fleet)
         return simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
@@ -162,7 +168,7 @@ def join(
     from covey.deploy.superlink import LOOPBACK, need_flower
 
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
         raise UserError(f"the address is {address!r}; it must look like HOST:PORT")
     if insecure and host.strip("[]") not in LOOPBACK:
         raise UserError(f"--insecure works only on loopback; the address is {address!r}")
@@ -192,8 +198,10 @@ def loaded(where: str, name: str) -> Any:
     """What FILE.py:FUNCTION gives; a function with an argument is told the site's name."""
     file, _, function = where.rpartition(":")
     path = Path(file)
-    if path.suffix != ".py" or not path.is_file():
-        raise UserError(f"--data is {where!r}; it must be FILE.py:FUNCTION with a file that exists")
+    if path.suffix != ".py":
+        raise UserError(f"--data is {where!r}; it must be FILE.py:FUNCTION")
+    if not path.is_file():
+        raise UserError(f"--data is {where!r}, but {path} does not exist")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

@@ -6,7 +6,7 @@ import datetime
 import ipaddress
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str]) -> l
         key = ec.generate_private_key(ec.SECP384R1())
         made += _write_pair(folder, "ca", key, _certificate("covey CA", key))
     if hosts or not (folder / "server.key").exists():
-        made += _server(folder, [*hosts, "localhost", "127.0.0.1"])
+        made += _server(folder, [*_hosts(folder), *hosts, "localhost", "127.0.0.1"])
     listed, number = _listed(folder)
     known = {site["name"] for site in listed}
     for name in dict.fromkeys(sites):
@@ -48,6 +48,46 @@ def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str]) -> l
 def site_list(folder: Path) -> list[dict[str, Any]]:
     """The sites that may join: name, client number, public key (PEM)."""
     return _listed(folder)[0]
+
+
+class SiteList(Mapping[str, int]):
+    """The client number of every key on the list as it stands now; the list may be added to while a server runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sites: dict[str, dict[str, Any]] = {}
+        self.stamp = -1
+        self.read()
+        if not self.sites:
+            raise UserError(
+                f"--certs {folder} lists no site; let one in with: covey certs {folder} --site NAME"
+            )
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """Reads the file again if it has changed; while somebody is editing it, what it said before holds."""
+        path = self.folder / "sites.json"
+        stamp = path.stat().st_mtime_ns if path.exists() else 0
+        if stamp != self.stamp:
+            try:
+                self.sites = {site["public_key"]: site for site in site_list(self.folder)}
+                self.stamp = stamp
+            except UserError:
+                if self.stamp == -1:
+                    raise
+        return self.sites
+
+    def names(self) -> dict[str, str]:
+        """The name of every key."""
+        return {key: site["name"] for key, site in self.read().items()}
+
+    def __getitem__(self, key: str) -> int:
+        return int(self.read()[key]["client"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.read())
+
+    def __len__(self) -> int:
+        return len(self.read())
 
 
 def _listed(folder: Path) -> tuple[list[dict[str, Any]], int]:
@@ -83,7 +123,22 @@ def private_key(path: Path) -> Any:
     try:
         return form.load_ssh_private_key(path.read_bytes(), None)
     except (OSError, ValueError) as error:
-        raise UserError(f"--key {path} cannot be read: {error}") from error
+        raise UserError(f"--key {path} is not a site's key of covey certs: {error}") from error
+
+
+def _hosts(folder: Path) -> list[str]:
+    """The names that the server's certificate has already."""
+    from cryptography import x509
+
+    if not (folder / "server.crt").exists():
+        return []
+    there = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
+    names = there.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [
+        str(name.value)
+        for name in names
+        if name.value not in ("localhost", ipaddress.ip_address("127.0.0.1"))
+    ]
 
 
 def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:

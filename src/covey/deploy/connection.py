@@ -57,6 +57,15 @@ USED = "its key is not registered there, or another process uses it now"
 REFUSED = {401: "its signature is not accepted; is this machine's clock right?"}
 
 
+PERSEVERE = (
+    75.0  # seconds before a refusal counts: a broken connection of one's own counts as online for a minute
+)
+
+
+class TurnedAway(Exception):  # noqa: N818
+    """The server knows this site's key not yet, or still holds an earlier connection of it to be alive."""
+
+
 def serve_site(
     address: str,
     answer: Callable[[bytes], bytes],
@@ -67,7 +76,7 @@ def serve_site(
     say: Callable[[str], None],
 ) -> None:
     """Connects, answers message after message, and connects again when the server was away; never returns."""
-    away = False
+    away, refused = False, 0.0
     context = trust(ca) if ca is not None else None
     while True:
         try:
@@ -75,13 +84,17 @@ def serve_site(
                 check_certificate(address, context, f"--ca {ca}")
             with connected(address, ca, key, folder / "node") as (client, node):
                 say(f"connected to {address}")
-                away = False
+                away, refused = False, 0.0
                 while True:
                     if not answer_one(client, node, answer, say):
                         time.sleep(POLL)
+        except TurnedAway as error:
+            refused = refused or time.monotonic()
+            if time.monotonic() > refused + PERSEVERE:
+                raise RunError(str(error)) from error
         except (OSError, httpx.HTTPError) as error:
             if not away:
-                say(f"the server is away, trying again every {RETRY:.0f} s: {error}")
+                say(f"the server at {address} is away, trying again every {RETRY:.0f} s: {error}")
             away = True
         time.sleep(RETRY)
 
@@ -113,7 +126,7 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
         except httpx.HTTPStatusError as error:
             if error.response.status_code in AWAY:
                 raise
-            raise RunError(
+            raise TurnedAway(
                 f"{address} refuses this site: {REFUSED.get(error.response.status_code, USED)}"
             ) from error
         node = Node(node_id=active.node_id)

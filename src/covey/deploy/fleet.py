@@ -18,6 +18,7 @@ from covey.data.types import Federation
 from covey.deploy.forms import Forms
 from covey.deploy.post import POLL, Letter, Post
 from covey.deploy.seats import Names, Seats
+from covey.deploy.site import names_mark
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
 from covey.errors import UserError
 from covey.fleet.accounts import Trip, next_call, settle
@@ -67,7 +68,8 @@ class SiteFleet:
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
         self.forms = Forms()
-        self.seats = Seats(post, spec, names, hello_seconds=deadline, say=say)
+        labels = names_mark(own.dataset.classes)
+        self.seats = Seats(post, spec, names, labels=labels, hello_seconds=deadline, say=say)
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
@@ -92,6 +94,7 @@ class SiteFleet:
         least = self.least if round == 1 or not self.seats.taken else 1
         self.here = self.seats.wait(least, self.patience, round)
         self.info["workers"] = len(self.seats.taken)
+        self.info["sites"] = ", ".join(f"{seat.name} = {i}" for i, seat in sorted(self.seats.taken.items()))
         return list(self.here)
 
     def members(self) -> list[int]:

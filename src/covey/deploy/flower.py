@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import httpx
 import numpy as np
@@ -75,12 +75,14 @@ def from_record(record: RecordDict) -> bytes:
 
 
 class GridPost:
-    """A `Post` on a Flower Grid."""
+    """A `Post` on a Flower Grid; `before_looking` is called before each look at who is there."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, before_looking: Callable[[], None] = lambda: None) -> None:
         self.grid = grid
+        self.before_looking = before_looking
 
     def nodes(self) -> dict[int, str]:
+        self.before_looking()
         get_nodes = getattr(self.grid, "get_nodes", None)
         if get_nodes is None:
             return dict.fromkeys(self.grid.get_node_ids(), "")
@@ -113,18 +115,33 @@ def letter_of(message: Message) -> Letter:
 
 
 @contextlib.contextmanager
-def flower_run(link: Link, keys: Sequence[tuple[str, str]]) -> Iterator[GridPost]:
-    """A run at the SuperLink, driven from this process; `keys` are (name, public key) of the sites that may join."""
+def flower_run(link: Link, keys: Callable[[], Mapping[str, str]]) -> Iterator[GridPost]:
+    """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that may join now."""
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
     retry = make_simple_http_retry_invoker()
     retry.max_time = PATIENCE
-    with contextlib.closing(
-        ControlHttpClient.from_server_address(
-            **link.client_settings, interceptors=versions, retry_invoker=retry
+
+    def control_client() -> contextlib.closing[ControlHttpClient]:
+        return contextlib.closing(
+            ControlHttpClient.from_server_address(
+                **link.client_settings, interceptors=versions, retry_invoker=retry
+            )
         )
-    ) as control:
-        shut_out(control, {key for _, key in keys})
-        for name, key in keys:
+
+    known = dict(keys())
+
+    def let_in() -> None:
+        """Registers the sites that were added to the list since."""
+        new = {key: name for key, name in keys().items() if key not in known}
+        if new:
+            with control_client() as control:
+                for key, name in new.items():
+                    register(control, name, key)
+            known.update(new)
+
+    with control_client() as control:
+        shut_out(control, set(known))
+        for key, name in known.items():
             register(control, name, key)
         content = build_fab_from_files(APP)[0]
         fab = Fab(hash_str="", content=content, verifications={})
@@ -148,7 +165,7 @@ def flower_run(link: Link, keys: Sequence[tuple[str, str]]) -> Iterator[GridPost
         TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
         TaskIdentity.node_id = given.context.node_id
         grid.set_run(run_from_proto(given.run))
-        yield GridPost(grid)
+        yield GridPost(grid, let_in)
         done = SubStatus.COMPLETED
     except RunNotRunningException as error:
         raise RunError("the SuperLink has stopped the run; go on with covey serve --resume") from error

@@ -29,7 +29,7 @@ def site_fleet(
     own: Dataset | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> SiteFleet:
-    """The fleet of a deployment; the server's own data is `own`, else the configuration's global test set."""
+    """The fleet of a deployment; the global test set is all of `own`, else that of the configuration's data set."""
     data = config["data"]
     dataset = own or load(data["name"], **own_settings(data, DataSection))
     model = config["model"]
@@ -42,7 +42,10 @@ def site_fleet(
         buffers=model["buffers"],
     )
     spec = with_trainer(spec, config["engine"]["lanes"])
-    test = np.asarray(dataset.test, dtype=np.int64)
+    test = np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64)
+    say(
+        f"{config.method_name}, {model['name']}; {len(test):,} samples of {dataset.name} are the global test set"
+    )
     return SiteFleet(
         post,
         spec,

@@ -35,18 +35,19 @@ class Names:
     """Which client number a site has: by its key where keys are known, else by its name; the same for ever."""
 
     def __init__(self, by_key: Mapping[str, int]) -> None:
-        self.by_key = dict(by_key)
+        self.by_key = by_key  # the list may change while the server runs
+        self.keyed = bool(by_key)
         self.by_name: dict[str, int] = {}
         self.settled = False
 
     def number(self, key: str, name: str) -> int | None:
-        if self.by_key:
+        if self.keyed:
             return self.by_key.get(key)
         return self.by_name.setdefault(name, len(self.by_name)) if name else None
 
     def settle(self) -> dict[int, int]:
         """Numbers the names that have come so far in their order, 2 before 10; gives the new number of each old one."""
-        if self.by_key or self.settled:
+        if self.keyed or self.settled:
             return {}
         self.settled = True
         old = self.by_name
@@ -62,11 +63,19 @@ class Seats:
     """The sites of a run by client number. The run's children, with models of their own, share it."""
 
     def __init__(
-        self, post: Post, spec: ModelSpec, names: Names, *, hello_seconds: float, say: Callable[[str], None]
+        self,
+        post: Post,
+        spec: ModelSpec,
+        names: Names,
+        *,
+        labels: str,
+        hello_seconds: float,
+        say: Callable[[str], None],
     ) -> None:
         self.post = post
         self.spec = spec
         self.names = names
+        self.labels = labels  # the mark of the server's class names
         self.hello_seconds = hello_seconds  # how long a message of introduction lives
         self.say = say
         self.taken: dict[int, Seat] = {}
@@ -108,8 +117,9 @@ class Seats:
         known |= {node for node, (_, again) in self.left_out.items() if again > now}
         new = [node for node in nodes if node not in known]
         if new:
-            block = to_bytes({"covey": covey.__version__, "hello": True})
-            self.greeted.update(self.post.send(HELLO, dict.fromkeys(new, block), self.hello_seconds))
+            known_as = {"covey": covey.__version__, "hello": True}
+            blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
+            self.greeted.update(self.post.send(HELLO, blocks, self.hello_seconds))
         fresh = {number for number, node in self.greeted.items() if node in new}
         until = now + HELLO_SECONDS
         while self.greeted:
@@ -121,12 +131,16 @@ class Seats:
                 break
             time.sleep(POLL)
 
+    def why_out(self, node: int) -> str:
+        """Why the node was left out when it was last asked; empty if it was not."""
+        return self.left_out[node][0] if node in self.left_out else ""
+
     def take(self, node: int, nodes: Mapping[int, str], letter: Letter) -> None:
         """Gives the node the seat of the client that it is, or says why it has none."""
         hello = _hello(letter)
         why = hello.get("refused") or self.objection(hello, node, nodes)
         if why:
-            if self.left_out.get(node, ("", 0.0))[0] != why:  # it is said once
+            if not letter.error and self.why_out(node) != why:  # it is said once
                 who = f"site {hello['name']}" if "name" in hello else "a site"
                 self.say(f"{who} is left out for now: {why}")
             self.left_out[node] = (why, time.monotonic() + AGAIN)
@@ -137,7 +151,7 @@ class Seats:
         back = client in self.taken
         sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
         self.taken[client] = Seat(client=client, name=str(hello["name"]), sizes=sizes, node=node)
-        as_client = f" as client {client}" if self.names.by_key or self.names.settled else ""
+        as_client = f" as client {client}" if self.names.keyed or self.names.settled else ""
         self.say(f"site {hello['name']} is {'back' if back else 'here'}{as_client}")
 
     def number(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> int | None:
@@ -151,6 +165,8 @@ class Seats:
                 f"its samples have shape {shape} and {outputs} classes, the model is for {self.spec.shape} "
                 f"and {self.spec.outputs}"
             )
+        if hello["labels"] != self.labels:
+            return "its classes have other names than the server's, or another order"
         client = self.number(hello, node, nodes)
         if client is None:
             return "neither its key nor its name is known"
@@ -173,6 +189,12 @@ def _hello(letter: Letter) -> dict[str, Any]:
             raise ValueError("its name is no text, or it does not tell two sizes")
         if not all(is_whole(number) and number >= 0 for number in (*shape, classes, *sizes)):
             raise ValueError("its shape, classes or sizes are not whole numbers from 0")
-        return {"name": printable(name), "shape": tuple(shape), "classes": classes, "sizes": tuple(sizes)}
+        return {
+            "name": printable(name),
+            "shape": tuple(shape),
+            "classes": classes,
+            "labels": str(hello["labels"]),
+            "sizes": tuple(sizes),
+        }
     except (KeyError, TypeError, ValueError) as error:
         return {"refused": printable(f"its answer cannot be read: {type(error).__name__}: {error}")}

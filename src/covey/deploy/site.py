@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,7 @@ class Site:
         self.say = say
         self.memory = Memory(folder)
         self.benches: dict[str, Bench] = {}
+        self.left_out = ""
 
     def answer(self, block: bytes) -> bytes:
         """Answers one request, both as bytes; nothing in a request can run code, or raise anything here."""
@@ -180,6 +182,7 @@ class Site:
                     f"the server has covey {request.get('covey')}, this site has {covey.__version__}; install the same"
                 )
             if "hello" in request:
+                self.hear(str(request.get("left_out", "")))
                 return to_bytes(self.hello())
             return to_bytes(self._work(request))
         except Refused as no:
@@ -199,7 +202,14 @@ class Site:
             "sizes": [len(samples), len(self.data.test_samples)],
             "shape": list(samples.dataset.x.shape[1:]),
             "classes": len(samples.dataset.classes),
+            "labels": names_mark(samples.dataset.classes),
         }
+
+    def hear(self, left_out: str) -> None:
+        """Says once why the server leaves this site out."""
+        if left_out and left_out != self.left_out:
+            self.say(f"the server leaves this site out: {printable(left_out)}")
+        self.left_out = left_out
 
     def _work(self, request: Mapping[str, Any]) -> dict[str, Any]:
         step = self._permitted(step_from_plain(request["step"]))
@@ -274,6 +284,11 @@ class Site:
             )
         least = self.budget if privacy.budget is None else min(self.budget, privacy.budget)
         return replace(step, privacy=replace(privacy, budget=least))
+
+
+def names_mark(classes: Sequence[str]) -> str:
+    """Equal for the same names in the same order."""
+    return hashlib.sha256("\0".join(classes).encode()).hexdigest()
 
 
 def problem(outcome: Outcome) -> str:
