@@ -75,7 +75,7 @@ def from_record(record: RecordDict) -> bytes:
 
 
 class GridPost:
-    """A `Post` on a Flower Grid; `before_looking` is called before each look at who is there."""
+    """A `Post` on a Flower Grid; `before_looking` is called before each look at what has come."""
 
     def __init__(self, grid: Grid, before_looking: Callable[[], None] = lambda: None) -> None:
         self.grid = grid
@@ -98,6 +98,7 @@ class GridPost:
         return numbers
 
     def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
+        self.before_looking()  # a round may be long
         return {
             message.metadata.reply_to_message_id: letter_of(message)
             for message in self.grid.pull_messages(numbers)
