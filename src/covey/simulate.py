@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,8 +153,8 @@ def _make(folder: Path) -> None:
 
 def needs(fleet: Fleet, config: Config) -> str:
     """The bound on memory in words."""
-    bound = fleet.memory_bound(batch=config["train"]["batch"]) / 1e6
-    return f"data, models and workers need at most {bound:,.0f} MB beside Python and PyTorch"
+    bound = math.ceil(fleet.memory_bound(batch=config["train"]["batch"]) / 1e6)
+    return f"data, models and workers need at most {bound:,} MB beside Python and PyTorch"
 
 
 def _run(

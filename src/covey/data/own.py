@@ -161,6 +161,8 @@ def _check_pair(x: Tensor, y: Tensor, what: str) -> None:
 def _targets(y: Tensor, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
     """Labels with their class names, or float targets with none."""
     if y.dtype.is_floating_point:
+        if classes is not None:
+            raise UserError(f"labels are {y.dtype}, but with classes they must be whole numbers from 0")
         return y.to(torch.float32), ()
     names = tuple(map(str, range(int(y.max()) + 1) if classes is None else classes))
     if int(y.min()) < 0 or int(y.max()) >= len(names):
