@@ -53,7 +53,7 @@ def test_a_site_that_joins_in_the_middle_is_described_placed_and_served(here: De
 @pytest.mark.parametrize("here", [3], indirect=True)
 def test_a_killed_site_costs_one_deadline_and_comes_back_with_its_number_and_state(here: Deployment) -> None:
     sites = [here.site(number) for number in range(3)]
-    server = here.serve("killed", *settings("method.name=feddyn", "rounds=4", "devices.deadline=40"))
+    server = here.serve("killed", *settings("method.name=feddyn", "rounds=6", "devices.deadline=40"))
     sites[2].wait_for("round 1: train.dyn")
     here.hold(2)
     here.wait_until_held(2)
@@ -74,7 +74,7 @@ def test_a_killed_site_costs_one_deadline_and_comes_back_with_its_number_and_sta
     assert all(number == 2 for number, _, _ in mine)
     after = from_bytes(kept.read_bytes())
     assert before["round"] == 1
-    assert after["round"] == 4
+    assert after["round"] == 6
     assert not torch.equal(after["state"]["dyn"], before["state"]["dyn"])
 
 

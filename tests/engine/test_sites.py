@@ -20,6 +20,7 @@ from covey.config import resolve
 from covey.core import Task, run
 from covey.data import federate, from_tensors, load
 from covey.deploy.fleet import SiteFleet
+from covey.deploy.post import Letter
 from covey.deploy.run import site_fleet
 from covey.deploy.seats import Names
 from covey.deploy.site import Site
@@ -410,6 +411,23 @@ def test_a_site_learns_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
         assert fleet.begin(number) == [0, 1, 2]
     why = "its classes have other names than the server's, or another order"
     assert heard == [f"the server leaves this site out: {why}"]
+
+
+def test_a_site_that_was_gone_when_it_was_greeted_is_greeted_at_once_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("covey.deploy.seats.HELLO_SECONDS", 0.3)
+    post = Hand(sites())
+    gone = {node: site for node, site in post.sites.items() if node != 103}
+    fleet = deployed(post, least=3)
+    post.away = {103}  # it is on the list of nodes, and dead
+    assert fleet.begin(1) == [0, 1, 2]
+    (number,) = fleet.seats.greeted
+    post.answers[number] = Letter(error="it is not connected any more")
+    everybody, post.sites = post.sites, gone
+    assert fleet.begin(2) == [0, 1, 2]
+    post.sites, post.away = everybody, set()
+    assert fleet.begin(3) == [0, 1, 2, 3]
 
 
 def test_of_two_sites_with_one_name_the_first_has_the_seat_until_it_is_gone(

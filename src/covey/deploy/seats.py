@@ -137,10 +137,12 @@ class Seats:
 
     def take(self, node: int, nodes: Mapping[int, str], letter: Letter) -> None:
         """Gives the node the seat of the client that it is, or says why it has none."""
+        if letter.error:  # it has gone; should it come back, it is greeted at once
+            return
         hello = _hello(letter)
         why = hello.get("refused") or self.objection(hello, node, nodes)
         if why:
-            if not letter.error and self.why_out(node) != why:  # it is said once
+            if self.why_out(node) != why:  # it is said once
                 who = f"site {hello['name']}" if "name" in hello else "a site"
                 self.say(f"{who} is left out for now: {why}")
             self.left_out[node] = (why, time.monotonic() + AGAIN)
