@@ -94,7 +94,9 @@ def serve_site(
                 raise RunError(str(error)) from error
         except (OSError, httpx.HTTPError) as error:
             if not away:
-                say(f"the server at {address} is away, trying again every {RETRY:.0f} s: {error}")
+                status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
+                why = f"it answers {status}" if status else str(error)
+                say(f"the server at {address} is away, trying again every {RETRY:.0f} s: {why}")
             away = True
         time.sleep(RETRY)
 
