@@ -27,7 +27,7 @@ from covey.config import read_tables
 from covey.errors import UserError
 from covey.settings import unknown
 
-Scale = Literal["smoke", "small", "full"]
+ExperimentScale = Literal["smoke", "small", "full"]
 KNOWN = (
     "title",
     "paper",
@@ -69,7 +69,7 @@ class Experiment:
     name: str  # PAPER/TABLE
     title: str
     paper: str
-    scale: Scale
+    scale: ExperimentScale
     seeds: int
     columns: Mapping[str, str]
     figure: Mapping[str, Any]
@@ -145,8 +145,8 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
     known = all_experiments()
     if name not in known:
         raise UserError(unknown(f"experiment {name!r}", name, known))
-    if scale not in get_args(Scale):
-        raise UserError(f"--scale is {scale!r}; allowed: {', '.join(get_args(Scale))}")
+    if scale not in get_args(ExperimentScale):
+        raise UserError(f"--scale is {scale!r}; allowed: {', '.join(get_args(ExperimentScale))}")
     if seeds is not None and seeds < 1:
         raise UserError(f"--seeds is {seeds}; it must be at least 1")
     file = known[name]
