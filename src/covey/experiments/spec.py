@@ -25,6 +25,7 @@ import covey
 from covey.config import read_tables
 from covey.errors import UserError
 from covey.experiments.merge import forgotten, merged
+from covey.experiments.numbers import Number
 from covey.settings import unknown
 
 Scale = Literal["smoke", "small", "full"]
@@ -101,7 +102,7 @@ class Experiment:
 class Findings:
     """What a study found with one seed: numbers by row and column, curves by name, pictures by file name."""
 
-    rows: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    rows: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     pictures: Mapping[str, Any] = field(
         default_factory=dict
