@@ -8,7 +8,8 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [[case]] name, set             optional: every run is made for every case (a data set, a partition);
                                small = {...}: configuration on top at that scale
 [[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
-runs_of = "PAPER/TABLE"        instead of base, scale, case and runs of its own: reads other numbers off the same runs
+runs_of = "PAPER/TABLE"        instead of base, case and runs of its own: reads other numbers off the same runs, or off
+                               some of them ([scale.X] cases = ...)
 study = "paper:function"       instead of runs: a function of covey.experiments.studies
 [settings]                     of the study; [scale.X.settings] on top
 """
@@ -168,12 +169,14 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
 def on_runs_of(
     other: str, tables: Mapping[str, Any], known: Mapping[str, Path], file: Path
 ) -> dict[str, Any]:
-    """The tables on top of the other experiment's, whose runs take the paper's numbers given here."""
+    """The tables on top of the other experiment's, whose runs take the paper's numbers if some are given here."""
     if other not in known:
         raise UserError(unknown(f"{file}: runs_of = {other!r}", other, known))
     theirs = read_tables(known[other])
-    papers = {row["name"]: row.get("paper", {}) for row in tables.get("run", [])}
-    rows = [{**row, "paper": papers.get(row["name"], {})} for row in theirs.get("run", [])]
+    rows = theirs.get("run", [])
+    if "run" in tables:
+        papers = {row["name"]: row.get("paper", {}) for row in tables["run"]}
+        rows = [{**row, "paper": papers.get(row["name"], {})} for row in rows]
     return {**theirs, **tables, "run": rows}
 
 
