@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 # The five papers' methods, and the average that helps nobody.
 DEMO := fedavg cafa hierarchical embedding haccs cfic
 
-.PHONY: demo test unit lint bench bench-peers tables slow engines slow-engines clean
+.PHONY: demo test unit lint bench bench-peers tables slow engines slow-engines hostile clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -52,6 +52,10 @@ engines: $(ENGINES)/ready
 # All methods over real sites, a dead SuperLink, `flwr run`.
 slow-engines: $(ENGINES)/ready
 	$(ENGINES)/bin/python -m pytest $(LIVE) -m slow
+
+# Hostile tries and what became of them, as a table; loopback only, each within a bound on its time.
+hostile: $(ENGINES)/ready
+	$(ENGINES)/bin/python -m tests.hostile
 
 # Whole rounds of every engine, then the papers' models one by one.
 bench: $(VENV)/ready
