@@ -51,8 +51,10 @@ class Hand:
                 self.answers[number] = Response(answer=self.sites[node].answer(block))
         return numbers
 
-    def collect(self, numbers: Sequence[str]) -> dict[str, Response]:
-        return {number: self.answers.pop(number) for number in numbers if number in self.answers}
+    def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
+        came = {number: self.answers.pop(number) for number in numbers if number in self.answers}
+        too_large = Response(refused=f"its answer is larger than {most} bytes")
+        return {n: response if len(response.answer) <= most else too_large for n, response in came.items()}
 
 
 def sites(folder: Path | None = None, **settings: Any) -> dict[int, Site]:

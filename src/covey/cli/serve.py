@@ -130,16 +130,16 @@ def deployed(
 ) -> Finished:
     """The run itself, in this process; the door opens when all keys are known."""
     from covey.deploy.certs import SiteList
+    from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
-    from covey.deploy.superlink import door
     from covey.simulate import resume, simulate
 
     sites = SiteList(certs) if certs else None
     host, _, port = place.rpartition(":")
     with (
         flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs),
+        door(host, int(port), link, certs, known=sites.__contains__ if sites else None),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")

@@ -32,6 +32,9 @@ from covey.model import Layout, fresh_row
 from covey.objective import Objective
 from covey.text import printable
 
+READING = 10.0  # seconds after a deadline in which answers that came by then are read
+ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's size
+
 
 class SiteFleet:
     """Clients on machines of their own, reached through a `Transport`."""
@@ -144,13 +147,15 @@ class SiteFleet:
         outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
         blocks = {there[i].node: self._request(call, i, tasks[i]) for i in there}
         client_of = {site.node: i for i, site in there.items()}
+        most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
         started = time.monotonic()
         waiting = self.transport.send(message_type(call.step.kind), blocks, limit) if blocks else {}
         unsent = set(blocks) - set(waiting.values())
         outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
         while waiting:
             late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
-            for number, response in self.transport.collect(list(waiting)).items():
+            until = started + limit + READING
+            for number, response in self.transport.collect(list(waiting), most=most, until=until).items():
                 node = waiting.pop(number)
                 seconds = min(time.monotonic() - started, limit)
                 trips[client_of[node]] = Trip(
@@ -288,8 +293,16 @@ class SiteFleet:
         """The sites go on waiting for a next run."""
 
 
+def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
+    """The bytes of one row: of the model, or of what was sent where that is another one."""
+    sent = [task.models.shape[1] for task in tasks.values() if task.models.dim() == 2]
+    return 4 * max([layout.size, *sent])
+
+
 def _outcome(client: int, response: Response) -> Outcome:
     """What a site answered; nothing that it says can do more than be left out."""
+    if response.refused:
+        return Outcome(id=client, refused=printable(response.refused))
     if response.error:
         return Outcome(id=client, lost=printable(response.error))
     try:

@@ -18,7 +18,13 @@ from flwr.proto.control_pb2 import (
     StartRunRequest,
     UnregisterNodeRequest,
 )
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    PushTaskOutputRequest,
+)
 from flwr.serverapp import Grid
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
@@ -31,6 +37,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
+from covey.deploy.pieces import Incoming, TooLarge, fetcher
 from covey.deploy.superlink import Link
 from covey.deploy.transport import Response
 from covey.errors import RunError
@@ -80,6 +87,9 @@ class GridTransport:
     def __init__(self, grid: Grid, before_looking: Callable[[], None] = lambda: None) -> None:
         self.grid = grid
         self.before_looking = before_looking
+        self.incoming: dict[
+            str, Incoming
+        ] = {}  # answers of which not every piece has come, by the message's number
 
     def nodes(self) -> dict[int, str]:
         self.before_looking()
@@ -97,12 +107,63 @@ class GridTransport:
                     numbers[number] = node
         return numbers
 
-    def collect(self, numbers: Sequence[str]) -> dict[str, Response]:
+    def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
         self.before_looking()  # a round may be long
-        return {
-            message.metadata.reply_to_message_id: response_of(message)
-            for message in self.grid.pull_messages(numbers)
-        }
+        if not isinstance(self.grid, HttpGrid):
+            answers = {
+                m.metadata.reply_to_message_id: response_of(m) for m in self.grid.pull_messages(numbers)
+            }
+            return {number: bounded(answer, most) for number, answer in answers.items()}
+        responses = self.announced([number for number in numbers if number not in self.incoming], most)
+        fetch = fetcher(self.runtime.PullObject, self.grid.node, self.grid.run.run_id)
+        for number in [number for number in numbers if number in self.incoming]:
+            if time.monotonic() > until:
+                break
+            try:
+                if self.incoming[number].take(fetch):
+                    message = self.incoming[number].message()
+                    responses[number] = bounded(response_of(message), most)
+            except TooLarge as no:
+                responses[number] = Response(refused=f"its answer is not read: {no}")
+            except ValueError as error:
+                responses[number] = Response(error=str(error))
+            if number in responses:
+                self.confirm(self.incoming.pop(number).number)
+        return responses
+
+    def announced(self, numbers: Sequence[str], most: int) -> dict[str, Response]:
+        """Looks which answers have been announced; those that are refused at once."""
+        refused: dict[str, Response] = {}
+        if not numbers:
+            return refused
+        pulled = self.runtime.PullMessages(PullAppMessagesRequest(message_ids=numbers))
+        for head, tree in zip(pulled.messages_list, pulled.message_object_trees, strict=True):
+            number = head.metadata.reply_to_message_id
+            try:
+                self.incoming[number] = Incoming(tree, most)
+            except TooLarge as no:
+                refused[number] = Response(refused=f"its answer is not read: {no}")
+                self.confirm(tree.object_id)
+        return refused
+
+    def confirm(self, message: str) -> None:
+        """Lets the SuperLink drop a message that is not needed any more."""
+        self.runtime.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(
+                node=self.grid.node, run_id=self.grid.run.run_id, message_object_id=message
+            )
+        )
+
+    @property
+    def runtime(self) -> RuntimeHttpClient:
+        return self.grid._runtime_client
+
+
+def bounded(response: Response, most: int) -> Response:
+    """The response, or why it is not read."""
+    if len(response.answer) > most:
+        return Response(refused=f"its answer is larger than {most} bytes")
+    return response
 
 
 def response_of(message: Message) -> Response:
