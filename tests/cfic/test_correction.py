@@ -165,7 +165,7 @@ def test_wrong_settings_are_named(settings, message) -> None:
 def test_every_model_of_a_bank_is_corrected_on_its_own_replies(a_round) -> None:
     """Two models at (0,0) and (10,0), beta = 1 as a length, alpha = 0.5; the second gets no reply in round 2.
 
-    Round 1. Model 0: clients 0 and 1, 5 samples each, move by (2,0) and (0,4): u = (.5,.5), h = (-.5,-.5); average (1,2).
+    Round 1. Model 0: clients 0 and 1 (5 samples each) by (2,0) and (0,4): u = (.5,.5), h = (-.5,-.5); average (1,2).
       Model 1: client 2 moves by (0,-3): u = (0,-1), h = (0,1); average (10,-3).
     Round 2. Model 0: client 0 moves by (0,1): h = .5 h - (0,1) = (-.25,-1.25). Model 1 and its h stay.
     """

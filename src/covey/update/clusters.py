@@ -19,7 +19,7 @@ from covey.errors import UserError
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
-Scale = Literal["relative", "absolute"]
+CorrectionScale = Literal["relative", "absolute"]
 Among = Literal["auto", "groups", "clients"]
 Per = Literal["model", "group"]
 
@@ -87,7 +87,7 @@ class ClusterCorrection:
 
     alpha: float = 0.9
     beta: float = 0.5
-    scale: Scale = "relative"
+    scale: CorrectionScale = "relative"
     decay: float = 1.0
     among: Among = "auto"
     per: Per = "model"
