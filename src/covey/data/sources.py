@@ -75,7 +75,7 @@ SOURCES: Final[dict[str, Source]] = {
     "pacs": Source(
         folder="pacs",
         files=(
-            "folders domain/class/ of images (photo, art_painting, cartoon, sketch), or all.npz with x, y, classes, domain"
+            "folders domain/class/ of images (photo, art_painting, cartoon, sketch), or all.npz (x, y, classes, domain)"
         ),
         origin="PACS (Li et al., ICCV 2017; https://domaingeneralization.github.io/)",
     ),
