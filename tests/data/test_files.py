@@ -95,8 +95,8 @@ def test_missing_files_are_named_with_where_it_looked_and_where_to_get_them(tmp_
         with pytest.raises(UserError, match=r"missing .* in .*: get "):
             load(name)
     monkeypatch.delenv("COVEY_DATA")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="shared/data/pacs: get PACS"):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "mine"))
+    with pytest.raises(UserError, match=rf"in {tmp_path}/mine/covey/data/pacs: get PACS"):
         load("pacs")
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from covey.core import run
+from covey.core import Task, run
 from covey.errors import UserError
 from covey.group.label_feature import by_label
 from covey.methods.baselines import fedavg
@@ -160,3 +160,43 @@ def test_lazy_learns_the_same_clusters_from_who_was_chosen(digits_fleet) -> None
 def test_wrong_settings_are_named(settings, message) -> None:
     with pytest.raises(UserError, match=message):
         cfic(Train(), **settings)
+
+
+def test_every_model_of_a_bank_is_corrected_on_its_own_replies(a_round) -> None:
+    """Two models at (0,0) and (10,0), beta = 1 as a length, alpha = 0.5; the second gets no reply in round 2.
+
+    Round 1. Model 0: clients 0 and 1 (5 samples each) by (2,0) and (0,4): u = (.5,.5), h = (-.5,-.5); average (1,2).
+      Model 1: client 2 moves by (0,-3): u = (0,-1), h = (0,1); average (10,-3).
+    Round 2. Model 0: client 0 moves by (0,1): h = .5 h - (0,1) = (-.25,-1.25). Model 1 and its h stay.
+    """
+    update = ClusterCorrection(alpha=0.5, beta=1.0, scale="absolute")
+    now = a_round(
+        (0, 0), replies={0: ((2, 0), 5), 1: ((0, 4), 5), 2: ((10, -3), 1)}, groups={0: 0, 1: 0, 2: 1}
+    )
+    now.models = torch.tensor([[0.0, 0.0], [10.0, 0.0]])
+    now.replies[2] = replace(now.replies[2], slot=1)
+    new = update(now, torch.tensor([[1.0, 2.0], [10.0, -3.0]]))
+    assert new.tolist() == [pytest.approx([1.5, 2.5]), pytest.approx([10.0, -4.0])]
+    assert now.notes["correction"]["model"] == [0, 1]
+
+    later = a_round((0, 0), replies={0: ((1.5, 3.5), 5)}, groups={0: 0}, memory=now.memory, number=2)
+    later.models = new
+    new = update(later, torch.tensor([[1.5, 3.5], [10.0, -4.0]]))
+    assert later.memory["cfic.h"].tolist() == pytest.approx([-0.25, -1.25, 0.0, 1.0])
+    assert new.tolist() == [pytest.approx([1.75, 4.75]), pytest.approx([10.0, -4.0])]
+
+
+def test_a_group_that_holds_one_model_at_several_clients_is_corrected_together(a_round) -> None:
+    """Clients 0, 1, 2 hold a row each; 0 and 1 are a group that met, 2 is alone and did not work.
+
+    0 moves by (3,0) and 1 by (0,4) from (1,1): u = (.5,.5), h = -(.5,.5), taken by both rows; client 2 stays.
+    """
+    now = a_round((1, 1), replies={0: ((4, 1), 1), 1: ((1, 5), 1)}, groups={0: 0, 1: 0, 2: 1}, here=(0, 1, 2))
+    now.models = torch.tensor([[1.0, 1.0], [1.0, 1.0], [7.0, 7.0]])
+    now.replies[1] = replace(now.replies[1], slot=1)
+    now.tasks = {i: Task(models=now.models[i : i + 1], slots=(i,)) for i in range(3)}
+    update = ClusterCorrection(alpha=0.5, beta=1.0, scale="absolute", per="group")
+    new = update(now, torch.tensor([[2.5, 3.0], [2.5, 3.0], [7.0, 7.0]]))
+    assert new.tolist() == [pytest.approx([3.0, 3.5]), pytest.approx([3.0, 3.5]), [7.0, 7.0]]
+    apart = torch.tensor([[4.0, 1.0], [1.0, 5.0], [7.0, 7.0]])
+    assert torch.equal(update(now, apart), apart)
