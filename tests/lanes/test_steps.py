@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lanes_reference import load_row, loss_of, row_of
 from torch import nn
 
 from covey import lanes
+from tests.lanes.reference import load_row, loss_of, row_of
 
 SHAPE = (2, 7, 6)
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from one_request import SPEC, one_request, with_header
-from sites_by_hand import CLIENTS, Hand, deployed, simulated, sites
 from typer.testing import CliRunner
 
 import covey
@@ -36,6 +34,8 @@ from covey.steps.poison import Poisoned
 from covey.steps.privacy import Privacy
 from covey.steps.summaries import LabelSummary
 from covey.testing import Broken, check_toml, same
+from tests.deploy.one_request import SPEC, one_request, with_header
+from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, simulated, sites
 
 STEP = {"$step": step_to_plain(Train(lr=0.1))}
 

@@ -61,9 +61,7 @@ def test_an_unknown_instruction_set_is_the_users_mistake(monkeypatch: pytest.Mon
 def test_avx2_gives_the_same_gradients() -> None:
     """All gradient tests again in a process whose target is restricted to AVX2, compiled for it."""
     environment = os.environ | {"COVEY_LANES_ISA": "avx2"}
-    tests = [
-        str(Path(__file__).with_name(name)) for name in ("test_lanes_gradients.py", "test_lanes_steps.py")
-    ]
+    tests = [str(Path(__file__).with_name(name)) for name in ("test_gradients.py", "test_steps.py")]
     result = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", *tests], env=environment)
     assert result.returncode == 0
 

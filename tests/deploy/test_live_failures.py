@@ -8,10 +8,9 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
-from live_deployment import DIGITS, Deployment
-
 from covey.codec import from_bytes
 from covey.deploy.certs import make_certs
+from tests.deploy.live_deployment import DIGITS, Deployment
 
 
 def tables(clients: int) -> str:

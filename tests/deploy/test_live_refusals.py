@@ -27,8 +27,6 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
-from live_deployment import Deployment
-from one_request import SPEC, one_request
 
 import covey
 from covey.codec import from_bytes
@@ -38,6 +36,8 @@ from covey.deploy.superlink import Link, door, superlink
 from covey.deploy.wire import step_to_plain
 from covey.steps.privacy import Privacy
 from covey.steps.summaries import LabelSummary
+from tests.deploy.live_deployment import Deployment
+from tests.deploy.one_request import SPEC, one_request
 
 
 @dataclass

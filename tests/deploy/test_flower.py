@@ -302,7 +302,6 @@ def test_a_client_app_keeps_its_budget(tmp_path: Path) -> None:
     pytest.importorskip("opendp")
     from flwr.app import Context, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
-    from one_request import one_request
 
     from covey.codec import from_bytes
     from covey.data import load
@@ -311,6 +310,7 @@ def test_a_client_app_keeps_its_budget(tmp_path: Path) -> None:
     from covey.flower import client_app
     from covey.steps.privacy import Privacy
     from covey.steps.summaries import LabelSummary
+    from tests.deploy.one_request import one_request
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     client = client_app(lambda _: load("digits"), budget=1.0)

@@ -3,11 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from lanes_reference import row_of
 from torch import nn
 
 from covey import lanes
 from covey.models import build
+from tests.lanes.reference import row_of
 
 SHAPE = (1, 28, 28)
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from lanes_reference import gradient, row_of
 from torch import nn
 
 from covey import lanes
+from tests.lanes.reference import gradient, row_of
 
 CLOSE = 5e-6  # relative error of a gradient
 quick = settings(

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from lanes_reference import row_of
 from torch import nn
 
 from covey import lanes
+from tests.lanes.reference import row_of
 
 
 def first_update(model: nn.Module, shape: tuple[int, ...], x: np.ndarray, seed: int) -> np.ndarray:

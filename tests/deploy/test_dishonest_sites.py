@@ -8,8 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_request import with_header
-from sites_by_hand import CLIENTS, DATA, Hand, deployed, sites
 
 from covey.codec import from_bytes, to_bytes
 from covey.core import Reply, Task, empty_state, open_round, run
@@ -24,6 +22,8 @@ from covey.measure import Measuring
 from covey.methods.pretraining import look
 from covey.steps import Train
 from covey.testing import check_toml
+from tests.deploy.one_request import with_header
+from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, deployed, sites
 
 REPLY = {"id": 0, "vector": torch.zeros(4810), "slot": 0, "size": 3, "stats": {"loss": 1.0, "batches": 2}}
 ANSWER = {"reply": REPLY, "lost": "", "refused": "", "mistake": "", "seconds": 0.1}

@@ -8,12 +8,11 @@ import torch
 from torch.nn.utils import vector_to_parameters
 
 pytest.importorskip("flwr")
-from live_deployment import Deployment
-
 from covey.config import read_tables, resolve
 from covey.data import Samples, load
 from covey.deploy.superlink import superlink
 from covey.models import build
+from tests.deploy.live_deployment import Deployment
 
 # Real sites draw all noise from a secure source that no seed repeats: these runs have none.
 EXACT = {"haccs": ["method.epsilon=none"], "embedding": ["method.flip=0", "method.pretrain_rounds=2"]}

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from one_request import SPEC
-
 from covey.data import federate, load
 from covey.data.types import Share
 from covey.deploy.fleet import SiteFleet
@@ -15,6 +13,7 @@ from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Response
 from covey.fleet.local import Engine, LocalFleet
 from covey.models import build
+from tests.deploy.one_request import SPEC
 
 CLIENTS = 4
 

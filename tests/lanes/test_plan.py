@@ -6,13 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from lanes_reference import gradient, row_of
 from torch import nn
 from torch.nn import functional as F
 
 from covey import lanes
 from covey.models import MODELS, build
 from covey.models.encoders import autoencoder
+from tests.lanes.reference import gradient, row_of
 
 
 class Functional(nn.Module):
