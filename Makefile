@@ -19,7 +19,7 @@ DEMO := fedavg cafa hierarchical embedding haccs cfic
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,docs,dev]'
 	touch $@
 
 # Flower and Ray in an environment of their own: Flower wants an older typer and rich than covey does.
@@ -74,7 +74,6 @@ tables: $(VENV)/ready
 
 # The documentation as a site, in site/; a broken link or an undocumented public name is an error.
 docs: $(VENV)/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # What a user installs, in dist/.
