@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("flwr")
 import httpx
-from tests.hostile._port import PATH, Port, open_port
 
 from covey.deploy.certs import make_certs
 from covey.deploy.door import door, place_of
 from covey.deploy.superlink import Link, free_port
 from covey.errors import UserError
+from tests.deploy.door_by_hand import PATH, Port, open_port
 
 HALF = b"POST /v1/fleet/x HTTP/1.1\r\nhost: x\r\n"
 

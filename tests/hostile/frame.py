@@ -66,8 +66,8 @@ def attempt(
 
 def subjects() -> list[str]:
     """The files with tries, by name."""
-    files = (path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
-    return sorted(name for name in files if name != "frame")
+    frame = {"__init__", "__main__", "frame"}
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in frame)
 
 
 def tries_of(subject: str) -> list[Try]:

@@ -35,7 +35,7 @@ def closed(sock: socket.socket, seconds: float) -> bool:
 
 @attempt("1,010 half-sent heads that stay open")
 def half_heads() -> Outcome:
-    from tests.hostile._port import open_port
+    from tests.deploy.door_by_hand import open_port
 
     with open_port(head_seconds=4.0) as here, contextlib.ExitStack() as stack:
         for _ in range(1010):
@@ -51,7 +51,7 @@ def half_heads() -> Outcome:
 
 @attempt("heads that come one byte at a time")
 def dripping_heads() -> Outcome:
-    from tests.hostile._port import open_port
+    from tests.deploy.door_by_hand import open_port
 
     with open_port(head_seconds=3.0) as here:
         sock, began = here.connect(), time.monotonic()
@@ -69,9 +69,8 @@ def dripping_heads() -> Outcome:
 
 @attempt("1,010 connections that never begin TLS")
 def no_handshake() -> Outcome:
-    from tests.hostile._port import open_port
-
     from covey.deploy.certs import make_certs
+    from tests.deploy.door_by_hand import open_port
 
     folder = Path(tempfile.mkdtemp())
     make_certs(folder, hosts=["127.0.0.1"], sites=[])
@@ -86,7 +85,7 @@ def no_handshake() -> Outcome:
 
 @attempt("40 bodies of 30 MB without a key that stop before their end")
 def strangers_bodies() -> Outcome:
-    from tests.hostile._port import open_port
+    from tests.deploy.door_by_hand import open_port
 
     with open_port() as here, contextlib.ExitStack() as stack:
         piece, before = bytes(2**20), memory()
@@ -104,7 +103,7 @@ def strangers_bodies() -> Outcome:
 
 @attempt("40 bodies of 30 MB with a stolen key that stop before their end")
 def stolen_key() -> Outcome:
-    from tests.hostile._port import open_port
+    from tests.deploy.door_by_hand import open_port
 
     with open_port(pause_seconds=4.0) as here, contextlib.ExitStack() as stack:
         piece, before, socks = bytes(2**20), memory(), []
@@ -123,7 +122,7 @@ def stolen_key() -> Outcome:
 
 @attempt("a head of 10 MB, a body that says it has 10 GB, bytes that are no HTTP")
 def oversized() -> Outcome:
-    from tests.hostile._port import open_port
+    from tests.deploy.door_by_hand import open_port
 
     with open_port() as here:
         answers = []
@@ -146,7 +145,7 @@ def disconnects() -> Outcome:
     import io
     import logging
 
-    from tests.hostile._port import open_port
+    from tests.deploy.door_by_hand import open_port
 
     log = io.StringIO()
     logging.getLogger().addHandler(logging.StreamHandler(log))
