@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,6 +100,16 @@ def from_bytes(block: bytes, *, most_plain: int | None = None) -> Any:
         return put_together(json.loads(header["__metadata__"]["plain"]), safetensors.torch.load(block))
     except Exception as error:  # safetensors, JSON and arrays each have their own
         raise ValueError(f"not a block of covey ({type(error).__name__}: {error})") from error
+
+
+def plain_of_file(file: Path) -> Any:
+    """The plain part of a block in a file, without its arrays, which are not read."""
+    with open(file, "rb") as block:
+        length = int.from_bytes(block.read(8), "little")
+        if length > os.fstat(block.fileno()).st_size:
+            raise ValueError("not a block of covey (it is cut off)")
+        header = json.loads(block.read(length))
+    return json.loads(header["__metadata__"]["plain"])
 
 
 def named_from_bytes(block: bytes) -> dict[str, Any]:

@@ -69,13 +69,13 @@ def test_a_message_of_many_small_pieces_is_refused() -> None:
 
 
 def test_one_piece_that_stands_in_an_array_a_million_times_is_not_multiplied() -> None:
-    tree, pieces = sent(bytes(1000))
+    tree, pieces = sent(bytes(2**22 + 1))
     (array,) = [number for number, piece in pieces.items() if piece.startswith(b"Array ")]
     head, _, body = pieces[array].partition(b"\x00")
     kind, children, _ = head.decode().split(" ")
     grown = json.dumps({**json.loads(body), "arraychunk_ids": [0] * 10**6}).encode()
     pieces[array] = f"{kind} {children} {len(grown)}".encode() + b"\x00" + grown
-    incoming = Incoming(tree, 2**23)
+    incoming = Incoming(tree, 2**24)
     assert incoming.take(pieces.get)
     with pytest.raises(TooLarge):
         incoming.message()

@@ -182,7 +182,8 @@ def join(
     need_flower()
     from covey.deploy.certs import private_key
     from covey.deploy.connection import serve_site
-    from covey.deploy.site import Site, locked_folder
+    from covey.deploy.site import Site
+    from covey.deploy.site_memory import locked_folder
 
     called = name or (key.stem if key else "")
     if not called:

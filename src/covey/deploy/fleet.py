@@ -132,11 +132,22 @@ class SiteFleet:
             measure=measure,
             child=self.is_child,
         )
+        self._book_unheard(step, {reply.id for reply in replies}, set(trips))
         if step.kind.startswith("train."):
             for reply in replies:
                 if reply.id in trips and (work := step.work(*self.registry.sites[reply.id].sizes)):
                     self.pace[reply.id] = trips[reply.id].seconds / work
         return replies
+
+    def _book_unheard(self, step: Step, heard: set[int], asked: set[int]) -> None:
+        """What a site was asked for it has told, whether its answer came in time or not."""
+        told = [self.ledger.epsilon[i] for i in heard if i in self.ledger.epsilon]
+        privacy = getattr(step, "privacy", None)
+        for client in asked - heard:
+            if privacy is not None and privacy.counted:
+                self.ledger.epsilon[client] = self.ledger.epsilon.get(client, 0.0) + privacy.epsilon
+            elif getattr(step, "counted", False) and told:  # as much as others at most
+                self.ledger.epsilon[client] = max(self.ledger.epsilon.get(client, 0.0), *told)
 
     def _at_sites(
         self, call: Call, tasks: Mapping[int, Task], limit: float, trips: dict[int, Trip]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import httpx
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.cli.build import build_fab_from_files
 from flwr.common.constant import ErrorCode, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
@@ -48,6 +48,7 @@ ERRORS = {
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
 }
 
+SMALL = 2**22  # bytes of a message that is not cut
 PATIENCE = 30.0  # seconds that a request to the SuperLink is tried: it is on this machine
 
 # The run has to have an app; sites that joined with covey never fetch it.
@@ -68,14 +69,18 @@ clientapp = "app:client"
 
 
 def to_record(block: bytes) -> RecordDict:
-    """Bytes as Flower carries them: one array, so that large ones travel in chunks."""
+    """Bytes as Flower carries them: small ones as they are, because every part of a message is a request of its own;
+    large ones as an array, which travels in chunks."""
+    if len(block) <= SMALL:
+        return RecordDict({"covey": ConfigRecord({"block": block})})
     return RecordDict({"covey": ArrayRecord({"block": Array(np.frombuffer(block, np.uint8))})})
 
 
 def from_record(record: RecordDict) -> bytes:
     """The bytes of `to_record`, or a ValueError; Flower reads arrays without pickle."""
     try:
-        block: bytes = record["covey"]["block"].numpy().tobytes()
+        found = record["covey"]["block"]
+        block: bytes = found if isinstance(found, bytes) else found.numpy().tobytes()
     except Exception as error:  # whatever the other side put into the record
         raise ValueError(f"the message is not covey's ({type(error).__name__}: {error})") from error
     return block

@@ -72,6 +72,8 @@ def accept_replies(
             cost.bytes_down += took.down
         cost.bytes_up += took.up
         lost, refused = outcome.lost, outcome.refused
+        if reply is not None and "epsilon" in reply.stats:  # it was told, in time or not
+            ledger.epsilon[client] = float(reply.stats["epsilon"])
         if reply is not None and deadline is not None and took.seconds > deadline:
             lost = f"it took {took.seconds:.1f} s, the deadline is {deadline:.1f} s"
         elif reply is not None:
@@ -86,8 +88,6 @@ def accept_replies(
         slowest = max(slowest, took.seconds)
         if training and client >= 0:
             ledger.busy.append(Busy(client=client, start=ledger.clock, seconds=took.seconds))
-        if "epsilon" in reply.stats:
-            ledger.epsilon[client] = float(reply.stats["epsilon"])
     if training and not child:
         ledger.asked += len(tasks)
         ledger.replied += len(accepted)

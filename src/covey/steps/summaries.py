@@ -150,10 +150,19 @@ def _tell(
     """Book the privacy loss, add the noise, and remember on the device (only) what the summary was made of."""
     if client.live and privacy.noise == "simulated":
         privacy = replace(privacy, noise="opendp")
-    total = spend(client.state, privacy)
+    total = booked(client, privacy)
     noisy = add_noise(counts, sensitivity=sensitivity, privacy=privacy, rng=client.rng)
     client.state["summary"] = counts
     return ({"epsilon": total} if privacy.counted else {}), noisy
+
+
+def booked(client: Client, privacy: Privacy) -> float:
+    """Book one summary where the client keeps its account; on a real device that is on disk before it is told."""
+    if client.account is None:
+        return spend(client.state, privacy)
+    if not privacy.counted or privacy.epsilon is None:
+        return client.account.epsilon
+    return client.account.spend(privacy.epsilon, budget=privacy.budget)
 
 
 def label_counts(y: NDArray[np.generic], *, labels: int, who: str = "the client") -> Array:
