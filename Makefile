@@ -60,7 +60,7 @@ hostile: $(ENGINES)/ready
 # Whole rounds of every engine, then the papers' models one by one.
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.lanes
+	$(BIN)/python -m benchmarks.lane_speed
 
 # Other simulators on the same rounds, each in an environment of its own (.venv-peers).
 bench-peers: $(VENV)/ready

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covey.alone import alone
 from covey.checkpoint import Checkpoint, load_checkpoint
 from covey.config import Config, fleet_of, method_of, read_tables, resolve
 from covey.core import Fleet, Method, State, Watcher, run
 from covey.errors import UserError
+from covey.folder_lock import folder_lock
 from covey.measure import Measuring
 from covey.record import Recorder, same_run
 
@@ -114,7 +114,9 @@ def _go(
     fleet = fleet or fleet_of(config, say)
     try:
         _make(folder)  # only now: a mistake found on the way here leaves nothing behind
-        with alone(folder, f"{folder} is being written by another run; wait for it, or name another folder"):
+        with folder_lock(
+            folder, f"{folder} is being written by another run; wait for it, or name another folder"
+        ):
             if checkpoint is not None and is_finished(folder):
                 summary = json.loads((folder / "summary.json").read_text())
                 state = checkpoint.state

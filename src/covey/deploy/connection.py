@@ -46,7 +46,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from covey.checkpoint import write_atomically
-from covey.deploy.flower import from_record, to_record
+from covey.deploy.flower_transport import from_record, to_record
 from covey.errors import RunError, UserError
 
 POLL = 0.5  # seconds between two looks at the mailbox

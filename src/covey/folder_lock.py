@@ -12,7 +12,7 @@ from covey.errors import UserError
 
 
 @contextlib.contextmanager
-def alone(folder: Path, taken: str | None = None) -> Iterator[None]:
+def folder_lock(folder: Path, taken: str | None = None) -> Iterator[None]:
     """Nobody else has the folder meanwhile: the system drops the lock even when this process is killed.
 
     Where another process has it, `taken` is what the user is told; without it, this one waits for its turn.
