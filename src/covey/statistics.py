@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-LARGEST = 3.4028234663852886e38  # of float32: what a client computed cannot be larger, and squares of it are finite
+LARGEST = (
+    3.4028234663852886e38  # of float32: what a client computed cannot be larger, and squares of it are finite
+)
 ROUNDING = 1e-6  # by which a sum may miss its bounds
 
 
@@ -89,7 +91,9 @@ def _wrong_array(value: Any, stat: Stat) -> str:
         wanted = tuple("any" if size is None else size for size in stat.shape)
         return f"has shape {value.shape}, not {wanted}"
     if value.size and not (stat.low <= value.min() and value.max() <= stat.high):  # NaN is in no range
-        return f"holds {value.min():.6g} to {value.max():.6g}; it must lie in {stat.low:.6g} to {stat.high:.6g}"
+        return (
+            f"holds {value.min():.6g} to {value.max():.6g}; it must lie in {stat.low:.6g} to {stat.high:.6g}"
+        )
     if stat.total is not None:
         sums = value.sum(axis=-1, dtype=np.float64)
         low, high = stat.total

@@ -27,8 +27,8 @@ class LiarFleet(LocalFleet):
     lie: Lie
 
     @property
-    def shop(self) -> Any:
-        honest = super().shop
+    def executor(self) -> Any:
+        honest = super().executor
 
         def work(call: Call, jobs: Sequence[Job]) -> list[Outcome]:
             return [
@@ -83,9 +83,7 @@ def row_of(value: float) -> Lie:
 
 def update_times(factor: float) -> Lie:
     """The trained row itself times a factor."""
-    return lambda reply: (
-        reply if reply.vector is None else replace(reply, vector=reply.vector * factor)
-    )
+    return lambda reply: reply if reply.vector is None else replace(reply, vector=reply.vector * factor)
 
 
 def size_of(size: int) -> Lie:

@@ -39,7 +39,7 @@ class Lengths:
         """How long each update may be."""
         alone = len(self.own) < 2
         limits = factor * self.start if alone else np.maximum(factor * self.others, self.start)
-        return limits * np.array([1.0, BUFFERS])
+        return np.asarray(limits * np.array([1.0, BUFFERS]))
 
     def stands_out(self) -> tuple[int, float]:
         """The place of the reply that stands out most, and how many times as long as the others' its update is."""
@@ -73,7 +73,7 @@ def medians_of_others(values: Array) -> Array:
     order = np.argsort(values, kind="stable")
     ranked, rank = values[order], np.argsort(order, kind="stable")
     low, high = (len(values) - 2) // 2, (len(values) - 1) // 2  # places among the others
-    return (ranked[low + (rank <= low)] + ranked[high + (rank <= high)]) / 2
+    return np.asarray((ranked[low + (rank <= low)] + ranked[high + (rank <= high)]) / 2)
 
 
 @dataclass(frozen=True, kw_only=True)
