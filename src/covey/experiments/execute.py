@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from covey.checkpoint import write_atomically
 from covey.config import resolve
 from covey.core import Watcher
 from covey.errors import UserError
 from covey.experiments.cells import ratios, read_cell, series
 from covey.experiments.spec import Case, Experiment, Findings, Row
-from covey.simulate import is_finished, run_or_resume
+from covey.simulate import finished_summary, run_or_resume
+from covey.writing import write_atomically
 
 # case -> row -> column -> one value a seed
 Values = dict[str, dict[str, dict[str, list[float | None]]]]
@@ -48,8 +48,8 @@ def execute_runs(
                 config = resolve(experiment.tables(row, case, seed))
                 folder = run_folder(out, case, row, seed)
                 title = f"{number}/{total} {' '.join(filter(None, (case.name, row.name)))} seed {seed}"
-                summary = finished_summary(folder, config.toml())
-                if summary is None:
+                summary = finished_summary(folder)
+                if summary is None or (folder / "config.toml").read_text() != config.toml():
                     with live(title, config.top.rounds) as watch:
                         watchers: list[Watcher] = [watch]
                         done = run_or_resume(config, folder, watchers=watchers, say=say, report=False)
@@ -76,14 +76,6 @@ def add_ratios(values: Values, experiment: Experiment) -> None:
                 if base in rows:
                     for cells in rows.values():
                         cells[name] = ratios(cells[column], rows[base][column])
-
-
-def finished_summary(folder: Path, toml: str) -> dict[str, Any] | None:
-    """The summary of a finished run with exactly these settings."""
-    if not is_finished(folder) or (folder / "config.toml").read_text() != toml:
-        return None
-    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-    return summary
 
 
 def execute_study(experiment: Experiment, out: Path, say: Callable[[str], None]) -> tuple[Values, Any]:

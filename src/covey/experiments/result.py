@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import covey
-from covey.checkpoint import write_atomically
 from covey.errors import UserError
 from covey.experiments.execute import Values
 from covey.experiments.spec import Experiment, experiments_folder
+from covey.writing import write_atomically
 
 
 def result_of(experiment: Experiment, values: Values, seconds: float) -> dict[str, Any]:
