@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 # The five papers' methods, and the average that helps nobody.
 DEMO := fedavg cafa hierarchical embedding haccs cfic
 
-.PHONY: demo test unit lint bench bench-peers tables slow engines slow-engines clean
+.PHONY: demo test unit lint bench bench-peers tables slow engines slow-engines hostile clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -53,10 +53,14 @@ engines: $(ENGINES)/ready
 slow-engines: $(ENGINES)/ready
 	$(ENGINES)/bin/python -m pytest $(LIVE) -m slow
 
+# Hostile tries and what became of them, as a table; loopback only, each within a bound on its time.
+hostile: $(ENGINES)/ready
+	$(ENGINES)/bin/python -m tests.hostile
+
 # Whole rounds of every engine, then the papers' models one by one.
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.lanes
+	$(BIN)/python -m benchmarks.lane_speed
 
 # Other simulators on the same rounds, each in an environment of its own (.venv-peers).
 bench-peers: $(VENV)/ready

@@ -44,7 +44,7 @@ class ThreeJudges:
 
     def ask(self, step: Step, tasks: dict[int, Task]) -> list[Reply]:
         self.tasks = tasks
-        self.ledger.book(step.kind, Cost(messages=9))
+        self.ledger.charge(step.kind, Cost(messages=9))
         return [
             Reply(id=i, size=int(size), stats={"accuracy": column})
             for i, size, column in zip(tasks, SIZES, ACCURACY.T, strict=True)

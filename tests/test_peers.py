@@ -16,7 +16,7 @@ def test_an_entry_from_somebody_elses_row_is_a_message() -> None:
     """Clients 7 and 3 hold the rows, 3 replied. Client 7 takes 3's reply; in the second factor both swap."""
     first = np.array([[0.5, 0.0, 0.5], [0.0, 0.0, 1.0]])
     swap = np.array([[0.0, 1.0], [1.0, 0.0]])
-    found = links(Mixing(factors=[first, swap], peers=True), seats=(7, 3), replies=[Reply(id=3)])
+    found = links(Mixing(factors=[first, swap], peers=True), holders=(7, 3), replies=[Reply(id=3)])
     assert found.sender.tolist() == [7, 3]
     assert found.receiver.tolist() == [3, 7]
     assert found.rows.tolist() == [1, 2]

@@ -11,7 +11,7 @@ from scipy import stats
 
 from covey.core import Client, Task
 from covey.errors import Refused, UserError
-from covey.steps.noise import Privacy, add_noise, present, published_noise, shares, spend
+from covey.steps.privacy import Privacy, add_noise, present, published_noise, shares, spend
 from covey.steps.summaries import LabelSummary, feature_counts, feature_sensitivity, label_counts
 from covey.testing import small_federation
 

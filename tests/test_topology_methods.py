@@ -139,7 +139,7 @@ def test_a_third_away_and_a_third_of_the_replies_lost(name: str) -> None:
 def test_members_of_a_cluster_hold_their_representatives_model() -> None:
     last = run(semi_decentralized(TRAIN, clusters=3, backbone="ring"), fleet(), rounds=2)
     for cluster in range(3):
-        members = [seat for seat, i in enumerate(last.seen) if last.groups[i] == cluster]
+        members = [row for row, i in enumerate(last.seen) if last.groups[i] == cluster]
         assert all(torch.equal(last.models[members[0]], last.models[m]) for m in members)
 
 

@@ -26,7 +26,7 @@ class Peer:
 PEERS = {
     "flower, 2 actors": Peer(
         requirement="flwr[simulation]==1.41.0",
-        module="benchmarks.peers.flower",
+        module="benchmarks.peers.flower_simulation",
         # Ray gives up on a busy machine after 60 s
         environment={"FLWR_TELEMETRY_ENABLED": "0", "RAY_raylet_start_wait_time_s": "300"},
     ),

@@ -35,7 +35,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
 
 
-def desk(row: int) -> int:
+def server_client(row: int) -> int:
     """The id under which the server itself works on a row: it holds the global test set (and, simulated, all data)."""
     return -1 - row
 
@@ -175,9 +175,9 @@ class Fleet(Protocol):
         ...
 
     def combine(
-        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], seats: Sequence[int]
+        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], holders: Sequence[int]
     ) -> Tensor:
-        """Applies the matrices and books what travels between peers; row i of the bank sits at client `seats[i]`."""
+        """Applies the matrices, charges what travels between peers; row i is held by client `holders[i]`."""
         ...
 
     def start(self, number: int = 0) -> Tensor:
@@ -241,8 +241,8 @@ class Round:
         """The random stream of that name for this round."""
         return stream(self.fleet.seed, *names, "round", self.number)
 
-    def seat(self, client: int) -> int:
-        """The row of a client in a bank with one row a client."""
+    def row_of(self, client: int) -> int:
+        """The row of a client in a bank with one row per client."""
         return self.seen.index(client)
 
     def ask(self, step: Step, ids: Iterable[int], **args: Any) -> list[Reply]:

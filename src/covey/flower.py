@@ -16,10 +16,10 @@ from flwr.serverapp import Grid, ServerApp
 from covey.cli.run import new_folder
 from covey.config import Config
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.flower import GridPost, from_record, to_record
+from covey.deploy.flower_transport import GridTransport, from_record, to_record
 from covey.deploy.run import site_fleet
-from covey.deploy.site import HELLO, Site, check_budget, own_folder
-from covey.deploy.wire import kinds
+from covey.deploy.site import HELLO, Site, check_budget, locked_folder
+from covey.deploy.wire import step_kinds
 from covey.simulate import simulate
 
 
@@ -34,7 +34,7 @@ def server_app(
 
     def main(grid: Grid, context: Context) -> None:  # noqa: ARG001
         fleet: SiteFleet = site_fleet(
-            config, GridPost(grid), keys={}, least=config["data"]["clients"], say=say
+            config, GridTransport(grid), keys={}, least=config["data"]["clients"], say=say
         )
         simulate(config, folder or new_folder(config.method_name), say=say, fleet=fleet)
 
@@ -54,11 +54,11 @@ def client_app(load_data: Callable[[str], Any], *, budget: float | None = None) 
     def answer(message: Message, context: Context) -> Message:
         name = str(context.node_config.get("name", context.node_id))
         folder = Path(str(context.node_config.get("state", f"covey-site-{name}")))
-        with own_folder(folder, wait=True):  # Flower may start a process for each message
+        with locked_folder(folder, wait=True):  # Flower may start a process for each message
             site = Site(load_data(name), name=name, folder=folder, budget=budget)
             return Message(to_record(site.answer(from_record(message.content))), reply_to=message)
 
-    for kind in (*kinds(), HELLO):
+    for kind in (*step_kinds(), HELLO):
         category, _, action = kind.partition(".")
         getattr(app, category)(action)(answer)
     return app

@@ -14,7 +14,7 @@ from covey.checksums import Piece
 from covey.core import Measurement
 from covey.data.types import Federation
 from covey.fleet.ledger import Ledger
-from covey.report.rows import SCHEMA
+from covey.report.rows import table_of
 
 Row = tuple[int, float, int, int, int, str, str, float]
 
@@ -57,10 +57,7 @@ class Journal:
 
     def table(self) -> pa.Table:
         """All rows; one sentence where the disk does not hold what was written."""
-        rows = [json.loads(line) for line in self.piece.read(self.path).splitlines()]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        return pa.table(arrays, SCHEMA)
+        return table_of([json.loads(line) for line in self.piece.read(self.path).splitlines()])
 
     def _know(self, content: bytes) -> None:
         self._bytes = len(content)

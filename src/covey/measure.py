@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from covey.core import Fleet, Measurement, Method, Reply, State, Task, desk, served
+from covey.core import Fleet, Measurement, Method, Reply, State, Task, served, server_client
 from covey.errors import UserError
 from covey.steps.evaluate import Evaluate
 
@@ -58,7 +58,7 @@ def on_global_test(state: State, fleet: Fleet) -> list[Measurement]:
     rows = state.models
     first: dict[bytes, int] = {}
     same_as = [first.setdefault(_fingerprint(row), number) for number, row in enumerate(rows)]
-    tasks = {desk(r): Task(models=rows[r : r + 1], slots=(r,)) for r in first.values()}
+    tasks = {server_client(r): Task(models=rows[r : r + 1], slots=(r,)) for r in first.values()}
     answers = {reply.slot: reply for reply in fleet.ask(Evaluate(), tasks, measure=True)}
     replies = {r: answers[same] for r, same in enumerate(same_as) if same in answers}
     found = []

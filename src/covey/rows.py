@@ -9,16 +9,16 @@ from torch import Tensor
 
 from covey.core import Round, Task, one_model, to_everybody
 
-__all__ = ["one_a_client", "one_a_group", "one_model", "to_everybody", "to_group", "to_owner"]
+__all__ = ["one_model", "one_per_client", "one_per_group", "to_everybody", "to_group", "to_owner"]
 
 
-def one_a_client(now: Round) -> Tensor:
+def one_per_client(now: Round) -> Tensor:
     """A row for every client ever seen, in order of arrival; a newcomer starts from the given model."""
     missing = len(now.seen) - len(now.models)
     return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing else now.models
 
 
-def one_a_group(now: Round) -> Tensor:
+def one_per_group(now: Round) -> Tensor:
     """A row for every group; a new group starts from the given model."""
     missing = max(now.groups.values(), default=0) + 1 - len(now.models)
     return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing > 0 else now.models
@@ -26,11 +26,11 @@ def one_a_group(now: Round) -> Tensor:
 
 def to_owner(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Everybody works on the row that lies with him: nothing travels."""
-    seats = {client: seat for seat, client in enumerate(now.seen)}
+    row_of = {client: row for row, client in enumerate(now.seen)}
     return {
-        i: Task(models=now.models[seats[i] : seats[i] + 1], slots=(seats[i],), held=(0,), keep=True)
+        i: Task(models=now.models[row_of[i] : row_of[i] + 1], slots=(row_of[i],), held=(0,), keep=True)
         for i in ids
-        if i in seats
+        if i in row_of
     }
 
 

@@ -109,8 +109,8 @@ def check_resume(method: Method, straight: State, *, lanes: bool) -> None:
 def check_order(method: Method, straight: State, *, lanes: bool) -> None:
     """Work done in another order changes nothing."""
     fleet = small_fleet(lanes=lanes)
-    in_order = fleet.shop
-    fleet._shop = lambda call, jobs: in_order(call, list(reversed(jobs)))
+    in_order = fleet.executor
+    fleet._executor = lambda call, jobs: in_order(call, list(reversed(jobs)))
     same(straight, run(method, fleet, rounds=ROUNDS), "the order of the clients matters")
 
 

@@ -89,7 +89,7 @@ def test_each_client_alone_never_hears_of_the_others() -> None:
 def test_centralised_training_is_sgd_on_the_pooled_data() -> None:
     fleet = small_fleet()
     state = final(centralized(TRAIN), fleet, rounds=1)
-    x, y = fleet.roster.train(-1, 1).tensors()
+    x, y = fleet.client_data.train(-1, 1).tensors()
     order = TRAIN.order(len(y), stream(fleet.seed, "run", "train.sgd", 1, "round", 1, "client", -1))
     model = torch.nn.Sequential(*fleet.model) if isinstance(fleet.model, torch.nn.Sequential) else fleet.model
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)

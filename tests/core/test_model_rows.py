@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from covey.bench import Recipe
-from covey.bench.torch import TorchBench
+from covey.bench.torch_bench import TorchBench
 from covey.model import Layout, flatten, fresh_row, read_row, write_row
 from covey.objective import Classification, Regression
 

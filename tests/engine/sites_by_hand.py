@@ -1,4 +1,4 @@
-"""A server and its sites in one process: letters are carried by hand, there is no network."""
+"""A server and its sites in one process: messages are carried by hand, there is no network."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from one_request import SPEC
 from covey.data import federate, load
 from covey.data.types import Share
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.post import Letter
-from covey.deploy.seats import Names
 from covey.deploy.site import Site
+from covey.deploy.site_registry import ClientNumbers
+from covey.deploy.transport import Response
 from covey.fleet.local import Engine, LocalFleet
 from covey.models import build
 
@@ -28,12 +28,12 @@ DATA = federate(load("digits"), partition="dir-class", clients=CLIENTS, seed=3, 
 
 @dataclass
 class Hand:
-    """A post that carries the letters by hand; sites in `away` never answer."""
+    """A transport that carries the messages by hand; sites in `away` never answer."""
 
     sites: dict[int, Site]
     keys: dict[int, str] = field(default_factory=dict)
     away: set[int] = field(default_factory=set)
-    answers: dict[str, Letter] = field(default_factory=dict)
+    answers: dict[str, Response] = field(default_factory=dict)
     count: int = 0
     kinds: list[str] = field(default_factory=list)
 
@@ -48,10 +48,10 @@ class Hand:
             numbers[number] = node
             self.kinds.append(kind)
             if node not in self.away:
-                self.answers[number] = Letter(answer=self.sites[node].answer(block))
+                self.answers[number] = Response(answer=self.sites[node].answer(block))
         return numbers
 
-    def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
+    def collect(self, numbers: Sequence[str]) -> dict[str, Response]:
         return {number: self.answers.pop(number) for number in numbers if number in self.answers}
 
 
@@ -67,9 +67,9 @@ def sites(folder: Path | None = None, **settings: Any) -> dict[int, Site]:
     }
 
 
-def deployed(post: Hand, **settings: Any) -> SiteFleet:
-    usual: dict[str, Any] = {"names": Names({}), "seed": 5, "deadline": 0.5, "least": CLIENTS}
-    fleet = SiteFleet(post, SPEC, own=DATA, **{**usual, **settings})
+def deployed(transport: Hand, **settings: Any) -> SiteFleet:
+    usual: dict[str, Any] = {"names": ClientNumbers({}), "seed": 5, "deadline": 0.5, "least": CLIENTS}
+    fleet = SiteFleet(transport, SPEC, server_data=DATA, **{**usual, **settings})
     fleet.model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
     return fleet
 

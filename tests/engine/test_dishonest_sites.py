@@ -14,11 +14,11 @@ from sites_by_hand import CLIENTS, DATA, Hand, deployed, sites
 from covey.codec import from_bytes, to_bytes
 from covey.core import Reply, Task, empty_state, open_round, run
 from covey.deploy.fleet import SiteFleet, _outcome
-from covey.deploy.forms import Forms
-from covey.deploy.post import Letter
-from covey.deploy.seats import _hello
+from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import Site, names_mark
-from covey.fleet.accounts import Trip, next_call, settle
+from covey.deploy.site_registry import _hello
+from covey.deploy.transport import Response
+from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Outcome
 from covey.measure import Measuring
 from covey.methods.pretraining import look
@@ -56,8 +56,8 @@ class Liar(Site):
 
 def asked(work: bytes, hello: bytes | None = None) -> tuple[list[int], SiteFleet]:
     """Who replied to a training task when one of four sites is a liar, and the fleet."""
-    post = Hand({**sites(), 103: Liar(work, hello)})
-    fleet = deployed(post, least=3)
+    transport = Hand({**sites(), 103: Liar(work, hello)})
+    fleet = deployed(transport, least=3)
     here = fleet.begin(1)
     task = Task(models=torch.zeros(1, 4810), slots=(0,))
     return [reply.id for reply in fleet.ask(Train(lr=0.1), dict.fromkeys(here, task))], fleet
@@ -68,10 +68,10 @@ def asked(work: bytes, hello: bytes | None = None) -> tuple[list[int], SiteFleet
 )
 @settings(max_examples=60, deadline=None)
 def test_an_arbitrary_answer_is_an_outcome(block: bytes) -> None:
-    outcome = _outcome(3, Letter(answer=block))
+    outcome = _outcome(3, Response(answer=block))
     assert outcome.reply is None
     assert outcome.refused
-    assert _hello(Letter(answer=block))["refused"]
+    assert _hello(Response(answer=block))["refused"]
 
 
 @given(st.sampled_from([*REPLY, "stats.loss", "stats.epsilon", "reply", "lost", "mistake"]), PLAIN)
@@ -83,13 +83,13 @@ def test_an_arbitrary_value_in_a_reply_ends_nothing(name: str, value: Any) -> No
         answer = {**ANSWER, "reply": {**REPLY, "stats": {**REPLY["stats"], name[6:]: value}}}
     else:
         answer = {**ANSWER, "reply": {**REPLY, name: value}}
-    outcome = _outcome(0, Letter(answer=to_bytes(answer)))
+    outcome = _outcome(0, Response(answer=to_bytes(answer)))
     assert outcome.reply or outcome.refused or outcome.lost
     fleet, call = deployed(Hand({})), next_call({}, Train(lr=0.1), where="", seed=1, round=1)
     fleet.ledger.open()
     task = {0: Task(models=torch.zeros(1, 4810), slots=(0,))}
-    settle(
-        fleet.forms.checked(call.step, task, [outcome]),
+    accept_replies(
+        fleet.schemas.checked(call.step, task, [outcome]),
         call=call,
         tasks=task,
         trip=lambda _: Trip(down=0, up=0, seconds=0.0),
@@ -103,7 +103,7 @@ def test_an_arbitrary_value_in_a_reply_ends_nothing(name: str, value: Any) -> No
 @given(st.sampled_from(list(HELLO)), PLAIN)
 @settings(max_examples=100, deadline=None)
 def test_an_arbitrary_introduction_ends_nothing(name: str, value: Any) -> None:
-    hello = _hello(Letter(answer=to_bytes({**HELLO, name: value})))
+    hello = _hello(Response(answer=to_bytes({**HELLO, name: value})))
     if "refused" not in hello:
         assert isinstance(hello["name"], str)
         numbers = (*hello["shape"], hello["classes"], *hello["sizes"])
@@ -152,8 +152,8 @@ def test_an_introduction_that_is_none_leaves_out_its_site_only(changes: dict[str
 def test_no_method_stops_over_the_statistics_of_one_site(name: str, stats: dict[str, Any]) -> None:
     """The liar knows its number, and otherwise sends a reply of the right sort with other statistics."""
     reply = {**REPLY, "id": 3, "stats": stats}
-    post = Hand({**sites(), 103: Liar(to_bytes({**ANSWER, "reply": reply}))})
-    fleet = deployed(post)
+    transport = Hand({**sites(), 103: Liar(to_bytes({**ANSWER, "reply": reply}))})
+    fleet = deployed(transport)
     state = run(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
     assert state.worked == (0, 1, 2)
 
@@ -165,9 +165,9 @@ def test_answers_are_compared_with_those_to_a_like_question() -> None:
         outcomes = [
             Outcome(id=i, reply=Reply(id=i, size=1, stats={"loss": np.zeros(n)})) for i, n in sizes.items()
         ]
-        return [bool(o.refused) for o in forms.checked(Train(lr=0.1), tasks, outcomes)]
+        return [bool(o.refused) for o in schemas.checked(Train(lr=0.1), tasks, outcomes)]
 
-    forms = Forms()
+    schemas = ReplySchemas()
     assert told({2: 9, 3: 4}) == [False, False]  # who is right?
     assert told({0: 4, 1: 4, 2: 9, 3: 4}) == [False, False, True, False]
     assert told({2: 9}) == [True]  # alone, it is measured by what the others said before

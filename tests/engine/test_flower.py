@@ -206,7 +206,7 @@ def test_a_reply_that_is_not_coveys_is_a_letter_without_an_answer() -> None:
     from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
-    from covey.deploy.flower import GridPost, to_record
+    from covey.deploy.flower_transport import GridTransport, to_record
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
@@ -220,11 +220,11 @@ def test_a_reply_that_is_not_coveys_is_a_letter_without_an_answer() -> None:
                 messages.append(Message(content, reply_to=question))
             return messages
 
-    letters = GridPost(Grid()).collect(["0", "1", "2"])
-    assert letters["0"].answer == b"ours"
+    responses = GridTransport(Grid()).collect(["0", "1", "2"])
+    assert responses["0"].answer == b"ours"
     for number in ("1", "2"):
-        assert letters[number].answer == b""
-        assert "the message is not covey's" in letters[number].error
+        assert responses[number].answer == b""
+        assert "the message is not covey's" in responses[number].error
 
 
 def test_the_servers_certificate_is_the_cas_and_names_its_hosts(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_the_servers_certificate_is_the_cas_and_names_its_hosts(tmp_path: Path) 
 
 
 def test_bytes_go_through_a_flower_record_unchanged() -> None:
-    from covey.deploy.flower import from_record, to_record
+    from covey.deploy.flower_transport import from_record, to_record
 
     assert from_record(to_record(bytes(range(256)))) == bytes(range(256))
 
@@ -283,7 +283,7 @@ def test_a_client_app_answers_covey_and_nothing_else(tmp_path: Path) -> None:
 
     from covey.codec import from_bytes, to_bytes
     from covey.data import load
-    from covey.deploy.flower import from_record, to_record
+    from covey.deploy.flower_transport import from_record, to_record
     from covey.flower import client_app
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
@@ -306,10 +306,10 @@ def test_a_client_app_keeps_its_budget(tmp_path: Path) -> None:
 
     from covey.codec import from_bytes
     from covey.data import load
-    from covey.deploy.flower import from_record, to_record
+    from covey.deploy.flower_transport import from_record, to_record
     from covey.deploy.wire import step_to_plain
     from covey.flower import client_app
-    from covey.steps.noise import Privacy
+    from covey.steps.privacy import Privacy
     from covey.steps.summaries import LabelSummary
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1

@@ -33,10 +33,10 @@ from one_request import SPEC, one_request
 import covey
 from covey.codec import from_bytes
 from covey.deploy.certs import SiteList, make_certs, private_key, site_list
-from covey.deploy.flower import GridPost, flower_run
+from covey.deploy.flower_transport import GridTransport, flower_run
 from covey.deploy.superlink import Link, door, superlink
 from covey.deploy.wire import step_to_plain
-from covey.steps.noise import Privacy
+from covey.steps.privacy import Privacy
 from covey.steps.summaries import LabelSummary
 
 
@@ -45,7 +45,7 @@ class Server:
     """A server of which every message is written by hand."""
 
     here: Deployment
-    post: GridPost
+    transport: GridTransport
     inside: str
 
     @property
@@ -53,9 +53,9 @@ class Server:
         return f"127.0.0.1:{self.here.port}"
 
     def ask(self, node: int, **changes: Any) -> dict[str, Any]:
-        (number,) = self.post.send("train.sgd", {node: one_request(**changes)}, 120)
+        (number,) = self.transport.send("train.sgd", {node: one_request(**changes)}, 120)
         until = time.monotonic() + 120
-        while not (found := self.post.collect([number])):
+        while not (found := self.transport.collect([number])):
             assert time.monotonic() < until, "no answer in 120 s"
             time.sleep(0.2)
         answer: dict[str, Any] = from_bytes(found[number].answer)
@@ -64,7 +64,7 @@ class Server:
     def node(self, seconds: float = 300) -> int:
         """The first site that is there."""
         until = time.monotonic() + seconds
-        while not (nodes := self.post.nodes()):
+        while not (nodes := self.transport.nodes()):
             assert time.monotonic() < until, f"no site in {seconds} s"
             time.sleep(0.2)
         return next(iter(nodes))
@@ -76,10 +76,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         certs = here.folder / "certs"
         with (
             superlink(certs, certs=certs) as link,
-            flower_run(link, SiteList(certs).names) as post,
+            flower_run(link, SiteList(certs).names) as transport,
             door("127.0.0.1", here.port, link, certs),
         ):
-            yield Server(here, post, link.address)
+            yield Server(here, transport, link.address)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_a_client_with_an_unregistered_key_is_refused(server: Server, node: int)
         assert refusal(client.RegisterNode, RegisterNodeFleetRequest(public_key=shown)) == 412
         start = ActivateNodeRequest(public_key=shown, heartbeat_interval=30)
         assert refusal(client.ActivateNode, start) == 412
-        # nor may it take another site's letters
+        # nor may it take another site's messages
         assert refusal(client.PullMessages, PullMessagesRequest(node=Node(node_id=node))) == 401
 
 
@@ -159,9 +159,9 @@ def test_a_site_that_was_taken_off_the_list_is_refused_from_the_next_start_on(
         with flower_run(link, lambda: {stays: "stays", goes: "goes"}), link_client(link, secret) as client:
             node = client.ActivateNode(start).node_id
             client.DeactivateNode(DeactivateNodeRequest(node_id=node))
-        with flower_run(link, lambda: {stays: "stays"}) as post, link_client(link, secret) as client:
+        with flower_run(link, lambda: {stays: "stays"}) as transport, link_client(link, secret) as client:
             assert refusal(client.ActivateNode, start) == 412
-            assert not post.nodes()
+            assert not transport.nodes()
 
 
 def test_join_says_in_one_sentence_why_it_is_refused(server: Server, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from typing import ClassVar
 import pytest
 import torch
 
-from covey.core import Client, Reply, Task, desk, empty_state, one_round, open_round, run
+from covey.core import Client, Reply, Task, empty_state, one_round, open_round, run, server_client
 from covey.errors import Refused, RunError, UserError
-from covey.fleet.accounts import check_reply
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.replies import check_reply
 from covey.measure import Measuring
 from covey.methods.baselines import fedavg
 from covey.model import Layout, fresh_row, read_row
@@ -86,7 +86,7 @@ def test_measuring_is_booked_apart_and_the_clock_stands_still() -> None:
     Measuring()(fedavg(TRAIN), state, fleet, True)
     assert fleet.ledger.clock == clock
     assert fleet.ledger.cost.bytes == booked
-    assert fleet.ledger.measuring["evaluate.local"].bytes_down == 8 * ROW  # the server's own desk is free
+    assert fleet.ledger.measuring["evaluate.local"].bytes_down == 8 * ROW  # the server itself is free
 
 
 def test_a_round_takes_as_long_as_its_slowest_client() -> None:
@@ -174,7 +174,9 @@ def test_evaluating_many_at_once_gives_what_each_alone_gives() -> None:
 def test_the_desk_holds_the_global_test_set() -> None:
     fleet = small_fleet()
     fleet.begin(1)
-    (reply,) = fleet.ask(Evaluate(), {desk(0): Task(models=fleet.start()[None], slots=(0,))}, measure=True)
+    (reply,) = fleet.ask(
+        Evaluate(), {server_client(0): Task(models=fleet.start()[None], slots=(0,))}, measure=True
+    )
     assert reply.size == len(fleet.data.test)
 
 

@@ -59,7 +59,7 @@ def cluster() -> Iterator[Any]:
 def host(cluster: Any) -> Iterator[LocalFleet]:
     """A fleet whose actors other fleets share, so that not every test has to start its own."""
     fleet = ray_fleet()
-    fleet.shop  # noqa: B018
+    fleet.executor  # noqa: B018
     yield fleet
     fleet.close()
 
@@ -176,7 +176,7 @@ def test_a_child_fleet_works_on_the_same_actors(host: LocalFleet) -> None:
 def test_equal_rows_are_stored_once_a_round(host: LocalFleet) -> None:
     fleet = ray_fleet(host)
     rows = torch.ones(1, 10)
-    fleet.shop  # noqa: B018
+    fleet.executor  # noqa: B018
     stored = [fleet.crew.store(1, {key: rows.clone()})[key] for key in (1, 2)]
     assert stored[0] == stored[1]
     assert fleet.crew.store(2, {1: rows})[1] != stored[0]
@@ -265,7 +265,7 @@ def test_an_actor_that_cannot_start_is_asked_for_again_and_ends_no_run_in_which_
 def test_no_worker_at_all_is_one_sentence(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("covey.fleet.ray.PATIENCE", 1.0)
     fleet = ray_fleet()
-    fleet.shop  # noqa: B018
+    fleet.executor  # noqa: B018
     for actor in fleet.crew.coming.values():
         ray.kill(actor)
     fleet.crew.coming = {}

@@ -20,11 +20,11 @@ from covey.config import resolve
 from covey.core import Task, run
 from covey.data import federate, from_tensors, load
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.post import Letter
 from covey.deploy.run import site_fleet
-from covey.deploy.seats import Names
 from covey.deploy.site import Site
-from covey.deploy.wire import kinds, model_from_plain, step_from_plain, step_to_plain, steps
+from covey.deploy.site_registry import ClientNumbers
+from covey.deploy.transport import Response
+from covey.deploy.wire import model_from_plain, step_from_plain, step_kinds, step_to_plain, steps
 from covey.errors import Refused, UserError
 from covey.measure import Measuring
 from covey.methods import METHODS
@@ -32,8 +32,8 @@ from covey.objective import Classification
 from covey.simulate import Interrupted, simulate
 from covey.steps import Evaluate, Train
 from covey.steps.cross import CrossEvaluate
-from covey.steps.noise import Privacy
 from covey.steps.poison import Poisoned
+from covey.steps.privacy import Privacy
 from covey.steps.summaries import LabelSummary
 from covey.testing import Broken, check_toml, same
 
@@ -71,7 +71,7 @@ def test_every_step_of_covey_goes_through_plain_values_and_back() -> None:
         except TypeError:
             continue  # it wraps another step, or has settings without a default
         assert step_from_plain(from_bytes(to_bytes(step_to_plain(step)))) == step
-    assert "train.sgd" in kinds()
+    assert "train.sgd" in step_kinds()
 
 
 def test_a_step_keeps_its_settings_and_those_within() -> None:
@@ -246,13 +246,13 @@ def test_a_label_space_that_is_too_small_does_not_tell_which_labels_there_are() 
 
 
 def test_two_processes_cannot_spend_one_budget_twice(tmp_path: Path) -> None:
-    from covey.deploy.site import own_folder
+    from covey.deploy.site import locked_folder
 
     state = tmp_path / "state"
     sentence = "state is used by another covey join; give each its own"
-    with own_folder(state), pytest.raises(UserError, match=sentence), own_folder(state):
+    with locked_folder(state), pytest.raises(UserError, match=sentence), locked_folder(state):
         pass
-    with own_folder(state):
+    with locked_folder(state):
         pass  # free again
 
 
@@ -276,26 +276,26 @@ def test_an_account_that_cannot_be_read_is_not_a_new_budget(tmp_path: Path, text
 def test_a_site_keeps_its_number_and_state_over_a_restart(tmp_path: Path) -> None:
     method = check_toml("feddyn", {"per_round": CLIENTS})
     straight = run(method, simulated(), rounds=3)
-    post = Hand(sites(tmp_path))
-    fleet = deployed(post)
+    transport = Hand(sites(tmp_path))
+    fleet = deployed(transport)
 
     def restart(end: Any) -> None:
         moved = 50 * end.state.round  # new nodes with the old names and folders
-        post.sites = {node + moved: site for node, site in sites(tmp_path).items()}
+        transport.sites = {node + moved: site for node, site in sites(tmp_path).items()}
 
     same(straight, run(method, fleet, rounds=3, watchers=[restart]), "restarted sites differ")
-    assert sorted(fleet.seats.taken) == list(range(CLIENTS))
+    assert sorted(fleet.registry.sites) == list(range(CLIENTS))
 
 
 def test_a_server_that_crashed_in_a_round_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     method = check_toml("feddyn", {"per_round": CLIENTS})
     straight = run(method, simulated(), rounds=3)
-    post = Hand(sites(tmp_path))
-    first = deployed(post)
+    transport = Hand(sites(tmp_path))
+    first = deployed(transport)
     state = run(method, first, rounds=1)
     saved = first.save()
     run(method, first, rounds=2, state=state)  # all of round 2 is lost
-    second = deployed(post)
+    second = deployed(transport)
     second.load(saved)
     assert second.run == first.run
     assert second.session != first.session
@@ -318,10 +318,10 @@ def test_a_site_forgets_old_runs_and_models_but_not_what_it_spent(tmp_path: Path
 
 
 def test_numbers_come_from_keys_where_there_are_keys() -> None:
-    post = Hand(sites(), keys={100: "d", 101: "c", 102: "b", 103: "unknown"})
-    fleet = deployed(post, names=Names({"b": 0, "c": 1, "d": 2}), least=3)
+    transport = Hand(sites(), keys={100: "d", 101: "c", 102: "b", 103: "unknown"})
+    fleet = deployed(transport, names=ClientNumbers({"b": 0, "c": 1, "d": 2}), least=3)
     assert fleet.begin(1) == [0, 1, 2]
-    assert {seat.client: seat.name for seat in fleet.seats.taken.values()} == {
+    assert {site.client: site.name for site in fleet.registry.sites.values()} == {
         0: "site-2",
         1: "site-1",
         2: "site-0",
@@ -332,10 +332,10 @@ def test_without_keys_numbers_follow_the_names_whoever_came_first() -> None:
     backwards = {node: sites()[103 - node + 100] for node in range(100, 104)}
     fleet = deployed(Hand(backwards))
     assert fleet.begin(1) == [0, 1, 2, 3]
-    assert {seat.client: seat.name for seat in fleet.seats.taken.values()} == {
+    assert {site.client: site.name for site in fleet.registry.sites.values()} == {
         i: f"site-{i}" for i in range(4)
     }
-    names = Names({})
+    names = ClientNumbers({})
     for name in ("b10", "b9", "a"):
         names.number("", name)
     assert names.settle() == {0: 2, 1: 1, 2: 0}
@@ -347,14 +347,14 @@ def test_without_keys_numbers_follow_the_names_whoever_came_first() -> None:
 
 
 def test_a_site_that_does_not_answer_is_lost_at_the_deadline_and_welcome_later() -> None:
-    post = Hand(sites())
-    fleet = deployed(post)
+    transport = Hand(sites())
+    fleet = deployed(transport)
     method = check_toml("fedavg", {"per_round": CLIENTS})
     here: list[list[int]] = []
 
     def watch(end: Any) -> None:
         here.append(list(fleet.here))
-        post.away = {102} if end.state.round == 1 else set()
+        transport.away = {102} if end.state.round == 1 else set()
 
     run(method, fleet, rounds=4, watchers=[watch])
     assert here == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
@@ -364,10 +364,10 @@ def test_a_site_that_does_not_answer_is_lost_at_the_deadline_and_welcome_later()
 
 
 def test_a_quiet_site_holds_up_no_later_round() -> None:
-    post = Hand(sites())
-    fleet = deployed(post)
+    transport = Hand(sites())
+    fleet = deployed(transport)
     assert len(fleet.begin(1)) == CLIENTS
-    post.away = {102}
+    transport.away = {102}
     task = Task(models=torch.zeros(1, 4810), slots=(0,))
     assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 1, 3]
     assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 1, 3]
@@ -376,12 +376,12 @@ def test_a_quiet_site_holds_up_no_later_round() -> None:
 
 def test_a_newcomer_is_described_and_served() -> None:
     everybody = sites()
-    post = Hand({node: site for node, site in everybody.items() if node != 103})
-    fleet = deployed(post, least=3)
+    transport = Hand({node: site for node, site in everybody.items() if node != 103})
+    fleet = deployed(transport, least=3)
     method = check_toml("cafa", {"per_round": 3})
 
     def watch(end: Any) -> None:
-        post.sites = everybody
+        transport.sites = everybody
 
     state = run(method, fleet, rounds=3, watchers=[watch])
     assert state.seen == (0, 1, 2, 3)
@@ -389,24 +389,24 @@ def test_a_newcomer_is_described_and_served() -> None:
 
 
 def test_a_site_that_is_left_out_is_told_of_once_and_asked_again_seldom() -> None:
-    post = Hand(sites(), keys={100: "a", 101: "b", 102: "c", 103: "unknown"})
+    transport = Hand(sites(), keys={100: "a", 101: "b", 102: "c", 103: "unknown"})
     said: list[str] = []
-    fleet = deployed(post, names=Names({"a": 0, "b": 1, "c": 2}), least=3, say=said.append)
+    fleet = deployed(transport, names=ClientNumbers({"a": 0, "b": 1, "c": 2}), least=3, say=said.append)
     for number in range(1, 6):
         assert fleet.begin(number) == [0, 1, 2]
     assert [line for line in said if "left out" in line] == [
         "site site-3 is left out for now: neither its key nor its name is known"
     ]
-    assert post.kinds.count("query.hello") == 4  # one a site
+    assert transport.kinds.count("query.hello") == 4  # one a site
 
 
 def test_a_site_learns_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("covey.deploy.seats.AGAIN", 0.0)
+    monkeypatch.setattr("covey.deploy.site_registry.AGAIN", 0.0)
     heard: list[str] = []
     digits = load("digits")
     turned = from_tensors(digits.x, digits.y, classes=digits.classes[::-1])
-    post = Hand({**sites(), 103: Site(turned, name="site-3", say=heard.append)})
-    fleet = deployed(post, least=3)
+    transport = Hand({**sites(), 103: Site(turned, name="site-3", say=heard.append)})
+    fleet = deployed(transport, least=3)
     for number in (1, 2, 3):
         assert fleet.begin(number) == [0, 1, 2]
     why = "its classes have other names than the server's, or another order"
@@ -416,35 +416,35 @@ def test_a_site_learns_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_site_that_was_gone_when_it_was_greeted_is_greeted_at_once_when_it_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("covey.deploy.seats.HELLO_SECONDS", 0.3)
-    post = Hand(sites())
-    gone = {node: site for node, site in post.sites.items() if node != 103}
-    fleet = deployed(post, least=3)
-    post.away = {103}  # it is on the list of nodes, and dead
+    monkeypatch.setattr("covey.deploy.site_registry.HELLO_SECONDS", 0.3)
+    transport = Hand(sites())
+    gone = {node: site for node, site in transport.sites.items() if node != 103}
+    fleet = deployed(transport, least=3)
+    transport.away = {103}  # it is on the list of nodes, and dead
     assert fleet.begin(1) == [0, 1, 2]
-    (number,) = fleet.seats.greeted
-    post.answers[number] = Letter(error="it is not connected any more")
-    everybody, post.sites = post.sites, gone
+    (number,) = fleet.registry.greeted
+    transport.answers[number] = Response(error="it is not connected any more")
+    everybody, transport.sites = transport.sites, gone
     assert fleet.begin(2) == [0, 1, 2]
-    post.sites, post.away = everybody, set()
+    transport.sites, transport.away = everybody, set()
     assert fleet.begin(3) == [0, 1, 2, 3]
 
 
 def test_of_two_sites_with_one_name_the_first_has_the_seat_until_it_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("covey.deploy.seats.AGAIN", 0.0)
+    monkeypatch.setattr("covey.deploy.site_registry.AGAIN", 0.0)
     first, second = sites()[100], sites()[100]
-    post = Hand({100: first})
-    fleet = deployed(post, least=1)
+    transport = Hand({100: first})
+    fleet = deployed(transport, least=1)
     fleet.begin(1)
-    post.sites = {100: first, 200: second}
+    transport.sites = {100: first, 200: second}
     for number in (2, 3):
         assert fleet.begin(number) == [0]
-        assert fleet.seats.taken[0].node == 100
-    post.sites = {200: second}
+        assert fleet.registry.sites[0].node == 100
+    transport.sites = {200: second}
     assert fleet.begin(4) == [0]
-    assert fleet.seats.taken[0].node == 200
+    assert fleet.registry.sites[0].node == 200
 
 
 def test_a_message_that_cannot_be_sent_is_a_lost_one() -> None:
@@ -465,7 +465,9 @@ def test_a_resumed_server_has_the_same_data_and_trainer() -> None:
     other = federate(load("digits"), partition="iid", clients=CLIENTS, seed=4)
     fewer = replace(other, test=other.test.select(slice(0, 10)))
     with pytest.raises(UserError, match="the run began with other test data at the server"):
-        SiteFleet(Hand({}), SPEC, own=fewer, names=Names({}), seed=5, deadline=0.5).load(saved)
+        SiteFleet(Hand({}), SPEC, server_data=fewer, names=ClientNumbers({}), seed=5, deadline=0.5).load(
+            saved
+        )
     with pytest.raises(UserError, match="began with the lanes trainer, and this server would use torch"):
         deployed(Hand({})).load({**saved, "trainer": "lanes"})
 
@@ -502,14 +504,14 @@ def test_the_configuration_gives_the_fleet() -> None:
     fleet = site_fleet(config, Hand({}), keys={}, least=4)
     assert fleet.spec == SPEC
     assert isinstance(fleet.objective, Classification)
-    assert len(fleet.own.test) == len(load("digits").test)
+    assert len(fleet.server_data.test) == len(load("digits").test)
 
 
 def test_all_of_the_servers_own_data_is_its_test_set() -> None:
     config = resolve({"data": {"name": "digits", "clients": 4}, "engine": {"lanes": False}})
     digits = load("digits")
     own = from_tensors(digits.x[:50], digits.y[:50], classes=digits.classes)
-    assert len(site_fleet(config, Hand({}), keys={}, least=4, own=own).own.test) == 50
+    assert len(site_fleet(config, Hand({}), keys={}, least=4, own=own).server_data.test) == 50
 
 
 def test_the_summary_names_the_sites() -> None:
@@ -519,8 +521,8 @@ def test_the_summary_names_the_sites() -> None:
 
 
 def test_a_refusal_reaches_the_server() -> None:
-    post = Hand(sites(budget=1.0))
-    fleet = deployed(post)
+    transport = Hand(sites(budget=1.0))
+    fleet = deployed(transport)
     fleet.begin(1)
     assert fleet.ask(LabelSummary(), {0: Task()}) == []
     assert fleet.ledger.refused == 1

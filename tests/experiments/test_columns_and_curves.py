@@ -69,7 +69,7 @@ def test_another_table_of_the_same_runs(tmp_path: Path, monkeypatch: pytest.Monk
     )
     monkeypatch.setenv("COVEY_EXPERIMENTS", str(tmp_path))
     one, two = read_experiment("p/one", "small"), read_experiment("p/two", "small")
-    assert (two.runs_in, two.base, two.seeds, two.title) == ("p/one", one.base, 2, "Two")
+    assert (two.runs_in, two.layers, two.seeds, two.title) == ("p/one", one.layers, 2, "Two")
     assert [row.set for row in two.rows] == [row.set for row in one.rows]
     assert [two.paper_number("", name, "x") for name in ("A", "B")] == [None, 7.0]
     (tmp_path / "p" / "two.toml").write_text('runs_of = "p/on"\n')

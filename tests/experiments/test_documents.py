@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.experiments.result import in_words
+from covey.experiments.numbers import in_words
 from covey.experiments.tables import filled, line_of
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ def place(group: int, seed: int = 0) -> np.ndarray:
     return CENTRES[group] + np.random.default_rng(seed).normal(size=2)
 
 
-def book(each: int = 10):  # type: ignore[no-untyped-def]
+def membership(each: int = 10):  # type: ignore[no-untyped-def]
     labels = np.repeat([0, 1], each)
     vectors = np.stack([place(g, i) for i, g in enumerate(labels)])
     return founded(tuple(range(2 * each)), vectors, labels)
@@ -28,12 +28,12 @@ def test_centroids_are_the_means_of_the_members() -> None:
 
 def test_the_radius_holds_the_members_and_not_the_neighbours() -> None:
     # Standard normal in 2 dimensions: distance 1.25 on average, deviation 0.66.
-    assert radius(book(500)) == pytest.approx(1.253 + 3 * 0.655, rel=0.05)
+    assert radius(membership(500)) == pytest.approx(1.253 + 3 * 0.655, rel=0.05)
     assert radius(founded((0,), np.zeros((1, 2)), np.array([0]))) == np.inf
 
 
 def test_a_newcomer_goes_to_the_nearest_centroid_and_pulls_it() -> None:
-    before = book()
+    before = membership()
     after = joined(before, {99: place(1, 77)})
     assert after.groups[99] == 1
     assert after.groups.items() >= before.groups.items()
@@ -43,13 +43,13 @@ def test_a_newcomer_goes_to_the_nearest_centroid_and_pulls_it() -> None:
 
 
 def test_whoever_still_fits_stays() -> None:
-    before = book()
+    before = membership()
     after = drifted(before, {3: place(0, 500), 15: place(1, 501)})
     assert after.groups == before.groups
 
 
 def test_a_drifted_client_migrates_and_the_centroids_follow() -> None:
-    before = book()
+    before = membership()
     after = drifted(before, {3: place(1, 500)})
     assert after.groups == before.groups | {3: 1}
     members = [i for i, g in after.groups.items() if g == 1]
@@ -57,7 +57,7 @@ def test_a_drifted_client_migrates_and_the_centroids_follow() -> None:
 
 
 def test_clients_that_fit_nowhere_but_each_other_found_a_group() -> None:
-    after = drifted(book(), {i: place(2, 500 + i) for i in (1, 2, 3)}, min_size=3)
+    after = drifted(membership(), {i: place(2, 500 + i) for i in (1, 2, 3)}, min_size=3)
     assert {after.groups[i] for i in (1, 2, 3)} == {2}
     assert after.parents == (0, 1, 0)  # the nearer of the two
     again = drifted(after, {4: place(2, 600)})
@@ -65,21 +65,21 @@ def test_clients_that_fit_nowhere_but_each_other_found_a_group() -> None:
 
 
 def test_a_lonely_stranger_goes_to_the_nearest_group() -> None:
-    after = drifted(book(), {1: place(2, 500)})
-    assert after.groups == book().groups
+    after = drifted(membership(), {1: place(2, 500)})
+    assert after.groups == membership().groups
     assert len(after.parents) == 2
 
 
 def test_two_kinds_of_strangers_found_two_groups() -> None:
     far = np.array([300.0, 300.0])
     latest = {i: place(2, 500 + i) for i in (1, 2)} | {i: far + place(0, 500 + i) for i in (3, 4)}
-    after = drifted(book(), latest)
+    after = drifted(membership(), latest)
     assert after.groups[1] == after.groups[2] != after.groups[3] == after.groups[4]
     assert len(after.parents) == 4
 
 
 def test_a_group_that_everybody_left_attracts_nobody() -> None:
-    after = drifted(book(2), {i: place(1, 500 + i) for i in (0, 1)})
+    after = drifted(membership(2), {i: place(1, 500 + i) for i in (0, 1)})
     assert set(after.groups.values()) == {1}
     assert joined(after, {9: place(0, 9)}).groups[9] == 1
 
@@ -87,8 +87,8 @@ def test_a_group_that_everybody_left_attracts_nobody() -> None:
 @given(st.permutations(range(12)))
 def test_the_order_of_the_latest_vectors_does_not_matter(order: list[int]) -> None:
     latest = {i: place(2 if i % 3 == 0 else 1, 500 + i) for i in range(12)}
-    straight = drifted(book(), latest).groups
-    assert drifted(book(), {i: latest[i] for i in order}).groups == straight
+    straight = drifted(membership(), latest).groups
+    assert drifted(membership(), {i: latest[i] for i in order}).groups == straight
 
 
 def test_distances_are_euclidean_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:

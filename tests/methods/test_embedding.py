@@ -16,7 +16,7 @@ from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
 from covey.fleet.work import Call, client_of
-from covey.group.living import read_book
+from covey.group.membership import read_membership
 from covey.measure import Measuring
 from covey.methods.baselines import fedavg
 from covey.methods.embedding import embedding
@@ -170,9 +170,9 @@ def test_drifted_clients_that_are_alike_and_fit_nowhere_found_a_group() -> None:
     state = run(method(every=2), here, rounds=4, state=state)
     assert len(state.models) == 3
     assert {state.groups[i] for i in (0, 2, 4)} == {2}
-    book = read_book(state.memory)
-    assert book is not None
-    assert book.parents[2] in (0, 1)
+    membership = read_membership(state.memory)
+    assert membership is not None
+    assert membership.parents[2] in (0, 1)
 
 
 def test_the_encoder_travels_to_a_client_once() -> None:
@@ -194,11 +194,11 @@ def test_each_client_may_have_its_own_noise() -> None:
 
 def test_asking_twice_gives_the_same_bits() -> None:
     here = fleet()
-    book = read_book(run(method(every=2), here, rounds=1).memory)
-    again = read_book(run(method(every=2), fleet(), rounds=4).memory)
-    assert book is not None
+    membership = read_membership(run(method(every=2), here, rounds=1).memory)
+    again = read_membership(run(method(every=2), fleet(), rounds=4).memory)
+    assert membership is not None
     assert again is not None
-    assert np.array_equal(book.vectors, again.vectors)
+    assert np.array_equal(membership.vectors, again.vectors)
 
 
 @pytest.mark.parametrize(("noise", "live"), [("opendp", False), ("simulated", True)])
@@ -209,7 +209,9 @@ def test_on_a_real_device_the_noise_does_not_come_from_the_seed(noise: str, live
     row, _, _ = load_encoder(Path(encoder_file()))
     call = Call(step=embed, seed=5, round=1, names=("x",))
     first, again = ({}, {})
-    clients = [client_of(call, 0, state, here.roster, here.shop.bench) for state in (first, first, again)]  # type: ignore[union-attr]
+    clients = [
+        client_of(call, 0, state, here.client_data, here.executor.bench) for state in (first, first, again)
+    ]  # type: ignore[union-attr]
     task = Task(models=row[None], slots=(0,))
     said = [embed(replace(client, live=live), task).stats["bits"].tolist() for client in clients]
     assert said[0] == said[1]  # the device keeps its answers

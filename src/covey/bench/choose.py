@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from covey.bench.base import Bench, Recipe
-from covey.bench.lanes import LanesBench
-from covey.bench.torch import TorchBench
+from covey.bench.lanes_bench import LanesBench
+from covey.bench.torch_bench import TorchBench
 from covey.errors import UserError
 from covey.lanes import Refusal, plan
 from covey.model import BufferPolicy, Layout

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from covey.bench.base import Fit, Recipe
-from covey.bench.torch import TorchBench
+from covey.bench.torch_bench import TorchBench
 
 RANDOM_OR_STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 import covey
-from covey import topology_cli
-from covey.cli import lists, look, report, reproduce, run, serve
+from covey.cli import lists, look, report, reproduce, run, serve, topology
 from covey.errors import RunError, UserError
 
 USERS_MISTAKE = 2
@@ -23,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, lists, look, topology_cli, report, reproduce, serve):
+for module in (run, lists, look, topology, report, reproduce, serve):
     module.register(app)
 
 

@@ -21,12 +21,22 @@ def reproduce(
         str, typer.Option(help="smoke (seconds), small (minutes) or full (as in the paper).")
     ] = "small",
     seeds: Annotated[int | None, typer.Option(help="How many seeds. [default: the experiment's]")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the runs go. [default: runs/reproduce/...]")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Try it out there, and store nothing. [default: runs/reproduce/..., and stored]"),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run one cell of the stored result again and compare.")
+    ] = False,
 ) -> None:
     """Run an experiment and print the paper's numbers beside ours; interrupted, it goes on where it was."""
-    from covey.experiments.command import list_experiments, reproduce_experiment
+    from covey.experiments.command import list_experiments, print_check, reproduce_experiment
 
     if list_ or experiment is None:
         list_experiments()
+        return
+    if check:
+        if not print_check(experiment, scale):
+            raise typer.Exit(1)
         return
     reproduce_experiment(experiment, scale=scale, seeds=seeds, out=out)

@@ -130,7 +130,7 @@ def deployed(
 ) -> Finished:
     """The run itself, in this process; the door opens when all keys are known."""
     from covey.deploy.certs import SiteList
-    from covey.deploy.flower import flower_run
+    from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
     from covey.deploy.superlink import door
     from covey.simulate import resume, simulate
@@ -138,12 +138,12 @@ def deployed(
     sites = SiteList(certs) if certs else None
     host, _, port = place.rpartition(":")
     with (
-        flower_run(link, sites.names if sites else dict) as post,
+        flower_run(link, sites.names if sites else dict) as transport,
         door(host, int(port), link, certs),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
-        fleet = site_fleet(config, post, keys=sites or {}, least=least, own=own, say=say)
+        fleet = site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say)
         if again:
             return resume(folder, watchers=[watch], say=say, fleet=fleet)
         return simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
@@ -182,14 +182,14 @@ def join(
     need_flower()
     from covey.deploy.certs import private_key
     from covey.deploy.connection import serve_site
-    from covey.deploy.site import Site, own_folder
+    from covey.deploy.site import Site, locked_folder
 
     called = name or (key.stem if key else "")
     if not called:
         raise UserError("--name is missing; without a key it tells the server which site this is")
     secret = None if insecure or key is None else private_key(key)
     samples = loaded(data, called)
-    with own_folder(state):
+    with locked_folder(state):
         site = Site(samples, name=called, folder=state, budget=budget, say=say)
         serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from covey.data.convert import from_huggingface, from_tensors, from_torch
 from covey.data.federate import GIVEN, federate, pick
 from covey.data.loaders import DATASETS
-from covey.data.own import from_huggingface, from_tensors, from_torch
 from covey.data.partitions import PARTITIONS
 from covey.data.shifts import SHIFTS
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import stream
-from covey.data import kinds
+from covey.data import ground_truth
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions import PARTITIONS
 from covey.data.partitions.cutting import Parts
@@ -68,11 +68,11 @@ def federate(
     if move:
         shifts = move(dataset, counts, **_only(settings, move_settings))
     groups = _groups(dataset, partition)[[part[0] for part in parts]] if partition == "domain" else None
-    known = kinds.by_partition(partition, counts, settings.get("iid_clients", IID_CLIENTS), groups)
+    known = ground_truth.by_partition(partition, counts, settings.get("iid_clients", IID_CLIENTS), groups)
     shares = tuple(
         Share(Samples(dataset, train, change), Samples(dataset, test, change), kind)
         for train, test, change, kind in zip(
-            parts, tests, shifts, kinds.with_shifts(known, shifts).tolist(), strict=True
+            parts, tests, shifts, ground_truth.with_shifts(known, shifts).tolist(), strict=True
         )
     )
     return Federation(dataset, shares, Samples(dataset, dataset.test))

@@ -45,7 +45,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from covey.deploy.flower import from_record, to_record
+from covey.deploy.flower_transport import from_record, to_record
 from covey.errors import RunError, UserError
 from covey.writing import write_atomically
 

@@ -15,34 +15,34 @@ import covey
 from covey.codec import named_from_bytes, reply_from_plain, task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation
-from covey.deploy.forms import Forms
-from covey.deploy.post import POLL, Letter, Post
-from covey.deploy.seats import Names, Seats
+from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import names_mark
+from covey.deploy.site_registry import ClientNumbers, SiteRegistry
+from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
 from covey.errors import UserError
-from covey.fleet.accounts import Trip, next_call, settle
+from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
+from covey.fleet.executors import Serial
 from covey.fleet.ledger import Cost, Ledger
 from covey.fleet.peers import apply_mixings, peer_links
-from covey.fleet.roster import Roster
+from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
-from covey.fleet.workers import Serial
 from covey.model import Layout, fresh_row
 from covey.objective import Objective
 from covey.text import printable
 
 
 class SiteFleet:
-    """Clients on machines of their own, reached through a `Post`."""
+    """Clients on machines of their own, reached through a `Transport`."""
 
     def __init__(
         self,
-        post: Post,
+        transport: Transport,
         spec: ModelSpec,
         *,
-        own: Federation,
-        names: Names,
+        server_data: Federation,
+        names: ClientNumbers,
         seed: int,
         deadline: float,
         least: int = 1,
@@ -51,9 +51,9 @@ class SiteFleet:
         lanes: bool = False,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.post = post
+        self.transport = transport
         self.spec = spec
-        self.own = own
+        self.server_data = server_data
         self.seed = seed
         self.deadline = deadline
         self.least = least
@@ -67,14 +67,14 @@ class SiteFleet:
         self.objective: Objective = spec.goal
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
-        self.forms = Forms()
-        labels = names_mark(own.dataset.classes)
-        self.seats = Seats(post, spec, names, labels=labels, hello_seconds=deadline, say=say)
+        self.schemas = ReplySchemas()
+        labels = names_mark(server_data.dataset.classes)
+        self.registry = SiteRegistry(transport, spec, names, labels=labels, hello_seconds=deadline, say=say)
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
         self.here: list[int] = []
-        self._desk: Serial | None = None
+        self._server_executor: Serial | None = None
         self.info: dict[str, Any] = {
             "name": "flower",
             "mode": "deployment",
@@ -91,10 +91,12 @@ class SiteFleet:
         self.calls = {}
         if not self.is_child:
             self.ledger.open()
-        least = self.least if round == 1 or not self.seats.taken else 1
-        self.here = self.seats.wait(least, self.patience, round)
-        self.info["workers"] = len(self.seats.taken)
-        self.info["sites"] = ", ".join(f"{seat.name} = {i}" for i, seat in sorted(self.seats.taken.items()))
+        least = self.least if round == 1 or not self.registry.sites else 1
+        self.here = self.registry.wait(least, self.patience, round)
+        self.info["workers"] = len(self.registry.sites)
+        self.info["sites"] = ", ".join(
+            f"{site.name} = {i}" for i, site in sorted(self.registry.sites.items())
+        )
         return list(self.here)
 
     def members(self) -> list[int]:
@@ -113,10 +115,10 @@ class SiteFleet:
         limit = deadline or self.deadline
         trips: dict[int, Trip] = {}
         outcomes = self._at_sites(call, {i: t for i, t in tasks.items() if i >= 0}, limit, trips)
-        outcomes = self.forms.checked(step, tasks, outcomes)
+        outcomes = self.schemas.checked(step, tasks, outcomes)
         outcomes += self._at_the_desk(call, {i: t for i, t in tasks.items() if i < 0})
         nothing = Trip(down=0, up=0, seconds=0.0)
-        replies = settle(
+        replies = accept_replies(
             sorted(outcomes, key=lambda outcome: outcome.id),
             call=call,
             tasks=tasks,
@@ -129,7 +131,7 @@ class SiteFleet:
         )
         if step.kind.startswith("train."):
             for reply in replies:
-                if reply.id in trips and (work := step.work(*self.seats.taken[reply.id].sizes)):
+                if reply.id in trips and (work := step.work(*self.registry.sites[reply.id].sizes)):
                     self.pace[reply.id] = trips[reply.id].seconds / work
         return replies
 
@@ -138,21 +140,23 @@ class SiteFleet:
     ) -> list[Outcome]:
         if not tasks:
             return []
-        there = {i: seat for i in tasks if (seat := self.seats.present(i))}
+        there = {i: site for i in tasks if (site := self.registry.present(i))}
         outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
         blocks = {there[i].node: self._request(call, i, tasks[i]) for i in there}
-        client_of = {seat.node: i for i, seat in there.items()}
+        client_of = {site.node: i for i, site in there.items()}
         started = time.monotonic()
-        waiting = self.post.send(message_type(call.step.kind), blocks, limit) if blocks else {}
+        waiting = self.transport.send(message_type(call.step.kind), blocks, limit) if blocks else {}
         unsent = set(blocks) - set(waiting.values())
         outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
         while waiting:
             late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
-            for number, letter in self.post.collect(list(waiting)).items():
+            for number, response in self.transport.collect(list(waiting)).items():
                 node = waiting.pop(number)
                 seconds = min(time.monotonic() - started, limit)
-                trips[client_of[node]] = Trip(down=len(blocks[node]), up=len(letter.answer), seconds=seconds)
-                outcomes.append(_outcome(client_of[node], letter))
+                trips[client_of[node]] = Trip(
+                    down=len(blocks[node]), up=len(response.answer), seconds=seconds
+                )
+                outcomes.append(_outcome(client_of[node], response))
             if late:
                 break
             if waiting:
@@ -184,17 +188,19 @@ class SiteFleet:
         """What the server does itself, with the test data that it has."""
         if not tasks:
             return []
-        if self._desk is None:
-            self._desk = Serial(Roster(self.own, Devices()), self.spec.bench)
-        return self._desk(call, [Job(ids=(i,), tasks=(t,), states=({},)) for i, t in tasks.items()])
+        if self._server_executor is None:
+            self._server_executor = Serial(ClientData(self.server_data, Devices()), self.spec.bench)
+        return self._server_executor(
+            call, [Job(ids=(i,), tasks=(t,), states=({},)) for i, t in tasks.items()]
+        )
 
     def combine(
-        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], seats: Sequence[int]
+        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], holders: Sequence[int]
     ) -> Tensor:
         """Applies the matrices at the server, which stands for the links between peers and books them."""
-        for used, row_bytes in peer_links(mixings, bank.shape[1], seats, replies):
+        for used, row_bytes in peer_links(mixings, bank.shape[1], holders, replies):
             rows = int(used.rows.sum())
-            self.ledger.book("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes))
+            self.ledger.charge("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes))
         return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
 
     def start(self, number: int = 0) -> Tensor:
@@ -204,17 +210,17 @@ class SiteFleet:
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
         """As measured in earlier rounds; before that, in proportion to the samples."""
         usual = Devices().pace
-        return {i: step.work(*self.seats.taken[i].sizes) * self.pace.get(i, usual) for i in ids}
+        return {i: step.work(*self.registry.sites[i].sizes) * self.pace.get(i, usual) for i in ids}
 
     def child(self, name: str, model: nn.Module, objective: Objective) -> SiteFleet:  # noqa: ARG002
         """The same sites and ledger under a model of the method's own, which the sites build themselves."""
         from covey.deploy.run import with_trainer
 
         fleet = SiteFleet(
-            self.post,
+            self.transport,
             with_trainer(self.spec.child(model), self.lanes),
-            own=self.own,
-            names=self.seats.names,
+            server_data=self.server_data,
+            names=self.registry.names,
             seed=self.seed,
             deadline=self.deadline,
             run=f"{self.run}{name}",
@@ -223,13 +229,13 @@ class SiteFleet:
         )
         fleet.model = model
         fleet.name = f"{self.name}/{name}"
-        fleet.ledger, fleet.seats = self.ledger, self.seats
+        fleet.ledger, fleet.registry = self.ledger, self.registry
         return fleet
 
     @property
     def dataset_name(self) -> str:
         """What the server's own test data is called."""
-        return self.own.dataset.name
+        return self.server_data.dataset.name
 
     @property
     def is_child(self) -> bool:
@@ -239,17 +245,17 @@ class SiteFleet:
     # ------------------------------------------------------------------------------------------ memory
 
     @cached_property
-    def own_mark(self) -> str:
+    def server_data_digest(self) -> str:
         """Equal for equal test data at the server."""
-        x, y = self.own.test.tensors()
-        mark = hashlib.sha256("\0".join(self.own.dataset.classes).encode())
+        x, y = self.server_data.test.tensors()
+        mark = hashlib.sha256("\0".join(self.server_data.dataset.classes).encode())
         mark.update(x.numpy().tobytes() + y.numpy().tobytes())
         return mark.hexdigest()
 
     def memory_bound(self, rows: int = 1, batch: int = 32) -> int:  # noqa: ARG002
         """Bytes that the server can need at most beside Python and PyTorch: test data, bank and replies."""
-        return self.own.dataset.x.nbytes + 4 * self.layout.size * (
-            2 * rows + 2 * max(self.least, len(self.seats.taken))
+        return self.server_data.dataset.x.nbytes + 4 * self.layout.size * (
+            2 * rows + 2 * max(self.least, len(self.registry.sites))
         )
 
     def save(self) -> dict[str, Any]:
@@ -257,16 +263,16 @@ class SiteFleet:
         return {
             "ledger": self.ledger.save(),
             "run": self.run,
-            "names": dict(self.seats.names.by_name),
+            "names": dict(self.registry.names.by_name),
             "trainer": self.info["trainer"],
             "least": self.least,
-            "own": self.own_mark,
+            "own": self.server_data_digest,
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         if "run" not in saved:
             raise UserError("this run is a simulation; go on with: covey run --resume")
-        if saved["own"] != self.own_mark:
+        if saved["own"] != self.server_data_digest:
             raise UserError("the run began with other test data at the server; give the same --data again")
         if saved["trainer"] != self.info["trainer"]:
             raise UserError(
@@ -275,19 +281,19 @@ class SiteFleet:
             )
         self.ledger.load(saved["ledger"])
         self.run = saved["run"]
-        self.seats.names.by_name = dict(saved["names"])
-        self.seats.names.settled = True
+        self.registry.names.by_name = dict(saved["names"])
+        self.registry.names.settled = True
 
     def close(self) -> None:
         """The sites go on waiting for a next run."""
 
 
-def _outcome(client: int, letter: Letter) -> Outcome:
+def _outcome(client: int, response: Response) -> Outcome:
     """What a site answered; nothing that it says can do more than be left out."""
-    if letter.error:
-        return Outcome(id=client, lost=printable(letter.error))
+    if response.error:
+        return Outcome(id=client, lost=printable(response.error))
     try:
-        answer = named_from_bytes(letter.answer)
+        answer = named_from_bytes(response.answer)
         if "reply" not in answer:
             return Outcome(id=client, refused=printable(str(answer["refused"])) or "it does not say why")
         reply = None if answer["reply"] is None else reply_from_plain(answer["reply"])

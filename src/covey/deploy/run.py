@@ -12,8 +12,8 @@ from covey.config import Config, DataSection, ModelSection, own_settings
 from covey.data import load
 from covey.data.types import Dataset, Federation, Samples
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.post import Post
-from covey.deploy.seats import Names
+from covey.deploy.site_registry import ClientNumbers
+from covey.deploy.transport import Transport
 from covey.deploy.wire import ModelSpec
 from covey.fleet.devices import Devices
 
@@ -22,7 +22,7 @@ DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadl
 
 def site_fleet(
     config: Config,
-    post: Post,
+    transport: Transport,
     *,
     keys: Mapping[str, int],
     least: int,
@@ -47,10 +47,10 @@ def site_fleet(
         f"{config.method_name}, {model['name']}; {len(test):,} samples of {dataset.name} are the global test set"
     )
     return SiteFleet(
-        post,
+        transport,
         spec,
-        own=Federation(dataset, (), Samples(dataset, test)),
-        names=Names(keys),
+        server_data=Federation(dataset, (), Samples(dataset, test)),
+        names=ClientNumbers(keys),
         seed=config.top.seed,
         deadline=Devices(**config["devices"]).deadline or DEADLINE,
         least=least,

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import covey
-from covey.alone import alone
 from covey.bench import Bench
 from covey.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core import Reply, Task
 from covey.data.types import Dataset, Samples
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
+from covey.fleet.executors import one_thread
 from covey.fleet.work import Call, Job, Outcome, do
-from covey.fleet.workers import one_thread
+from covey.folder_lock import folder_lock
 from covey.steps.cross import CrossEvaluate
 from covey.steps.evaluate import Evaluate
 from covey.steps.poison import Poisoned
@@ -63,14 +63,14 @@ class SiteData:
 
 
 @contextlib.contextmanager
-def own_folder(folder: Path, *, wait: bool = False) -> Iterator[Path]:
+def locked_folder(folder: Path, *, wait: bool = False) -> Iterator[Path]:
     """A site's folder, for one process at a time: two would each spend the whole budget."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--state {folder} cannot be made: {error.strerror or error}") from error
     taken = f"--state {folder} is used by another covey join; give each its own"
-    with alone(folder, None if wait else taken):
+    with folder_lock(folder, None if wait else taken):
         yield folder
 
 

@@ -43,7 +43,7 @@ def steps() -> dict[str, type]:
     return found
 
 
-def kinds() -> list[str]:
+def step_kinds() -> list[str]:
     """Every kind of step, as Flower spells message types."""
     return sorted({message_type(step.kind) for step in steps().values()})  # type: ignore[attr-defined]
 

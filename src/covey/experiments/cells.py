@@ -15,6 +15,10 @@ groups:agreement             adjusted Rand index of the clients' last groups aga
 groups:count                 how many groups there are in the end
 note:NAME.KEY                a number that the method left in its notes
 ratio:COLUMN:RUN             another column's number divided by that of the run of this name, seed by seed
+difference:COLUMN:RUN        the same, less that of the run of this name
+devices:worked               share of the clients that ever worked
+
+What a target costs that was not reached is a `Bound`: over what the whole run cost.
 """
 
 from __future__ import annotations
@@ -28,10 +32,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from covey.errors import UserError
+from covey.experiments.numbers import Bound, Number
 
 
-def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
-    """The number, or None where the run has none (a target that was not reached)."""
+def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
+    """The number, or None where the run has none; a bound for a target that was not reached."""
     kind, _, name = what.partition(":")
     if kind == "last":
         return _number(summary["last"].get(name))
@@ -42,7 +47,8 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
         if name == "total" and target.get("round"):
             share = target["round"] / summary["rounds_done"]
             return float(target["bytes"] + share * summary["cost"]["evaluation_bytes"])
-        return _number(target.get(name))
+        reached_at = _number(target.get(name))
+        return _whole_cost(name, summary) if target and reached_at is None else reached_at
     if kind == "cost":
         name, _, step = name.partition(":")
         cost = summary["cost"]["by_kind"].get(step, {}) if step else summary["cost"]
@@ -68,7 +74,12 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> float | None:
     if kind == "reach":
         name, _, window = name.rpartition(":")
         target = _number(summary["targets"][0]["target"]) if summary["targets"] else None
-        return None if target is None else reached(*series(folder, name, "seconds"), target, int(window))
+        if target is None:
+            return None
+        found = reached(*series(folder, name, "seconds"), target, int(window))
+        return _whole_cost("seconds", summary) if found is None else found
+    if kind == "devices":
+        return share_that_worked(folder, summary)
     tail = re.fullmatch(r"tail(\d+)", kind)
     if tail:
         _, values = series(folder, name)
@@ -85,12 +96,15 @@ def reached(seconds: np.ndarray, values: np.ndarray, target: float, window: int)
     return float(seconds[window - 1 + over[0]]) if len(over) else None
 
 
-def ratios(column: list[float | None], base: list[float | None]) -> list[float | None]:
-    """Each number divided by its partner; None where one of them is missing."""
-    return [
-        a / b if a is not None and b is not None and b != 0 else None
-        for a, b in zip(column, base, strict=True)
-    ]
+def _whole_cost(name: str, summary: dict[str, Any]) -> Bound:
+    """A target that was not reached costs more than the whole run did."""
+    cost = summary["cost"]
+    if name == "round":
+        return Bound(float(summary["rounds_done"]))
+    if name == "seconds":
+        return Bound(float(cost["seconds"]))
+    whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
+    return Bound(float(whole + (cost["evaluation_bytes"] if name == "total" else 0)))
 
 
 def _inside(rounds: np.ndarray, span: str) -> np.ndarray:
@@ -117,6 +131,13 @@ def groups_cell(name: str, folder: Path) -> float | None:
     if name != "agreement" or not both:
         return None
     return float(adjusted_rand_score([kinds[i] for i in both], [groups[i] for i in both]))
+
+
+def share_that_worked(folder: Path, summary: dict[str, Any]) -> float:
+    """Of all clients, the share that ever trained."""
+    table = pq.read_table(folder / "metrics.parquet", columns=["client", "split", "metric"])
+    busy = pc.and_(pc.equal(table["split"], "fleet"), pc.equal(table["metric"], "busy"))
+    return len(pc.unique(table.filter(busy)["client"])) / int(summary["clients"])
 
 
 def _number(value: Any) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,10 @@ from rich.table import Table
 
 from covey.cli.progress import live, say
 from covey.errors import UserError
-from covey.experiments.execute import execute_runs, execute_study, safe
+from covey.experiments.check import check_experiment
+from covey.experiments.execute import Made, execute_runs, execute_study, safe
+from covey.experiments.numbers import in_words, value_of
+from covey.experiments.origin import require_clean
 from covey.experiments.result import result_of, store, table_cells
 from covey.experiments.smooth import running_mean, smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
@@ -32,28 +34,48 @@ def list_experiments() -> None:
 
 
 def reproduce_experiment(name: str, *, scale: str, seeds: int | None, out: Path | None) -> dict[str, Any]:
-    """Runs the experiment, prints its table, draws its figure and stores the result."""
+    """Runs the experiment, prints its table, draws its figure and stores the result (a try with `out` only there)."""
     experiment = read_experiment(name, scale, seeds)
     if not experiment.study and not experiment.rows:
         raise UserError(f"{experiment.file} has neither runs nor a study")
+    keep = scale != "smoke" and out is None
+    if keep:
+        require_clean(name)
     folder = out or Path("runs") / "reproduce" / name / scale
-    started = time.perf_counter()
     try:
         if experiment.study:
-            values, curves = execute_study(experiment, folder, say)
+            made = execute_study(experiment, folder, say)
         else:
             runs = folder if out else Path("runs") / "reproduce" / experiment.runs_in / scale
-            values, curves = execute_runs(experiment, runs, live, say)
+            made = execute_runs(experiment, runs, live, say)
     except (KeyboardInterrupt, Interrupted):
         say(f"interrupted; the same command goes on: covey reproduce {name} --scale {scale}")
         raise KeyboardInterrupt from None
-    result = result_of(experiment, values, time.perf_counter() - started)
-    places = store(result, folder)
+    result = result_of(experiment, made)
+    places = store(result, folder, keep=keep)
     print_table(result)
-    pictures = draw(experiment, values, curves, folder)
+    pictures = draw(experiment, made, folder)
     for place in [*places, *pictures]:
         say(f"wrote {place}")
     return result
+
+
+def print_check(name: str, scale: str) -> bool:
+    """Makes one run of the stored result again; prints both and what has changed since; whether they are the same."""
+    check = check_experiment(name, scale)
+    what = " ".join(filter(None, (check.run["case"], check.run["row"]))) or "the study"
+    table = Table(title=f"{name} at {scale} scale, {what}, seed {check.run['seed']}", title_justify="left")
+    for column in ("", "stored", "now"):
+        table.add_column(column, justify="right" if column else "left")
+    for column in check.stored:
+        style = "bold" if column in check.differs else ""
+        numbers = (check.stored[column], check.found.get(column))
+        table.add_row(column, *(in_words([number]) for number in numbers), style=style)
+    Console().print(table)
+    for key in check.changed:
+        say(f"{key}: stored {check.run.get(key, 'not known')}, now {check.now[key]}")
+    say(f"differs: {', '.join(check.differs)}" if check.differs else "the same numbers")
+    return not check.differs
 
 
 def print_table(result: Mapping[str, Any]) -> None:
@@ -79,16 +101,16 @@ def print_table(result: Mapping[str, Any]) -> None:
         Console().print(result["note"], highlight=False)
 
 
-def draw(experiment: Experiment, values: Any, curves: Any, folder: Path) -> list[Path]:
+def draw(experiment: Experiment, made: Made, folder: Path) -> list[Path]:
     """The experiment's figure: curves with the mean over seeds, or bars of one column."""
     from covey.report.figures import draw_bars, draw_curves
 
     figure, drawn = experiment.figure, []
-    for case in values:
+    for case, rows in made.values.items():
         path = folder / f"{safe(case or 'figure')}.png"
         title = experiment.title + (f": {case}" if case else "")
-        if figure.get("kind") == "curves" and curves.get(case):
-            mean = {name: mean_curve(found) for name, found in curves[case].items()}
+        if figure.get("kind") == "curves" and made.curves.get(case):
+            mean = {name: mean_curve(found) for name, found in made.curves[case].items()}
             if "mean_of" in figure:
                 mean = {name: running_mean(x, y, figure["mean_of"]) for name, (x, y) in mean.items()}
             if "smooth" in figure:
@@ -105,8 +127,8 @@ def draw(experiment: Experiment, values: Any, curves: Any, folder: Path) -> list
         elif figure.get("kind") == "bars":
             column = figure["column"]
             bars = {
-                row: [v for v in cells.get(column, []) if v is not None]
-                for row, cells in values[case].items()
+                row: [value_of(v) for v in cells.get(column, []) if v is not None]
+                for row, cells in rows.items()
             }
             means = {row: float(np.mean(found)) for row, found in bars.items() if found}
             draw_bars(means, path=path, y_label=column, title=title)

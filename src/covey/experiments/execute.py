@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import re
+import shutil
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from covey.config import resolve
+from covey.config import Config, resolve
 from covey.core import Watcher
 from covey.errors import UserError
-from covey.experiments.cells import ratios, read_cell, series
+from covey.experiments.cells import read_cell, series
+from covey.experiments.numbers import Number, differences, from_json, ratios, to_json
+from covey.experiments.origin import (
+    changed,
+    fingerprint,
+    origin,
+    read_origin,
+    same_sources,
+    storable,
+    write_origin,
+)
 from covey.experiments.spec import Case, Experiment, Findings, Row
-from covey.simulate import finished_summary, run_or_resume
+from covey.run_folder import finished_summary
+from covey.simulate import run_or_resume
 from covey.writing import write_atomically
 
-# case -> row -> column -> one value a seed
-Values = dict[str, dict[str, dict[str, list[float | None]]]]
+# case -> row -> column -> one value per seed
+Values = dict[str, dict[str, dict[str, list[Number]]]]
 Curve = dict[str, list[float]]  # "x", "y"
 Announce = Callable[[str, int], Any]  # title, rounds -> a context manager that yields a watcher
 
 
-def run_folder(out: Path, case: Case, row: Row, seed: int) -> Path:
-    """Where one run of the experiment lies."""
-    return out / safe(case.name or "runs") / safe(row.name) / f"seed-{seed}"
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What an experiment's runs gave: numbers, the figure's curves, and where each run comes from."""
+
+    values: Values = field(default_factory=dict)
+    curves: dict[str, dict[str, list[Curve]]] = field(default_factory=dict)  # case -> row -> one per seed
+    runs: list[dict[str, Any]] = field(default_factory=list)  # case, row, seed, and its origin
+
+
+def run_folder(out: Path, case: Case, row: Row, seed: int, config: Config) -> Path:
+    """Where one run of the experiment lies; other settings have another place."""
+    place = f"seed-{seed}-{fingerprint(config.toml())[:8]}"
+    return out / safe(case.name or "runs") / safe(row.name) / place
 
 
 def safe(name: str) -> str:
@@ -33,84 +58,129 @@ def safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-") or "x"
 
 
-def execute_runs(
-    experiment: Experiment, out: Path, live: Announce, say: Callable[[str], None]
-) -> tuple[Values, Any]:
-    """All runs of the experiment; returns the numbers and the curves that the figure asks for."""
-    values: Values = {}
-    curves: dict[str, dict[str, list[Curve]]] = {}
+def execute_runs(experiment: Experiment, out: Path, live: Announce, say: Callable[[str], None]) -> Made:
+    """All runs of the experiment."""
+    made = Made()
     total = len(experiment.cases) * len(experiment.rows) * experiment.seeds
-    number = 0
-    for case in experiment.cases:
-        for row in experiment.rows:
-            for seed in range(experiment.seeds):
-                number += 1
-                config = resolve(experiment.tables(row, case, seed))
-                folder = run_folder(out, case, row, seed)
-                title = f"{number}/{total} {' '.join(filter(None, (case.name, row.name)))} seed {seed}"
-                summary = finished_summary(folder)
-                if summary is None or (folder / "config.toml").read_text() != config.toml():
-                    with live(title, config.top.rounds) as watch:
-                        watchers: list[Watcher] = [watch]
-                        done = run_or_resume(config, folder, watchers=watchers, say=say, report=False)
-                        summary = done.summary
-                columns = values.setdefault(case.name, {}).setdefault(row.name, {})
-                for column, what in experiment.columns.items():
-                    if not what.startswith("ratio:"):
-                        columns.setdefault(column, []).append(read_cell(what, summary, folder))
-                if experiment.figure.get("kind") == "curves":
-                    x, y = series(folder, experiment.figure["y"], experiment.figure.get("x", "round"))
-                    curves.setdefault(case.name, {}).setdefault(row.name, []).append(
-                        {"x": x.tolist(), "y": y.tolist()}
-                    )
-    add_ratios(values, experiment)
-    return values, curves
+    every = [
+        (case, row, seed)
+        for case in experiment.cases
+        for row in experiment.rows
+        for seed in range(experiment.seeds)
+    ]
+    for number, (case, row, seed) in enumerate(every, start=1):
+        config = resolve(experiment.tables(row, case, seed))
+        folder = run_folder(out, case, row, seed, config)
+        title = f"{number}/{total} {' '.join(filter(None, (case.name, row.name)))} seed {seed}"
+        summary = one_run(config, folder, functools.partial(live, title), say)
+        made.runs.append({"case": case.name, "row": row.name, "seed": seed, **read_origin(folder)})
+        columns = made.values.setdefault(case.name, {}).setdefault(row.name, {})
+        for column, what in experiment.columns.items():
+            if not what.startswith(("ratio:", "difference:")):
+                columns.setdefault(column, []).append(read_cell(what, summary, folder))
+        if experiment.figure.get("kind") == "curves":
+            x, y = series(folder, experiment.figure["y"], experiment.figure.get("x", "round"))
+            made.curves.setdefault(case.name, {}).setdefault(row.name, []).append(
+                {"x": x.tolist(), "y": y.tolist()}
+            )
+    add_comparisons(made.values, experiment)
+    return made
 
 
-def add_ratios(values: Values, experiment: Experiment) -> None:
+def one_run(
+    config: Config, folder: Path, watch: Callable[[int], Any], say: Callable[[str], None] | None
+) -> dict[str, Any]:
+    """The summary of the run in this folder, which is made, or gone on with, unless it is finished.
+
+    An unfinished run of other sources, and one of changed sources where the present ones are clean, starts anew.
+    """
+    before = read_origin(folder)
+    if folder.exists():
+        summary = finished_summary(folder)
+        same = summary is not None and (folder / "config.toml").read_text() == config.toml()
+        good = storable(before) or bool(changed())
+        if summary is not None and same and good:
+            return summary
+        if not (same_sources(before) and good):
+            shutil.rmtree(folder)
+            before = {}
+    spent, started = float(before.get("cpu_seconds", 0.0)), time.process_time()
+
+    def note_origin(_: Any = None) -> None:
+        if folder.exists():
+            cost = round(spent + time.process_time() - started, 1)
+            write_origin(folder, {**origin(config.toml()), "cpu_seconds": cost})
+
+    with watch(config.top.rounds) as watcher:
+        watchers: list[Watcher] = [watcher, note_origin]
+        done_run = run_or_resume(config, folder, watchers=watchers, say=say, report=False)
+    note_origin()
+    return done_run.summary
+
+
+def add_comparisons(values: Values, experiment: Experiment) -> None:
     """Columns that compare a number with another run's of the same case and seed."""
     for name, what in experiment.columns.items():
-        if what.startswith("ratio:"):
-            column, _, base = what.removeprefix("ratio:").rpartition(":")
+        kind, _, rest = what.partition(":")
+        if kind in ("ratio", "difference"):
+            compare = ratios if kind == "ratio" else differences
+            column, _, base = rest.rpartition(":")
             for rows in values.values():
                 if base in rows:
                     for cells in rows.values():
-                        cells[name] = ratios(cells[column], rows[base][column])
+                        cells[name] = compare(cells[column], rows[base][column])
 
 
-def execute_study(experiment: Experiment, out: Path, say: Callable[[str], None]) -> tuple[Values, Any]:
-    """The study with every seed; a finished seed is kept in a file and not made again."""
+def the_study(experiment: Experiment) -> Callable[[dict[str, Any], int], Findings]:
+    """The function that the experiment names."""
     module, _, function = experiment.study.partition(":")
     try:
-        study = getattr(importlib.import_module(f"covey.experiments.studies.{module}"), function)
+        found: Callable[[dict[str, Any], int], Findings] = getattr(
+            importlib.import_module(f"covey.experiments.studies.{module}"), function
+        )
     except (ImportError, AttributeError) as error:
         raise UserError(
             f"{experiment.file}: study {experiment.study!r} is not in covey.experiments.studies"
         ) from error
-    values: Values = {"": {}}
-    curves: dict[str, dict[str, list[Curve]]] = {"": {}}
+    return found
+
+
+def settings_key(experiment: Experiment) -> str:
+    """A study's settings as text, the same for the same settings."""
+    return json.dumps({"study": experiment.study, **experiment.settings}, sort_keys=True, default=str)
+
+
+def execute_study(experiment: Experiment, out: Path, say: Callable[[str], None]) -> Made:
+    """The study with every seed; a finished seed is kept in a file and not made again."""
+    study, key = the_study(experiment), settings_key(experiment)
+    made = Made(values={"": {}}, curves={"": {}})
     out.mkdir(parents=True, exist_ok=True)
     for seed in range(experiment.seeds):
         kept = out / f"seed-{seed}.json"
-        key = json.dumps(dict(experiment.settings), sort_keys=True, default=str)
         found = json.loads(kept.read_text()) if kept.exists() else {}
-        if found.get("settings") != key:
+        if found.get("settings") != key or not (storable(found.get("origin", {})) or changed()):
             say(f"{experiment.name}, seed {seed}")
-            findings: Findings = study(dict(experiment.settings), seed)
+            started = time.process_time()
+            findings = study(dict(experiment.settings), seed)
             for name, draw in findings.pictures.items():
                 draw(out / (name if seed == 0 else f"seed-{seed}-{name}"))
             found = {
                 "settings": key,
-                "rows": {row: dict(cells) for row, cells in findings.rows.items()},
+                "origin": {**origin(key), "cpu_seconds": round(time.process_time() - started, 1)},
+                "rows": {
+                    row: {column: to_json(cell) for column, cell in cells.items()}
+                    for row, cells in findings.rows.items()
+                },
                 "curves": {
                     n: {"x": list(map(float, x)), "y": list(map(float, y))}
                     for n, (x, y) in findings.curves.items()
                 },
             }
             write_atomically(kept, json.dumps(found))
+        made.runs.append({"case": "", "row": "", "seed": seed, **found["origin"]})
         for row, cells in found["rows"].items():
             for column, value in cells.items():
-                values[""].setdefault(row, {}).setdefault(column, []).append(value)
+                made.values[""].setdefault(row, {}).setdefault(column, []).append(from_json(value))
         for name, curve in found["curves"].items():
-            curves[""].setdefault(name, []).append(curve)
-    return values, curves
+            made.curves[""].setdefault(name, []).append(curve)
+    return made

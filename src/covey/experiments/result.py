@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import platform
-import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import covey
 from covey.errors import UserError
-from covey.experiments.execute import Values
+from covey.experiments.execute import Made
+from covey.experiments.numbers import from_json, in_words, short, to_json
+from covey.experiments.origin import processor
 from covey.experiments.spec import Experiment, experiments_folder
 from covey.writing import write_atomically
 
 
-def result_of(experiment: Experiment, values: Values, seconds: float) -> dict[str, Any]:
-    """Numbers by case, row and column (one a seed), the paper's beside, and where and when they were made."""
+def result_of(experiment: Experiment, made: Made) -> dict[str, Any]:
+    """Numbers by case, row and column (one per seed), the paper's beside, and where every run comes from."""
     cells = []
     columns = list(experiment.columns)
-    for case, rows in values.items():
+    for case, rows in made.values.items():
         for row, found in rows.items():
             known = any(r.name == row for r in experiment.rows)
             for column, numbers in found.items():
                 if column not in columns:
                     columns.append(column)
                 paper = experiment.paper_number(case, row, column) if known else None
-                cells.append({"case": case, "row": row, "column": column, "values": numbers, "paper": paper})
+                cell = {"case": case, "row": row, "column": column, "values": list(map(to_json, numbers))}
+                kind = experiment.columns.get(column, "").partition(":")[0]
+                compared = {"comparison": kind} if kind in ("ratio", "difference") else {}
+                cells.append({**cell, "paper": paper, **compared})
     return {
         "experiment": experiment.name,
         "title": experiment.title,
@@ -44,35 +45,16 @@ def result_of(experiment: Experiment, values: Values, seconds: float) -> dict[st
         "cells": cells,
         "made": {
             "date": datetime.date.today().isoformat(),
-            "commit": commit(),
+            "commit": ", ".join(sorted({run["commit"] for run in made.runs})),
             "covey": covey.__version__,
             "versions": {name: package_version(name) for name in ("torch", "numpy", "scikit-learn", "numba")},
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "machine": processor(),
+            "instructions": "; ".join(sorted({run["instructions"] for run in made.runs})),
             "python": platform.python_version(),
-            "seconds": round(seconds, 1),
+            "cpu_seconds": round(sum(run["cpu_seconds"] for run in made.runs), 1),
         },
+        "runs": made.runs,
     }
-
-
-def commit() -> str:
-    """The commit of the sources, with + where they were changed; empty outside a checkout."""
-    here = Path(covey.__file__).parent
-    try:
-        name = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "--short", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "-C", str(here), "status", "--porcelain", "-uno", "."],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return name + ("+" if changed else "")
 
 
 def package_version(name: str) -> str:
@@ -82,11 +64,11 @@ def package_version(name: str) -> str:
         return ""
 
 
-def store(result: Mapping[str, Any], out: Path) -> list[Path]:
-    """Writes the result beside the runs and, where the experiments can be written, beside the experiment."""
+def store(result: Mapping[str, Any], out: Path, *, keep: bool) -> list[Path]:
+    """Writes the result beside the runs and, to `keep` it, beside the experiment where that can be written."""
     text = json.dumps(result, indent=1)
     places = [out / "result.json"]
-    if result["scale"] != "smoke":
+    if keep:
         places.append(stored_place(result["experiment"], result["scale"]))
     written = []
     for place in places:
@@ -115,29 +97,9 @@ def read_stored(name: str, scale: str) -> dict[str, Any]:
     return result
 
 
-def in_words(values: list[float | None]) -> str:
-    """Mean and spread over seeds; "-" where no seed has a number, and how many have one if not all."""
-    numbers = np.array([value for value in values if value is not None])
-    if not len(numbers):
-        return "-"
-    text = short(float(numbers.mean()))
-    if np.ptp(numbers) > 1e-12 * np.abs(numbers).max():  # more than rounding
-        text += f" ± {two_digits(float(numbers.std(ddof=1)))}"
-    if len(numbers) < len(values):
-        text += f" ({len(numbers)} of {len(values)})"
-    return text
-
-
-def two_digits(number: float) -> str:
-    """A spread: two significant digits, from 10 on all whole ones, never as a power of ten unless tiny."""
-    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
-
-
-def short(number: float) -> str:
-    """A number with four significant digits, whole numbers in full."""
-    if float(number).is_integer() and abs(number) < 1e15:
-        return f"{int(number):,}"
-    return f"{number:,.1f}" if abs(number) >= 1000 else f"{number:.4g}"
+def words_of(cell: Mapping[str, Any]) -> str:
+    """One cell of a stored result as a table shows it."""
+    return in_words([from_json(value) for value in cell["values"]], cell.get("comparison", ""))
 
 
 def table_cells(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -153,7 +115,7 @@ def table_cells(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         line = ([case] if cases != [""] else []) + [row]
         for column in result["columns"]:
             cell = cells.get((case, row, column))
-            line.append(in_words(cell["values"]) if cell else "")
+            line.append(words_of(cell) if cell else "")
             if column in with_paper:
                 line.append(short(cell["paper"]) if cell and cell["paper"] is not None else "")
         lines.append(line)

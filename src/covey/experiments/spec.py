@@ -8,14 +8,14 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [[case]] name, set             optional: every run is made for every case (a data set, a partition);
                                small = {...}: configuration on top at that scale
 [[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
-runs_of = "PAPER/TABLE"        instead of base, scale, case and runs of its own: reads other numbers off the same runs
+runs_of = "PAPER/TABLE"        instead of base, case and runs of its own: reads other numbers off the same runs, or off
+                               some of them ([scale.X] cases = ...)
 study = "paper:function"       instead of runs: a function of covey.experiments.studies
 [settings]                     of the study; [scale.X.settings] on top
 """
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +25,11 @@ from typing import Any, Literal, get_args
 import covey
 from covey.config import read_tables
 from covey.errors import UserError
+from covey.experiments.merge import forgotten, merged
+from covey.experiments.numbers import Number
 from covey.settings import unknown
 
-Scale = Literal["smoke", "small", "full"]
+ExperimentScale = Literal["smoke", "small", "full"]
 KNOWN = (
     "title",
     "paper",
@@ -59,7 +61,7 @@ class Case:
     """A setting under which every run is made."""
 
     name: str
-    set: Mapping[str, Any] = field(default_factory=dict)
+    layers: Sequence[Mapping[str, Any]] = ()  # its own configuration, and what the scale puts on top
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +71,11 @@ class Experiment:
     name: str  # PAPER/TABLE
     title: str
     paper: str
-    scale: Scale
+    scale: ExperimentScale
     seeds: int
     columns: Mapping[str, str]
     figure: Mapping[str, Any]
-    base: Mapping[str, Any]
+    layers: Sequence[Mapping[str, Any]]  # the base, and what the scale puts on top
     rows: Sequence[Row]
     cases: Sequence[Case]
     study: str
@@ -84,7 +86,10 @@ class Experiment:
 
     def tables(self, row: Row, case: Case, seed: int) -> dict[str, Any]:
         """The configuration of one run."""
-        tables = merged(self.base, case.set, row.set)
+        layers = (*self.layers, *case.layers, row.set)
+        for lost in forgotten(*layers):
+            raise UserError(f"{self.file}: run {row.name!r}: {lost}")
+        tables = merged(*layers)
         return {**tables, "seed": int(tables.get("seed", 0)) + seed, "name": row.name}
 
     def paper_number(self, case: str, row: str, column: str) -> float | None:
@@ -98,28 +103,11 @@ class Experiment:
 class Findings:
     """What a study found with one seed: numbers by row and column, curves by name, pictures by file name."""
 
-    rows: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    rows: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     pictures: Mapping[str, Any] = field(
         default_factory=dict
     )  # file name -> a function that draws into a path
-
-
-def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables on top of each other: inner tables are merged, everything else replaced.
-
-    A table that names something else (another method, another partition) starts anew.
-    """
-    result: dict[str, Any] = {}
-    for part in parts:
-        for key, value in part.items():
-            before = result.get(key)
-            if isinstance(value, Mapping) and isinstance(before, Mapping):
-                other = "name" in value and value["name"] != before.get("name") and key != "data"
-                result[key] = dict(value) if other else merged(before, value)
-            else:
-                result[key] = copy.deepcopy(value)
-    return result
 
 
 def experiments_folder() -> Path:
@@ -145,8 +133,8 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
     known = all_experiments()
     if name not in known:
         raise UserError(unknown(f"experiment {name!r}", name, known))
-    if scale not in get_args(Scale):
-        raise UserError(f"--scale is {scale!r}; allowed: {', '.join(get_args(Scale))}")
+    if scale not in get_args(ExperimentScale):
+        raise UserError(f"--scale is {scale!r}; allowed: {', '.join(get_args(ExperimentScale))}")
     if seeds is not None and seeds < 1:
         raise UserError(f"--seeds is {seeds}; it must be at least 1")
     file = known[name]
@@ -167,7 +155,7 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         seeds=seeds or at.get("seeds", tables.get("seeds", 1)),
         columns=tables.get("columns", {}),
         figure=tables.get("figure", {}),
-        base=merged(tables.get("base", {}), at.get("set", {})),
+        layers=(tables.get("base", {}), at.get("set", {})),
         rows=chosen("runs", file, rows, at.get("runs")),
         cases=chosen("cases", file, cases, at.get("cases")),
         study=tables.get("study", ""),
@@ -181,18 +169,20 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
 def on_runs_of(
     other: str, tables: Mapping[str, Any], known: Mapping[str, Path], file: Path
 ) -> dict[str, Any]:
-    """The tables on top of the other experiment's, whose runs take the paper's numbers given here."""
+    """The tables on top of the other experiment's, whose runs take the paper's numbers if some are given here."""
     if other not in known:
         raise UserError(unknown(f"{file}: runs_of = {other!r}", other, known))
     theirs = read_tables(known[other])
-    papers = {row["name"]: row.get("paper", {}) for row in tables.get("run", [])}
-    rows = [{**row, "paper": papers.get(row["name"], {})} for row in theirs.get("run", [])]
+    rows = theirs.get("run", [])
+    if "run" in tables:
+        papers = {row["name"]: row.get("paper", {}) for row in tables["run"]}
+        rows = [{**row, "paper": papers.get(row["name"], {})} for row in rows]
     return {**theirs, **tables, "run": rows}
 
 
 def case_at(scale: str, name: str, set: Mapping[str, Any], **scales: Mapping[str, Any]) -> Case:
     """A case with what its scale puts on top."""
-    return Case(name=name, set=merged(set, scales.get(scale, {})))
+    return Case(name=name, layers=(set, scales.get(scale, {})))
 
 
 def chosen(what: str, file: Path, things: Sequence[Any], names: Sequence[str] | None) -> list[Any]:

@@ -74,7 +74,7 @@ class Ledger:
         self.busy = []
         self.asked = self.replied = self.lost_in_round = self.refused_in_round = 0
 
-    def book(self, kind: str, cost: Cost, *, measure: bool = False) -> None:
+    def charge(self, kind: str, cost: Cost, *, measure: bool = False) -> None:
         """Adds a cost; measuring does not move the clock."""
         if measure:
             self.measuring.setdefault(kind, Cost()).add(cost)

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from covey.bench import Bench
 from covey.bench.choose import check_device, choose_bench
-from covey.bench.torch import FORWARD_BYTES
+from covey.bench.torch_bench import FORWARD_BYTES
 from covey.core import Mixing, Reply, Step, Task, stream
 from covey.data.types import Federation, Samples
 from covey.errors import UserError
-from covey.fleet.accounts import Trip, next_call, settle
+from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Device, Devices
+from covey.fleet.executors import Cohort, Processes, Serial, Threads
 from covey.fleet.ledger import Cost, Ledger
 from covey.fleet.peers import Links, apply_mixings, peer_links
-from covey.fleet.roster import Roster
-from covey.fleet.work import BUNDLE_SAMPLES, Call, Job, Outcome, Shop, bundle
-from covey.fleet.workers import Cohort, Processes, Serial, Threads
+from covey.fleet.replies import Trip, accept_replies, next_call
+from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
 from covey.model import BufferPolicy, Layout, activations, fresh_row
 from covey.objective import Classification, Objective
 
@@ -86,7 +86,7 @@ class LocalFleet:
         self.objective: Objective = objective or Classification()
         self.layout = Layout.of(model, buffers)
         self.ledger = Ledger()
-        self.roster = Roster(data, self.devices)
+        self.client_data = ClientData(data, self.devices)
         self.machines: list[Device] = self.devices.build(len(data.shares), stream(seed, "devices"))
         self.states: dict[int, dict[str, Any]] = {}
         self.round = 0
@@ -96,7 +96,7 @@ class LocalFleet:
         # None: whatever is faster. A resumed run keeps the trainer it began with.
         self._lanes: bool | None = None if self.engine.lanes else False
         self.info: dict[str, Any] = {}
-        self._shop: Shop | None = None
+        self._executor: Executor | None = None
         self._crew: Crew | None = None
         self._parent: LocalFleet | None = None
         self._bench: Bench | None = None
@@ -115,7 +115,7 @@ class LocalFleet:
 
     def members(self) -> list[int]:
         """Who belongs to the fleet in this round."""
-        return self.devices.members(len(self.roster), self.round)
+        return self.devices.members(len(self.client_data), self.round)
 
     def start(self, number: int = 0) -> Tensor:
         """A row to start from."""
@@ -159,7 +159,9 @@ class LocalFleet:
         )
         gone = self._lost(tasks, call.number) if not measure else set()
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
-        outcomes = sorted(self.shop(call, self._jobs(call, working, measure)), key=lambda outcome: outcome.id)
+        outcomes = sorted(
+            self.executor(call, self._jobs(call, working, measure)), key=lambda outcome: outcome.id
+        )
         for outcome in outcomes:
             if outcome.state:
                 self.states[outcome.id] = outcome.state
@@ -172,7 +174,7 @@ class LocalFleet:
             seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
             return Trip(down=down, up=up, seconds=seconds)
 
-        return settle(
+        return accept_replies(
             outcomes,
             call=call,
             tasks=tasks,
@@ -185,10 +187,10 @@ class LocalFleet:
         )
 
     def combine(
-        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], seats: Sequence[int]
+        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], holders: Sequence[int]
     ) -> Tensor:
         """Applies the matrices; what travels between peers is booked and takes as long as the busiest peer."""
-        for used, row_bytes in peer_links(mixings, bank.shape[1], seats, replies):
+        for used, row_bytes in peer_links(mixings, bank.shape[1], holders, replies):
             self._book_links(used, row_bytes)
         return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
 
@@ -205,21 +207,21 @@ class LocalFleet:
     # ------------------------------------------------------------------------------------------ work
 
     @property
-    def shop(self) -> Shop:
+    def executor(self) -> Executor:
         """The workers, started at the first task."""
-        if self._shop is None:
+        if self._executor is None:
             make, mode, workers = self._plan()
             if mode == "cohort":
-                self._shop = Cohort(self.roster, make)
+                self._executor = Cohort(self.client_data, make)
             elif mode in ("serial", "wire"):
-                self._shop = Serial(self.roster, make, wire=mode == "wire")
+                self._executor = Serial(self.client_data, make, wire=mode == "wire")
             elif mode == "threads":
-                self._shop = Threads(self.roster, make, workers)
+                self._executor = Threads(self.client_data, make, workers)
             elif mode == "ray":
-                self._shop = self._ray_shop()
+                self._executor = self._ray_executor()
             else:
-                self._shop = Processes(self.roster, make, workers)
-        return self._shop
+                self._executor = Processes(self.client_data, make, workers)
+        return self._executor
 
     def _plan(self) -> tuple[Callable[[], Bench], str, int]:
         """How to make a bench, in which mode, with how many workers."""
@@ -251,7 +253,7 @@ class LocalFleet:
     def _input_shape(self) -> tuple[int, ...]:
         return tuple(self.data.dataset.x.shape[1:])
 
-    def _ray_shop(self) -> Shop:
+    def _ray_executor(self) -> Executor:
         from covey.fleet.ray import BenchSpec
 
         spec = BenchSpec(
@@ -262,9 +264,9 @@ class LocalFleet:
             lanes=self.info["trainer"] == "lanes",
             device=self.info["device"],
         )
-        shop = self.crew.shop(spec)
+        executor = self.crew.executor(spec)
         self.info |= {"name": "ray", "workers": self.crew.workers, "nodes": self.crew.nodes}
-        return shop
+        return executor
 
     @property
     def crew(self) -> Crew:
@@ -276,12 +278,12 @@ class LocalFleet:
 
             gpus = int(self.info["device"] != "cpu")
             self._crew = Crew(
-                self.roster, address=self.engine.address, workers=self.engine.workers, gpus=gpus
+                self.client_data, address=self.engine.address, workers=self.engine.workers, gpus=gpus
             )
         return self._crew
 
     def _jobs(self, call: Call, tasks: Mapping[int, Task], measure: bool) -> list[Job]:
-        sizes = {i: sum(self.roster.sizes(i)) for i in tasks}
+        sizes = {i: sum(self.client_data.sizes(i)) for i in tasks}
         together = bundle(call, tasks, sizes, self.layout) if measure else [[i] for i in tasks]
         return [
             Job(
@@ -296,7 +298,7 @@ class LocalFleet:
     # ------------------------------------------------------------------------------------------ accounts
 
     def _duration(self, step: Step, client: int, down: int, up: int) -> float:
-        work = step.work(*self.roster.sizes(client))
+        work = step.work(*self.client_data.sizes(client))
         machine = self.machines[client] if client >= 0 else Device()
         return machine.seconds(bytes_down=down, bytes_up=up, work=work, pace=self.devices.pace)
 
@@ -313,7 +315,7 @@ class LocalFleet:
             waits = (int(ends[client]) - 1) * (machine.latency + machine.delay)
             seconds = max(seconds, transfer + waits)
         rows = int(sent.rows.sum())
-        self.ledger.book("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes, seconds=seconds))
+        self.ledger.charge("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes, seconds=seconds))
 
     # ------------------------------------------------------------------------------------------ memory
 
@@ -331,7 +333,7 @@ class LocalFleet:
         row, sample = 4 * self.layout.size, 4 * x[0].numel()
         passing = max(8 * batch * activations(self.model, x), FORWARD_BYTES)
         per_worker = 5 * row + 3 * largest * sample + 2 * passing
-        return data + row * (2 * rows + 2 * len(self.roster)) + workers * per_worker
+        return data + row * (2 * rows + 2 * len(self.client_data)) + workers * per_worker
 
     def save(self) -> dict[str, Any]:
         """Client states and the ledger, for an exact resume."""
@@ -351,9 +353,9 @@ class LocalFleet:
 
     def close(self) -> None:
         """Ends the workers."""
-        if isinstance(self._shop, Threads | Processes):
-            self._shop.close()
-        self._shop = None
+        if isinstance(self._executor, Threads | Processes):
+            self._executor.close()
+        self._executor = None
         if self._crew is not None:
             self._crew.close()
             self._crew = None

@@ -35,7 +35,7 @@ def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Ten
 
 
 class Links(NamedTuple):
-    """How many rows go over each link that is used: three arrays of one length, in order of the senders' seats."""
+    """How many rows go over each link that is used: three arrays of one length, in order of the senders' rows."""
 
     sender: Clients
     receiver: Clients
@@ -43,24 +43,24 @@ class Links(NamedTuple):
 
 
 def peer_links(
-    mixings: Sequence[Mixing], width: int, seats: Sequence[int], replies: Sequence[Reply]
+    mixings: Sequence[Mixing], width: int, holders: Sequence[int], replies: Sequence[Reply]
 ) -> Iterator[tuple[Links, int]]:
     """The links of every mixing between peers, and how many bytes one row of it has; `width`: of the bank."""
     for mixing in mixings:
         if mixing.peers:
-            yield links(mixing, seats, replies), 4 * len(range(*mixing.columns.indices(width)))
+            yield links(mixing, holders, replies), 4 * len(range(*mixing.columns.indices(width)))
 
 
-def links(mixing: Mixing, seats: Sequence[int], replies: Sequence[Reply]) -> Links:
+def links(mixing: Mixing, holders: Sequence[int], replies: Sequence[Reply]) -> Links:
     """How many rows go from one client to another: every non-zero entry that takes from somebody else's row.
 
-    Old row i and the reply of client `seats[i]` lie at the same client; row i of every product does too. A client that
+    Old row i and the reply of client `holders[i]` lie at the same client, as does row i of every product. A client that
     takes from both of another's rows in one factor gets one message.
     """
-    clients = np.asarray(seats, dtype=np.int64)
-    seat_of = {client: seat for seat, client in enumerate(seats)}
-    places = np.array([*range(len(seats)), *(seat_of[reply.id] for reply in replies)], dtype=np.int64)
-    total = csr_array((len(seats), len(seats)), dtype=np.int64)
+    clients = np.asarray(holders, dtype=np.int64)
+    row_of = {client: row for row, client in enumerate(holders)}
+    places = np.array([*range(len(holders)), *(row_of[reply.id] for reply in replies)], dtype=np.int64)
+    total = csr_array((len(holders), len(holders)), dtype=np.int64)
     for factor in mixing.factors:
         matrix = csr_array(factor, copy=True)
         matrix.eliminate_zeros()
@@ -68,7 +68,7 @@ def links(mixing: Mixing, seats: Sequence[int], replies: Sequence[Reply]) -> Lin
         taken.sum_duplicates()
         taken.data[:] = 1
         total = total + taken
-        places = places[: len(seats)]
+        places = places[: len(holders)]
     found = total.T.tocsr().tocoo()  # ascending by sender
     others = found.row != found.col
     return Links(

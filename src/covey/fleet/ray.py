@@ -22,9 +22,9 @@ import covey
 from covey.bench import Bench
 from covey.bench.choose import choose_bench
 from covey.errors import RunError, UserError
-from covey.fleet.roster import Roster
+from covey.fleet.client_data import ClientData
+from covey.fleet.executors import Light, common_rows, full, light, pack, pack_apart, states_of
 from covey.fleet.work import Call, Job, Outcome, do
-from covey.fleet.workers import Light, common_rows, full, light, pack, pack_apart, states_of
 from covey.model import BufferPolicy
 from covey.objective import Objective
 
@@ -67,7 +67,7 @@ class Hand:
         torch.set_num_threads(1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the store's memory is read-only, and nobody writes to samples
-            self.roster: Roster = pickle.loads(main.data, buffers=arrays)
+            self.client_data: ClientData = pickle.loads(main.data, buffers=arrays)
         self.benches: dict[int, Bench] = {}
 
     def version(self) -> str:
@@ -90,7 +90,9 @@ class Hand:
             self.benches[number] = ray.get(spec[0])()
         known = {key: torch.from_numpy(row.copy()) for key, row in zip(keys, rows, strict=True)}
         jobs = [full(message, known) for message in pickle.loads(messages)]
-        return pack([outcome for job in jobs for outcome in do(call, job, self.roster, self.benches[number])])
+        return pack(
+            [outcome for job in jobs for outcome in do(call, job, self.client_data, self.benches[number])]
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,13 +106,13 @@ class Chunk:
 class Crew:
     """The actors of a run, shared by all fleets on the same clients."""
 
-    def __init__(self, roster: Roster, *, address: str, workers: int, gpus: int = 0) -> None:
+    def __init__(self, client_data: ClientData, *, address: str, workers: int, gpus: int = 0) -> None:
         self.ray, self.started = connect(address, workers)
         self.workers = workers or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
         self.nodes = len([node for node in self.ray.nodes() if node["Alive"]])
         self.actor = self.ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(Hand)
         # The parts are arguments of their own, because only those are taken from the store without a copy.
-        self.data = [self.ray.put(part) for part in pack_apart(roster)]
+        self.data = [self.ray.put(part) for part in pack_apart(client_data)]
         self.rows: dict[bytes, Any] = {}
         self.round = -1
         self.benches = 0
@@ -125,7 +127,7 @@ class Crew:
         actor = self.actor.remote(*self.data)
         self.coming[actor.version.remote()] = actor
 
-    def shop(self, spec: BenchSpec) -> Callable[[Call, Sequence[Job]], list[Outcome]]:
+    def executor(self, spec: BenchSpec) -> Callable[[Call, Sequence[Job]], list[Outcome]]:
         """Workers with that bench."""
         self.benches += 1
         bench = (self.benches, [self.ray.put(spec)])

@@ -12,7 +12,7 @@ from torch import Tensor
 from covey.bench import Bench
 from covey.core import Client, Reply, Step, Task, stream
 from covey.errors import Refused, UserError
-from covey.fleet.roster import Roster
+from covey.fleet.client_data import ClientData
 from covey.model import Layout
 
 BUNDLE_SAMPLES = 4000  # samples evaluated together; fixed, so that no result depends on the number of workers
@@ -53,13 +53,15 @@ class Outcome:
     state: dict[str, Any] = field(default_factory=dict)
 
 
-Shop = Callable[[Call, Sequence[Job]], list[Outcome]]
+Executor = Callable[[Call, Sequence[Job]], list[Outcome]]
 
 
-def do(call: Call, job: Job, roster: Roster, bench: Bench) -> list[Outcome]:
+def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outcome]:
     """Runs a job; an exception becomes a lost reply, unless debugging."""
     states = [dict(state) for state in job.states]
-    clients = [client_of(call, i, state, roster, bench) for i, state in zip(job.ids, states, strict=True)]
+    clients = [
+        client_of(call, i, state, client_data, bench) for i, state in zip(job.ids, states, strict=True)
+    ]
     try:
         if len(clients) > 1:
             many: Callable[[Sequence[Client], Tensor, int], list[Reply]] = call.step.many  # type: ignore[attr-defined]
@@ -79,12 +81,14 @@ def do(call: Call, job: Job, roster: Roster, bench: Bench) -> list[Outcome]:
     return [Outcome(id=c.id, reply=r, state=c.state) for c, r in zip(clients, replies, strict=True)]
 
 
-def client_of(call: Call, number: int, state: dict[str, Any], roster: Roster, bench: Bench) -> Client:
+def client_of(
+    call: Call, number: int, state: dict[str, Any], client_data: ClientData, bench: Bench
+) -> Client:
     """The client as its step sees it."""
     return Client(
         id=number,
-        train=roster.train(number, call.round),
-        test=roster.test(number, call.round),
+        train=client_data.train(number, call.round),
+        test=client_data.test(number, call.round),
         state=state,
         rng=stream(call.seed, *call.names, "client", number),
         bench=bench,

@@ -1,6 +1,6 @@
 """Groups that live on: newcomers go to the nearest centroid, clients that drift migrate, strangers found a group.
 
-All functions take a `Book` and give a new one. Vectors are the clients' latest; centroids are the means of their
+All functions take a `Membership` and give a new one. Vectors are the clients' latest; centroids are the means of their
 groups' members, so that they follow whatever the members do.
 """
 
@@ -21,7 +21,7 @@ SIGMAS = 3.0  # a client fits a group when it is no farther from its centroid th
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Book:
+class Membership:
     """Who is in which group, by which vector; `parents[g]` is the group that g was most like when it was founded."""
 
     ids: tuple[int, ...]
@@ -34,19 +34,19 @@ class Book:
         return {client: int(label) for client, label in zip(self.ids, self.labels, strict=True)}
 
 
-def founded(ids: tuple[int, ...], vectors: Floats, labels: NDArray[np.int64]) -> Book:
-    """The book after the first clustering."""
+def founded(ids: tuple[int, ...], vectors: Floats, labels: NDArray[np.int64]) -> Membership:
+    """The membership after the first clustering."""
     count = int(labels.max(initial=-1)) + 1
-    return Book(ids=ids, vectors=vectors, labels=labels, parents=tuple(range(count)))
+    return Membership(ids=ids, vectors=vectors, labels=labels, parents=tuple(range(count)))
 
 
-def centroids(book: Book) -> NDArray[np.float64]:
+def centroids(membership: Membership) -> NDArray[np.float64]:
     """The mean vector of each group, [groups, d]; a group that everybody left is infinitely far away."""
-    count = len(book.parents)
-    sizes = np.bincount(book.labels, minlength=count)
-    means = np.full((count, book.vectors.shape[1]), np.inf)
+    count = len(membership.parents)
+    sizes = np.bincount(membership.labels, minlength=count)
+    means = np.full((count, membership.vectors.shape[1]), np.inf)
     for group in np.flatnonzero(sizes):
-        means[group] = book.vectors[book.labels == group].mean(axis=0)
+        means[group] = membership.vectors[membership.labels == group].mean(axis=0)
     return means
 
 
@@ -71,47 +71,49 @@ def settled(vectors: Floats, labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(distances(vectors, means).argmin(axis=1), return_inverse=True)[1].astype(np.int64)
 
 
-def radius(book: Book) -> float:
+def radius(membership: Membership) -> float:
     """How far from its own centroid a member can be: mean + 3 deviations over all members.
 
     A member pulls its centroid towards itself: among s members it looks sqrt((s - 1) / s) too near, which is
     put right before.
     """
-    sizes = np.bincount(book.labels, minlength=len(book.parents))[book.labels]
+    sizes = np.bincount(membership.labels, minlength=len(membership.parents))[membership.labels]
     several = sizes > 1
     if not several.any():
         return math.inf
-    own = distances(book.vectors, centroids(book))[np.arange(len(book.ids)), book.labels]
+    own = distances(membership.vectors, centroids(membership))[
+        np.arange(len(membership.ids)), membership.labels
+    ]
     fair = own[several] * np.sqrt(sizes[several] / (sizes[several] - 1))
     return float(fair.mean() + SIGMAS * fair.std())
 
 
-def joined(book: Book, arrived: Mapping[int, Floats]) -> Book:
+def joined(membership: Membership, arrived: Mapping[int, Floats]) -> Membership:
     """Newcomers go to the group with the nearest centroid."""
     if not arrived:
-        return book
+        return membership
     vectors = np.stack(list(arrived.values()))
-    labels = distances(vectors, centroids(book)).argmin(axis=1)
+    labels = distances(vectors, centroids(membership)).argmin(axis=1)
     return replace(
-        book,
-        ids=(*book.ids, *arrived),
-        vectors=np.concatenate([book.vectors, vectors]),
-        labels=np.concatenate([book.labels, labels]),
+        membership,
+        ids=(*membership.ids, *arrived),
+        vectors=np.concatenate([membership.vectors, vectors]),
+        labels=np.concatenate([membership.labels, labels]),
     )
 
 
-def drifted(book: Book, latest: Mapping[int, Floats], min_size: int = 2) -> Book:
+def drifted(membership: Membership, latest: Mapping[int, Floats], min_size: int = 2) -> Membership:
     """Takes in the latest vectors of known clients; who no longer fits migrates.
 
     A client stays while it is within `radius` of its own centroid; otherwise it goes to the nearest one. But if
     `min_size` or more clients fit nowhere and are as like each other as members are, they found a new group.
     """
-    limit, means = radius(book), centroids(book)
-    place = {client: at for at, client in enumerate(book.ids)}
+    limit, means = radius(membership), centroids(membership)
+    place = {client: at for at, client in enumerate(membership.ids)}
     moved = np.array([place[client] for client in sorted(latest)], np.int64)
-    vectors, labels = book.vectors.copy(), book.labels.copy()
+    vectors, labels = membership.vectors.copy(), membership.labels.copy()
     if not len(moved):
-        return book
+        return membership
     vectors[moved] = np.stack([latest[client] for client in sorted(latest)])
     far = distances(vectors[moved], means)
     nearest = far.argmin(axis=1)
@@ -119,13 +121,13 @@ def drifted(book: Book, latest: Mapping[int, Floats], min_size: int = 2) -> Book
     misfit = own > limit
     stranger = misfit & (far.min(axis=1) > limit)
     labels[moved[misfit]] = nearest[misfit]
-    parents = list(book.parents)
+    parents = list(membership.parents)
     for band in alike(vectors[moved[stranger]], math.sqrt(2) * limit):
         members = moved[stranger][band]
         if len(members) >= min_size:
             parents.append(int(np.bincount(nearest[stranger][band]).argmax()))
             labels[members] = len(parents) - 1
-    return replace(book, vectors=vectors, labels=labels, parents=tuple(parents))
+    return replace(membership, vectors=vectors, labels=labels, parents=tuple(parents))
 
 
 def alike(vectors: Floats, apart: float) -> list[NDArray[np.int64]]:

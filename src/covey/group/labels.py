@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from covey.core import Round
 from covey.errors import UserError
+from covey.group.dbscan_bisection import agglomerative, clusters_by_bisection
 from covey.group.distances import hellinger
-from covey.group.exactly import agglomerative, exactly
 from covey.group.figures import note_groups
 from covey.steps.labels import CountLabels
 
@@ -65,7 +65,9 @@ class LabelClusters:
         if self.by == "agglomerative" and len(shares) > 1:
             labels, how, eps = agglomerative(distances, clusters=clusters), "agglomerative", 0.0
         else:
-            labels, how, eps = exactly(distances, clusters=clusters, min_samples=self.min_samples)
+            labels, how, eps = clusters_by_bisection(
+                distances, clusters=clusters, min_samples=self.min_samples
+            )
         sizes = sorted(np.bincount(labels).tolist(), reverse=True)
         now.notes["clusters"] = {"found by": how, "eps": eps, "sizes": sizes}
         return labels

@@ -9,6 +9,7 @@ from covey.lanes.geometry import Comb
 from covey.lanes.graph import (
     Activation,
     Add,
+    Affine,
     Conv,
     Deconv,
     Drop,
@@ -16,7 +17,6 @@ from covey.lanes.graph import (
     MaxPool,
     MeanPool,
     Norm,
-    Scale,
     Shape,
 )
 from covey.lanes.places import Step
@@ -107,7 +107,7 @@ class Backward:
                 drop(w, step, kind, d, d)
             elif isinstance(kind, Norm):
                 w.do(Operation.NORM_BACK, norm(kind, x, d, self.norms[step.number]), by_block=False)
-            elif isinstance(kind, Scale):
+            elif isinstance(kind, Affine):
                 rescale(w, kind.factors, [0.0] * len(kind.factors), d, d, by_block=step.by_block)
             elif isinstance(kind, Add):
                 self._give(stage.inputs[1], d, step.by_block, keep=True)

@@ -10,6 +10,7 @@ from covey.lanes.convolve import Target, convolve, spread
 from covey.lanes.graph import (
     Activation,
     Add,
+    Affine,
     Conv,
     Copy,
     Deconv,
@@ -18,7 +19,6 @@ from covey.lanes.graph import (
     MaxPool,
     MeanPool,
     Norm,
-    Scale,
 )
 from covey.lanes.places import Step
 from covey.lanes.stages import SQUARE
@@ -59,7 +59,7 @@ def forward(w: Writer, step: Step, norms: dict[int, int], training: bool) -> Non
             norm(kind, x, y, norms.get(step.number, 0)),
             by_block=step.by_block,
         )
-    elif isinstance(kind, Scale):
+    elif isinstance(kind, Affine):
         rescale(w, kind.factors, kind.constants, x, y, by_block=step.by_block)
     elif isinstance(kind, Drop) and training:
         drop(w, step, kind, x, y)

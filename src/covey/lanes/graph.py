@@ -80,7 +80,7 @@ class Drop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class Affine:
     """factor * x + constant with fixed numbers, one pair for each channel."""
 
     factors: tuple[float, ...]
@@ -97,7 +97,7 @@ class Copy:
     """The same values in another place: where a vector becomes the padded image of a convolution."""
 
 
-Kind: TypeAlias = Conv | Deconv | Linear | Norm | Activation | MaxPool | MeanPool | Drop | Scale | Add | Copy
+Kind: TypeAlias = Conv | Deconv | Linear | Norm | Activation | MaxPool | MeanPool | Drop | Affine | Add | Copy
 
 
 @dataclass(frozen=True, kw_only=True)

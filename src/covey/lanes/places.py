@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from covey.lanes.graph import Activation, Conv, Deconv, Drop, MaxPool, MeanPool, Norm, Scale, Shape
+from covey.lanes.graph import Activation, Affine, Conv, Deconv, Drop, MaxPool, MeanPool, Norm, Shape
 from covey.lanes.stages import RELU, SQUARE, Stage, margin_needed
 from covey.lanes.workspace import Tensor, Writer
 
@@ -69,7 +69,7 @@ def place_values(w: Writer, found: list[Stage], first: Shape, training: bool) ->
 def _overwrites(found: list[Stage], i: int, training: bool) -> bool:
     """Whether stage i may write its output over its first input, as far as the stage before it is concerned."""
     stage, value = found[i], found[i].inputs[0]
-    if not isinstance(stage.kind, Activation | Drop | Scale) and (
+    if not isinstance(stage.kind, Activation | Drop | Affine) and (
         training or not isinstance(stage.kind, Norm)
     ):
         return False

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from covey.lanes.graph import (
     Activation,
     Add,
+    Affine,
     Conv,
     Deconv,
     Drop,
@@ -24,7 +25,6 @@ from covey.lanes.graph import (
     MeanPool,
     Node,
     Norm,
-    Scale,
     Shape,
     UnsupportedError,
 )
@@ -145,7 +145,7 @@ class _Reader:
             return True
         return False
 
-    def _scale(self, node: fx.Node, what: Any) -> Scale:
+    def _scale(self, node: fx.Node, what: Any) -> Affine:
         """Arithmetic of the samples with fixed numbers, one for each channel or for all."""
         shape = _output(node)
         if len(node.args) != 2 or node.kwargs:
@@ -171,7 +171,7 @@ class _Reader:
             factor, constant = 1 / channels, none
         else:
             raise UnsupportedError(f"{_label(node)} divides by the samples")
-        return Scale(factors=tuple(factor.tolist()), constants=tuple(constant.tolist()))
+        return Affine(factors=tuple(factor.tolist()), constants=tuple(constant.tolist()))
 
     def _argument(self, node: fx.Node, name: str, position: int, default: Any = None) -> Any:
         """An argument of a function call, or the attribute of a module."""

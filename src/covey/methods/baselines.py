@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from covey.core import Method
 from covey.mix.average import Average, Weighting, keep_own
-from covey.rows import one_a_client, to_owner
+from covey.rows import one_per_client, to_owner
 from covey.select import Everybody, Uniform, the_server
 from covey.steps import Train
 
@@ -45,7 +45,7 @@ def local_only(train: Train) -> Method:
         name="local",
         select=Everybody(),
         local=train,
-        bank=one_a_client,
+        bank=one_per_client,
         send=to_owner,
         mix=keep_own,
     )

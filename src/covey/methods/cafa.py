@@ -11,7 +11,7 @@ from covey.mix.average import Average
 from covey.select import Uniform
 from covey.select.largest import LargestGroup
 from covey.steps import Train
-from covey.steps.noise import Noise, Privacy
+from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import LabelSummary
 
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
@@ -23,7 +23,7 @@ def cafa(
     per_round: int = 6,
     clusters: int | None = None,
     epsilon: float | None = None,
-    noise: Noise = "simulated",
+    noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
     """FedAvg whose weights are the size of the client's cluster times the accuracy of its model with the others.
@@ -65,7 +65,7 @@ def cbcc(
     per_round: int = 6,
     clusters: int | None = None,
     epsilon: float | None = None,
-    noise: Noise = "simulated",
+    noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
     """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
@@ -87,7 +87,7 @@ def cbcc_select(
     per_round: int = 6,
     clusters: int | None = None,
     epsilon: float | None = None,
-    noise: Noise = "simulated",
+    noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
     """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7)."""
@@ -101,7 +101,7 @@ def cbcc_select(
 
 
 def by_label_mix(
-    clusters: int | None, epsilon: float | None, noise: Noise, budget: float | None
+    clusters: int | None, epsilon: float | None, noise: SummaryNoise, budget: float | None
 ) -> ByLabelMix:
     """CBCC's clusters."""
     ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))

@@ -11,7 +11,7 @@ from covey.mix.average import Average
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.steps import Train
-from covey.update.clusters import AdaptiveCorrection, ClusterCorrection, Scale
+from covey.update.clusters import AdaptiveCorrection, ClusterCorrection, CorrectionScale
 
 
 def cfic(
@@ -20,7 +20,7 @@ def cfic(
     per_round: int = 10,
     alpha: float = 0.9,
     beta: float = 0.5,
-    scale: Scale = "relative",
+    scale: CorrectionScale = "relative",
     decay: float = 1.0,
     adaptive: bool = False,
     sampling: Literal["clusters", "uniform"] = "clusters",

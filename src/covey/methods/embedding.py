@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from covey.core import Method, Reply, Round, Task
 from covey.errors import UserError
 from covey.group.centroids import settled
-from covey.group.living import Vectors, living_groups, one_a_living_group
-from covey.group.signal import signal
+from covey.group.denoise import denoise
+from covey.group.membership import Vectors, maintained_groups, one_per_maintained_group
 from covey.group.ward import Search, Ward
 from covey.methods.pretraining import Pretrain, Way
 from covey.mix.average import Weighting
@@ -22,7 +22,7 @@ from covey.rows import to_group
 from covey.select import Uniform
 from covey.select.groups import EachGroup
 from covey.steps import Train
-from covey.steps.embedding import Embed, Noise, Normalise, bit_epsilon, unpack
+from covey.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 
 ENCODER, HOLDERS = "encoder", "clients with the encoder"
 
@@ -40,7 +40,7 @@ class ByEmbedding:
     def __call__(self, now: Round) -> dict[int, int]:
         if ENCODER not in now.memory:
             now.memory[ENCODER] = self.pretrain(now)
-        return living_groups(
+        return maintained_groups(
             now,
             lambda ids: self.bits(now, ids),
             lambda ids, vectors: self.found(now, ids, vectors),
@@ -63,7 +63,7 @@ class ByEmbedding:
     def found(self, now: Round, ids: Sequence[int], vectors: NDArray[np.uint8]) -> NDArray[np.int64]:
         """The cut of the tree; where nothing stands out of the noise, everybody is one cluster."""
         flips = np.array([self.embed.flip_of(client) for client in ids])
-        points, noise = signal(vectors, flips) if self.denoise else (vectors, 0.0)
+        points, noise = denoise(vectors, flips) if self.denoise else (vectors, 0.0)
         ward = self.ward if points.shape[1] else replace(self.ward, min_size=len(ids) + 1)
         cut = ward.cut(points, now.stream("pre-grouping"), noise)
         now.notes["clustering"] = {
@@ -108,7 +108,7 @@ def embedding(
     per: Literal["fleet", "cluster"] = "fleet",
     flip: float = 0.1,
     own_flips: tuple[float, ...] = (),
-    noise: Noise = "simulated",
+    noise: BitNoise = "simulated",
     normalise: Normalise = "class",
     search: Search = "exact",
     denoise: bool = True,
@@ -166,7 +166,7 @@ def embedding(
             denoise=denoise and search != "published",
             every=every,
         ),
-        bank=one_a_living_group,
+        bank=one_per_maintained_group,
         select=Uniform(count=per_round) if per == "fleet" else EachGroup(count=per_round),
         send=to_group,
         local=train,

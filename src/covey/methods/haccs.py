@@ -12,7 +12,7 @@ from covey.mix.average import Average, Weighting
 from covey.select.feedback import Losses, remember_losses
 from covey.select.haccs import ByCluster, Draws, Inside, Speed
 from covey.steps import Train
-from covey.steps.noise import Noise, Privacy
+from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import FeatureSummary, LabelSummary
 
 
@@ -22,7 +22,7 @@ def haccs(
     per_round: int = 10,
     summary: Literal["labels", "features"] = "labels",
     epsilon: float | None = 1.0,
-    noise: Noise = "simulated",
+    noise: SummaryNoise = "simulated",
     budget: float | None = None,
     label_space: int | None = None,
     bins: int = 20,

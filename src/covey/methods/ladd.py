@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from covey.core import Method, Round
 from covey.errors import UserError
-from covey.group.living import Vectors, living_groups, one_a_living_group
+from covey.group.membership import Vectors, maintained_groups, one_per_maintained_group
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage
 from covey.rows import to_group
@@ -30,7 +30,7 @@ class ByStyle:
     k: int = 0
 
     def __call__(self, now: Round) -> dict[int, int]:
-        return living_groups(
+        return maintained_groups(
             now,
             lambda ids: self.styles(now, ids),
             lambda _, vectors: self.found(now, vectors),
@@ -94,7 +94,7 @@ def ladd(
     return Method(
         name="ladd",
         group=ByStyle(style=Style(share=share, per_class=per_class), k=k),
-        bank=one_a_living_group,
+        bank=one_per_maintained_group,
         select=Uniform(count=per_round),
         send=to_group,
         local=train,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from covey.bench import Recipe
-from covey.bench.torch import TorchBench
+from covey.bench.torch_bench import TorchBench
 from covey.core import Fleet, Round, RoundEnd, run, stream
 from covey.data import Dataset, Samples, Scale, load
 from covey.errors import RunError, UserError
@@ -21,7 +21,7 @@ from covey.model import Layout, read_row, write_row
 from covey.models.encoders import autoencoder, encoder, load_encoder, save_encoder, suited
 from covey.objective import Reconstruction
 from covey.steps import Train
-from covey.steps.embedding import Shape
+from covey.steps.embedding import SampleShape
 
 Way = Literal["federated", "public", "hybrid"]
 
@@ -121,7 +121,7 @@ def seed_of(fleet: Fleet, name: str) -> int:
 def look(now: Round) -> tuple[tuple[int, ...], Scale | None]:
     """What one sample looks like: one client is asked (the next one, if it does not answer, or nothing of use)."""
     for client in now.here:
-        for reply in now.ask(Shape(), [client]):
+        for reply in now.ask(SampleShape(), [client]):
             stats: Any = reply.stats
             with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
                 means, deviations = (tuple(map(float, stats.get(name, ()))) for name in ("mean", "std"))

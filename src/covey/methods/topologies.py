@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from covey.core import Method, Round
 from covey.group.labels import LabelClusters, Linkage
 from covey.mix.exchange import Exchange, Representative, note_spread
-from covey.mix.graphs import Shape, Weights, checked_shape
-from covey.rows import one_a_client, to_owner
+from covey.mix.graphs import GraphSpec, Weights, checked_graph
+from covey.rows import one_per_client, to_owner
 from covey.select import Everybody
 from covey.steps import Train
 
 
 def decentralized(
-    train: Train, *, backbone: Shape = "full", every: int = 1, weights: Weights = "auto"
+    train: Train, *, backbone: GraphSpec = "full", every: int = 1, weights: Weights = "auto"
 ) -> Method:
     """Every client trains its own model and averages it with those of its neighbours on a graph.
 
@@ -24,12 +24,12 @@ def decentralized(
     weights and everybody.
     """
     exchange = Exchange(
-        kind="decentralized", backbone=checked_shape(backbone), backbone_every=every, weights=weights
+        kind="decentralized", backbone=checked_graph(backbone), backbone_every=every, weights=weights
     )
     return Method(
         name="decentralized",
         select=Everybody(),
-        bank=one_a_client,
+        bank=one_per_client,
         send=to_owner,
         local=train,
         mix=exchange,
@@ -40,14 +40,14 @@ def decentralized(
 def hierarchical(
     train: Train,
     *,
-    backbone: Shape = "full",
+    backbone: GraphSpec = "full",
     clusters: int = 10,
     cluster_every: int = 1,
     backbone_every: int = 1,
     cluster_by: Linkage = "dbscan",
     min_samples: int = 3,
     representative: Representative = "samples",
-    network: Shape | None = None,
+    network: GraphSpec | None = None,
     weights: Weights = "auto",
 ) -> Method:
     """Clients with like labels form clusters; representatives average their cluster and mix among themselves.
@@ -60,18 +60,18 @@ def hierarchical(
     """
     exchange = Exchange(
         kind="hierarchical",
-        backbone=checked_shape(backbone),
+        backbone=checked_graph(backbone),
         cluster_every=cluster_every,
         backbone_every=backbone_every,
         weights=weights,
         representative=representative,
-        network=None if network is None else checked_shape(network),
+        network=None if network is None else checked_graph(network),
     )
     return Method(
         name="hierarchical",
         group=LabelClusters(clusters=clusters, by=cluster_by, min_samples=min_samples),
         select=Grouped(),
-        bank=one_a_client,
+        bank=one_per_client,
         send=to_owner,
         local=train,
         mix=exchange,
@@ -82,14 +82,14 @@ def hierarchical(
 def semi_decentralized(
     train: Train,
     *,
-    backbone: Shape = "full",
+    backbone: GraphSpec = "full",
     clusters: int = 10,
     backbone_every: int = 1,
     members_train: bool = False,
     cluster_by: Linkage = "dbscan",
     min_samples: int = 3,
     representative: Representative = "samples",
-    network: Shape | None = None,
+    network: GraphSpec | None = None,
     weights: Weights = "auto",
 ) -> Method:
     """Only the clusters' representatives train and mix on the backbone; members take their model.
@@ -100,17 +100,17 @@ def semi_decentralized(
     """
     exchange = Exchange(
         kind="semi-decentralized",
-        backbone=checked_shape(backbone),
+        backbone=checked_graph(backbone),
         backbone_every=backbone_every,
         weights=weights,
         representative=representative,
-        network=None if network is None else checked_shape(network),
+        network=None if network is None else checked_graph(network),
     )
     return Method(
         name="semi-decentralized",
         group=LabelClusters(clusters=clusters, by=cluster_by, min_samples=min_samples),
         select=Grouped() if members_train else Leaders(exchange=exchange),
-        bank=one_a_client,
+        bank=one_per_client,
         send=to_owner,
         local=train,
         mix=exchange,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from covey.errors import UserError
-from covey.mix.graphs import Shape, Weights, adjacency, graph
+from covey.mix.graphs import GraphSpec, Weights, adjacency, graph
 from covey.mix.topology import Kind, events, messages, round_factors, succession
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ class Design:
     """A topology on paper: nodes in equal clusters, all present, as many samples each."""
 
     kind: Kind
-    backbone: Shape
+    backbone: GraphSpec
     nodes: int
     clusters: int
     cluster_every: int = 1

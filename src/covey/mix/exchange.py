@@ -56,7 +56,7 @@ class Exchange:
             )
 
     def __call__(self, now: Round) -> list[Mixing]:
-        seats = {client: seat for seat, client in enumerate(now.seen)}
+        row_of = {client: row for row, client in enumerate(now.seen)}
         present = self.present(now, lost=set(now.tasks) - {reply.id for reply in now.replies})
         clusters = self.clusters(now)
         order = self.order(now)
@@ -67,7 +67,7 @@ class Exchange:
             backbone_every=self.backbone_every,
         )
         backbone, place = self.places(now)
-        first = collect(len(now.seen), [seats[reply.id] for reply in now.replies])
+        first = collect(len(now.seen), [row_of[reply.id] for reply in now.replies])
         rest = factors_of_round(
             clusters=clusters,
             samples=self.samples(now),
@@ -100,12 +100,12 @@ class Exchange:
         return sorted(now.seen[node] for node in found.values())
 
     def present(self, now: Round, *, lost: set[int]) -> Bools:
-        """Who takes part, by seat."""
+        """Who takes part, by row."""
         here = {i for i in now.here if i not in lost and (self.kind == "decentralized" or i in now.groups)}
         return np.array([i in here for i in now.seen])
 
     def clusters(self, now: Round) -> Ints:
-        """Each seat's cluster; in the decentralised form every client of the fleet is its own, by number."""
+        """Each row's cluster; in the decentralised form every client of the fleet is its own, by number."""
         if self.kind == "decentralized":
             own = {client: k for k, client in enumerate(now.fleet.members())}
             return np.array([own.get(i, -1) for i in now.seen])
@@ -125,7 +125,7 @@ class Exchange:
         return backbone, np.argsort(np.argsort(hat))
 
     def samples(self, now: Round) -> list[int]:
-        """Training samples by seat; all 1 where nobody was asked, because nothing there depends on them."""
+        """Training samples by row; all 1 where nobody was asked, because nothing there depends on them."""
         if "labelled" not in now.memory:
             return [1] * len(now.seen)
         told = dict(
@@ -134,7 +134,7 @@ class Exchange:
         return [int(told.get(i, 0)) for i in now.seen]
 
     def order(self, now: Round) -> Ints:
-        """The succession of representatives, by seat."""
+        """The succession of representatives, by row."""
         if self.network is None:
             return succession(self.samples(now))
         clusters = self.clusters(now)
@@ -165,8 +165,8 @@ def graph_note(now: Round, clusters: Ints, lead: Mapping[int, int], sent: Links)
     heads = set(lead.values()) if len(lead) < len(now.seen) else set()
     return {
         "nodes": [
-            {"id": i, "group": int(cluster), "head": seat in heads}
-            for seat, (i, cluster) in enumerate(zip(now.seen, clusters.tolist(), strict=True))
+            {"id": i, "group": int(cluster), "head": row in heads}
+            for row, (i, cluster) in enumerate(zip(now.seen, clusters.tolist(), strict=True))
         ],
         "edges": [{"from": a, "to": b, "load": load} for (a, b), load in sorted(total.items())],
     }

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, diags_array, eye_array
 
 from covey.errors import UserError
 
-Shape = str | Sequence[Sequence[int]]
+GraphSpec = str | Sequence[Sequence[int]]
 """A named shape, a networkx generator call such as ``"grid_2d_graph(5, 10, periodic=True)"``, or edges."""
 
 Weights = Literal["auto", "equal", "metropolis"]
@@ -28,7 +28,7 @@ else:
     Links, AnyGraph = nx.DiGraph, nx.Graph
 
 
-def graph(shape: Shape | AnyGraph, nodes: int, *, seed: int = 0) -> Links:
+def graph(shape: GraphSpec | AnyGraph, nodes: int, *, seed: int = 0) -> Links:
     """The links among `nodes` nodes, numbered from 0: two-way links are two edges, self-links are dropped.
 
     In a generator call ``n`` stands for the number of nodes; `seed` goes to generators that take one.
@@ -110,7 +110,7 @@ def _from_edges(edges: Sequence[Sequence[int]], nodes: int) -> Links:
     return links
 
 
-def checked_shape(shape: Shape) -> str | tuple[tuple[int, int], ...]:
+def checked_graph(shape: GraphSpec) -> str | tuple[tuple[int, int], ...]:
     """The shape in a form that can be compared and hashed; a name that is nobody's is refused here already."""
     if isinstance(shape, str):
         if shape not in SHAPES:
@@ -155,7 +155,7 @@ def _literal(value: ast.expr, nodes: int) -> Any:
     return nodes if isinstance(value, ast.Name) and value.id == "n" else ast.literal_eval(value)
 
 
-def _name(shape: Shape | AnyGraph) -> str:
+def _name(shape: GraphSpec | AnyGraph) -> str:
     return repr(shape) if isinstance(shape, str) else "given as edges"
 
 

@@ -42,7 +42,7 @@ def suited(shape: tuple[int, ...]) -> str:
     return "ae-conv" if colour else "ae-fc"
 
 
-class Recipe(NamedTuple):
+class AutoencoderSpec(NamedTuple):
     """What an autoencoder was built from: enough to build it elsewhere."""
 
     name: str
@@ -60,7 +60,7 @@ def autoencoder(
     if scale is not None:
         parts = OrderedDict(pixels=Pixels(scale), **parts)
     whole = nn.Sequential(parts)
-    whole.recipe = Recipe(suited(shape) if name == "auto" else name, scale)  # type: ignore[assignment]
+    whole.recipe = AutoencoderSpec(suited(shape) if name == "auto" else name, scale)  # type: ignore[assignment]
     return whole
 
 

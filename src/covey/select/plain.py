@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from covey.core import Round, desk
+from covey.core import Round, server_client
 from covey.errors import UserError
 
 
@@ -33,5 +33,5 @@ class Everybody:
 
 
 def the_server(now: Round) -> list[int]:  # noqa: ARG001
-    """Only the server's own desk, where (in a simulation) all data lie together."""
-    return [desk(0)]
+    """Only the server itself, where (in a simulation) all data lie together."""
+    return [server_client(0)]

@@ -25,7 +25,7 @@ from covey.steps.evaluate import FORWARD_SHARE
 Floats = NDArray[np.floating[Any]]
 Bits = NDArray[np.uint8]
 Normalise = Literal["class", "global"]
-Noise = Literal["simulated", "opendp"]
+BitNoise = Literal["simulated", "opendp"]
 
 # An autoencoder of 81,000 parameters beside a network of convolutions: a quarter of a forward pass (paper, Fig. 6).
 ENCODER_SHARE = 0.25
@@ -118,7 +118,7 @@ class Embed:
     autoencoder: str = "auto"
     flip: tuple[float, ...] = (0.1,)
     normalise: Normalise = "class"
-    noise: Noise = "simulated"
+    noise: BitNoise = "simulated"
     again: bool = False
 
     kind: ClassVar[str] = "query.embedding"
@@ -192,7 +192,7 @@ def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class SampleShape:
     """Asks what one sample looks like, which the server must know to build an autoencoder."""
 
     kind: ClassVar[str] = "query.shape"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from covey.core import Client, Reply, Task
 from covey.errors import Refused, UserError
-from covey.steps.noise import Privacy, add_noise, present, shares, spend
+from covey.steps.privacy import Privacy, add_noise, present, shares, spend
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -70,7 +70,7 @@ class Train:
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
         """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
         from covey.bench.cohort import fit_cohort, refusal
-        from covey.bench.torch import TorchBench
+        from covey.bench.torch_bench import TorchBench
 
         bench, recipe = clients[0].bench, self.recipe(clients[0].round)
         if self.keep_momentum or not isinstance(bench, TorchBench) or refusal(bench, recipe):

@@ -16,7 +16,7 @@ from covey.errors import UserError
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
-Scale = Literal["relative", "absolute"]
+CorrectionScale = Literal["relative", "absolute"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,7 +76,7 @@ class ClusterCorrection:
 
     alpha: float
     beta: float
-    scale: Scale = "relative"
+    scale: CorrectionScale = "relative"
     decay: float = 1.0
 
     def __post_init__(self) -> None:

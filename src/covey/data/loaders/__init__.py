@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from covey.data.loaders.colour import cifar10, cifar100, svhn
+from covey.data.loaders.cifar_svhn import cifar10, cifar100, svhn
 from covey.data.loaders.digits import digits
 from covey.data.loaders.femnist import femnist
 from covey.data.loaders.idx import fashion_mnist, mnist

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from covey.data.own import stratified_split
+from covey.data.convert import stratified_split
 from covey.data.types import Dataset
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.data.convert import stratified_split
 from covey.data.files import find_folder, lacking, read_npz
 from covey.data.loaders.images import Scaling, as_images, check_labels, scale_for
-from covey.data.own import stratified_split
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,34 +14,36 @@ import torch
 from covey.config import fleet_of, method_of, resolve
 from covey.core import Method, run
 from covey.experiments.cells import series
-from covey.experiments.execute import run_folder
+from covey.experiments.execute import one_run, run_folder
+from covey.experiments.numbers import Bound, Number
 from covey.experiments.spec import Findings, read_experiment
 from covey.measure import Measuring
-from covey.simulate import run_or_resume
 from covey.steps.poison import Poisoned
 
 ACCURACY = "global-test/accuracy"
 
 
 def rounds_to_fedavg(settings: Mapping[str, Any], seed: int) -> Findings:
-    """How many rounds each method needs to reach FedAvg's accuracy of the last `tail` measured rounds; 0: never.
+    """How many rounds each method needs to reach FedAvg's accuracy of the last `tail` measured rounds.
 
     Read off the runs of Table 2 at the same scale, which are made if they are not there.
     """
     table = read_experiment(settings["table"], settings["scale"])
     folder = Path("runs") / "reproduce" / settings["table"] / settings["scale"]
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, Number]] = {}
     for case in table.cases:
         curves = {}
         for row in table.rows:
-            done = run_or_resume(
-                resolve(table.tables(row, case, seed)), run_folder(folder, case, row, seed), report=False
-            )
-            curves[row.name] = series(done.folder, ACCURACY)
+            config = resolve(table.tables(row, case, seed))
+            place = run_folder(folder, case, row, seed, config)
+            one_run(config, place, lambda _: contextlib.nullcontext(lambda _: None), None)
+            curves[row.name] = series(place, ACCURACY)
         target = curves["FedAvg"][1][-int(settings["tail"]) :].mean()
         for name, (rounds, accuracy) in curves.items():
             reached = rounds[accuracy >= target]
-            rows.setdefault(name, {})[case.name] = float(reached[0]) if len(reached) else 0.0
+            rows.setdefault(name, {})[case.name] = (
+                float(reached[0]) if len(reached) else Bound(float(rounds[-1]))
+            )
     return Findings(rows=rows)
 
 

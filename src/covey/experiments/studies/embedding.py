@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from covey.bench import Recipe
-from covey.bench.torch import TorchBench
+from covey.bench.torch_bench import TorchBench
 from covey.config import fleet_of, resolve
 from covey.core import Task, empty_state, open_round, stream
 from covey.data import Samples, load
 from covey.experiments.spec import Findings
 from covey.fleet.local import LocalFleet
 from covey.group.centroids import settled
-from covey.group.signal import signal
+from covey.group.denoise import denoise
 from covey.group.ward import Ward
 from covey.methods.pretraining import Pretrain
 from covey.model import read_row, write_row
@@ -217,7 +217,7 @@ def rand_index(truth: Sequence[int], said: Bits, flip: float, how: str, min_size
 
     rng = np.random.default_rng(0)
     if how == "ours":
-        points, noise = signal(said, np.full(len(said), flip))
+        points, noise = denoise(said, np.full(len(said), flip))
         if not points.shape[1]:
             return 0.0
         labels = settled(points, Ward(min_size=min_size).cut(points, rng, noise).labels)

@@ -14,7 +14,7 @@ from covey.experiments.spec import Findings
 from covey.fleet.local import LocalFleet
 from covey.group.density import Density
 from covey.steps.evaluate import Evaluate
-from covey.steps.noise import Privacy, add_noise, shares
+from covey.steps.privacy import Privacy, add_noise, shares
 
 Array = NDArray[np.float64]
 PAIRS = ((6, 7), (1, 4), (5, 9), (2, 3), (0, 4), (2, 5), (6, 8), (0, 9), (7, 8), (1, 3))  # Table I
@@ -159,7 +159,7 @@ def watched_run(
 
     try:
         state = run(method, fleet, rounds=config.top.rounds, watchers=[watch])
-        clients = len(fleet.roster)
+        clients = len(fleet.client_data)
         accuracy = local_accuracy(fleet, state.models[:1], clients)
         seconds = fleet.seconds(method.local, range(clients))
     finally:

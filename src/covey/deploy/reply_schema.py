@@ -13,22 +13,22 @@ from torch import Tensor
 from covey.core import Reply, Step, Task
 from covey.fleet.work import Outcome
 
-Form = tuple[Any, ...]
+Schema = tuple[Any, ...]
 
 
-class Forms:
+class ReplySchemas:
     """What most sites gave when they were last asked something; who is asked alone is measured by that.
 
     Methods may so rely on the statistics of the steps they ask for, whatever a single site sends.
     """
 
     def __init__(self) -> None:
-        self.usual: dict[Form, Form] = {}
+        self.usual: dict[Schema, Schema] = {}
 
     def checked(self, step: Step, tasks: Mapping[int, Task], outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """The outcomes, with those refused whose statistics have another form than most of those to a like task."""
+        """The outcomes, with those refused whose statistics have another schema than most of those to a like task."""
         told = {
-            o.id: (likeness(step, tasks[o.id]), form(o.reply.stats))
+            o.id: (likeness(step, tasks[o.id]), schema_of(o.reply.stats))
             for o in outcomes
             if o.reply and not is_silent(step, tasks[o.id], o.reply)
         }
@@ -45,8 +45,8 @@ class Forms:
         ]
 
 
-def likeness(step: Step, task: Task) -> Form:
-    """Equal for questions whose answers have the same form."""
+def likeness(step: Step, task: Task) -> Schema:
+    """Equal for questions whose answers have the same schema."""
     return (repr(step), len(task.models), *sorted(task.args))
 
 
@@ -56,12 +56,12 @@ def is_silent(step: Step, task: Task, reply: Reply) -> bool:
     return not reply.stats and (no_samples or "tolerance" in task.args)
 
 
-def form(stats: Mapping[str, Any]) -> Form:
+def schema_of(stats: Mapping[str, Any]) -> Schema:
     """The names of statistics with the kind of each: all but the numbers."""
     return tuple((name, kind(stats[name])) for name in sorted(stats))
 
 
-def kind(value: Any) -> Form:
+def kind(value: Any) -> Schema:
     """What sort of value it is, and its shape; within a list, what sorts."""
     if isinstance(value, np.ndarray | Tensor):
         return (type(value).__name__, str(value.dtype), tuple(value.shape))

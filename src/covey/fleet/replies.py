@@ -1,4 +1,4 @@
-"""What every engine does with an ask: name its streams, check the replies, book what they cost."""
+"""What every engine does with an ask: name its streams, check the replies, charge what they cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Trip:
     seconds: float
 
 
-def settle(
+def accept_replies(
     outcomes: Sequence[Outcome],
     *,
     call: Call,
@@ -92,7 +92,7 @@ def settle(
         ledger.asked += len(tasks)
         ledger.replied += len(accepted)
     cost.seconds = 0.0 if measure else slowest
-    ledger.book(step.kind, cost, measure=measure)
+    ledger.charge(step.kind, cost, measure=measure)
     return accepted
 
 

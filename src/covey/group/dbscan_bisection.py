@@ -11,7 +11,7 @@ from covey.group.density import Density, Labels, numbered
 Found = Literal["dbscan", "agglomerative"]
 
 
-def exactly(
+def clusters_by_bisection(
     distances: NDArray[np.float64], *, clusters: int, min_samples: int = 3
 ) -> tuple[Labels, Found, float]:
     """Labels 0..clusters-1 for a table of distances, how they were found, and the radius (DBSCAN's eps).

@@ -10,14 +10,14 @@ POLL = 0.2  # seconds between two looks at the mailbox
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letter:
+class Response:
     """What came back for a message: the answer's bytes, or why there is none."""
 
     answer: bytes = b""
     error: str = ""
 
 
-class Post(Protocol):
+class Transport(Protocol):
     """Carries bytes to nodes and back. Nodes are numbered by the carrier; what they are called is ours."""
 
     def nodes(self) -> dict[int, str]:
@@ -28,6 +28,6 @@ class Post(Protocol):
         """Sends each node its block; gives a number for each message, and which node it went to."""
         ...
 
-    def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
+    def collect(self, numbers: Sequence[str]) -> dict[str, Response]:
         """The answers that have come for these messages; each is given once."""
         ...

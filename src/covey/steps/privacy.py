@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from covey.errors import Refused, UserError
 
-Noise = Literal["simulated", "opendp", "published"]
+SummaryNoise = Literal["simulated", "opendp", "published"]
 Array = NDArray[np.float64]
 
 PRESENT_SIGMAS = 3.0  # a label is there when its noisy total is this many standard deviations above zero
@@ -34,12 +34,12 @@ class Privacy:
     """
 
     epsilon: float | None = None
-    noise: Noise = "simulated"
+    noise: SummaryNoise = "simulated"
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        if self.noise not in get_args(Noise):
-            allowed = ", ".join(get_args(Noise))
+        if self.noise not in get_args(SummaryNoise):
+            allowed = ", ".join(get_args(SummaryNoise))
             raise UserError(f'noise is "{self.noise}"; it must be one of {allowed}.')
         for name, value in (("epsilon", self.epsilon), ("budget", self.budget)):
             if value is not None and not (

@@ -26,7 +26,7 @@ SMALL = 2_000  # up to this many clients or bits all singular values are compute
 BLOCK = 20_000
 
 
-def signal(bits: NDArray[Any], flips: Array) -> tuple[Array, float]:
+def denoise(bits: NDArray[Any], flips: Array) -> tuple[Array, float]:
     """The clients along the directions that stand out of the noise, [clients, directions], and the noise left in that.
 
     `flips[i]` is the probability with which row i was flipped. Rows are first put right, (b - P) / (1 - 2 P), so that

@@ -31,8 +31,8 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
-from covey.deploy.post import Letter
 from covey.deploy.superlink import Link
+from covey.deploy.transport import Response
 from covey.errors import RunError
 
 ERRORS = {
@@ -74,8 +74,8 @@ def from_record(record: RecordDict) -> bytes:
     return block
 
 
-class GridPost:
-    """A `Post` on a Flower Grid; `before_looking` is called before each look at what has come."""
+class GridTransport:
+    """A `Transport` on a Flower Grid; `before_looking` is called before each look at what has come."""
 
     def __init__(self, grid: Grid, before_looking: Callable[[], None] = lambda: None) -> None:
         self.grid = grid
@@ -97,26 +97,26 @@ class GridPost:
                     numbers[number] = node
         return numbers
 
-    def collect(self, numbers: Sequence[str]) -> dict[str, Letter]:
+    def collect(self, numbers: Sequence[str]) -> dict[str, Response]:
         self.before_looking()  # a round may be long
         return {
-            message.metadata.reply_to_message_id: letter_of(message)
+            message.metadata.reply_to_message_id: response_of(message)
             for message in self.grid.pull_messages(numbers)
         }
 
 
-def letter_of(message: Message) -> Letter:
+def response_of(message: Message) -> Response:
     """What a message holds, or why it holds nothing of ours."""
     if message.has_error():
-        return Letter(error=ERRORS.get(message.error.code, f"Flower: {message.error.reason}"))
+        return Response(error=ERRORS.get(message.error.code, f"Flower: {message.error.reason}"))
     try:
-        return Letter(answer=from_record(message.content))
+        return Response(answer=from_record(message.content))
     except ValueError as error:
-        return Letter(error=str(error))
+        return Response(error=str(error))
 
 
 @contextlib.contextmanager
-def flower_run(link: Link, keys: Callable[[], Mapping[str, str]]) -> Iterator[GridPost]:
+def flower_run(link: Link, keys: Callable[[], Mapping[str, str]]) -> Iterator[GridTransport]:
     """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that may join now."""
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
     retry = make_simple_http_retry_invoker()
@@ -166,7 +166,7 @@ def flower_run(link: Link, keys: Callable[[], Mapping[str, str]]) -> Iterator[Gr
         TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
         TaskIdentity.node_id = given.context.node_id
         grid.set_run(run_from_proto(given.run))
-        yield GridPost(grid, let_in)
+        yield GridTransport(grid, let_in)
         done = SubStatus.COMPLETED
     except RunNotRunningException as error:
         raise RunError("the SuperLink has stopped the run; go on with covey serve --resume") from error

@@ -7,8 +7,8 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
+from covey.cli.topology import register
 from covey.errors import UserError
-from covey.topology_cli import register
 
 
 @pytest.fixture

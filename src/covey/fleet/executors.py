@@ -25,7 +25,7 @@ from torch import Tensor
 
 from covey.bench import Bench
 from covey.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
-from covey.fleet.roster import Roster
+from covey.fleet.client_data import ClientData
 from covey.fleet.work import Call, Job, Outcome, client_of, do
 
 MakeBench = Callable[[], Bench]
@@ -49,8 +49,8 @@ class Serial:
     With `wire`, tasks and replies go through bytes, as they would on a network.
     """
 
-    def __init__(self, roster: Roster, make_bench: MakeBench, *, wire: bool = False) -> None:
-        self.roster = roster
+    def __init__(self, client_data: ClientData, make_bench: MakeBench, *, wire: bool = False) -> None:
+        self.client_data = client_data
         self.bench = make_bench()
         self.wire = wire
 
@@ -60,9 +60,9 @@ class Serial:
 
     def _do(self, call: Call, job: Job) -> list[Outcome]:
         if not self.wire:
-            return do(call, job, self.roster, self.bench)
+            return do(call, job, self.client_data, self.bench)
         tasks = tuple(task_from_bytes(task_to_bytes(task)) for task in job.tasks)
-        outcomes = do(call, replace(job, tasks=tasks), self.roster, self.bench)
+        outcomes = do(call, replace(job, tasks=tasks), self.client_data, self.bench)
         return [
             replace(outcome, reply=reply_from_bytes(reply_to_bytes(outcome.reply)))
             if outcome.reply
@@ -85,7 +85,7 @@ class Cohort(Serial):
             part = jobs[first : first + COHORT]
             states = [dict(job.states[0]) for job in part]
             clients = [
-                client_of(call, job.ids[0], state, self.roster, self.bench)
+                client_of(call, job.ids[0], state, self.client_data, self.bench)
                 for job, state in zip(part, states, strict=True)
             ]
             replies = call.step.cohort(clients, [job.tasks[0] for job in part])
@@ -101,8 +101,8 @@ class Cohort(Serial):
 class Threads:
     """A bench a thread; for benches that release the interpreter lock."""
 
-    def __init__(self, roster: Roster, make_bench: MakeBench, workers: int) -> None:
-        self.roster = roster
+    def __init__(self, client_data: ClientData, make_bench: MakeBench, workers: int) -> None:
+        self.client_data = client_data
         self.workers = workers
         self.benches: SimpleQueue[Bench] = SimpleQueue()
         for _ in range(workers):
@@ -138,7 +138,7 @@ class Threads:
                     job = waiting.popleft()
                 except IndexError:
                     return done
-                done += do(call, job, self.roster, bench)
+                done += do(call, job, self.client_data, bench)
         finally:
             self.benches.put(bench)
 
@@ -157,8 +157,8 @@ class Processes:
     They are forked where the system can, so that the data are shared and not copied.
     """
 
-    def __init__(self, roster: Roster, make_bench: MakeBench, workers: int) -> None:
-        self.roster = roster
+    def __init__(self, client_data: ClientData, make_bench: MakeBench, workers: int) -> None:
+        self.client_data = client_data
         self.make_bench = make_bench
         self.context = mp.get_context("fork" if "fork" in mp.get_all_start_methods() else "spawn")
         self.lines: list[Connection] = []
@@ -171,7 +171,7 @@ class Processes:
         # A forked child must not keep the other ends open, or nobody would notice that this process has died.
         others = [*self.lines, ours]
         process = self.context.Process(  # type: ignore[attr-defined]
-            target=_worker, args=(theirs, others, self.roster, self.make_bench), daemon=True
+            target=_worker, args=(theirs, others, self.client_data, self.make_bench), daemon=True
         )
         process.start()
         theirs.close()
@@ -233,7 +233,9 @@ def states_of(job: Job) -> list[tuple[int, dict[str, Any]]]:
     return list(zip(job.ids, job.states, strict=True))
 
 
-def _worker(line: Connection, others: Sequence[Connection], roster: Roster, make_bench: MakeBench) -> None:
+def _worker(
+    line: Connection, others: Sequence[Connection], client_data: ClientData, make_bench: MakeBench
+) -> None:
     """The life of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     for other in others:
@@ -251,7 +253,7 @@ def _worker(line: Connection, others: Sequence[Connection], roster: Roster, make
             call, rows = news
         assert call is not None
         try:
-            line.send_bytes(pack(do(call, full(job, rows), roster, bench)))
+            line.send_bytes(pack(do(call, full(job, rows), client_data, bench)))
         except Exception as error:  # debugging: show it where the run was started
             line.send_bytes(pack(error))
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import covey
 from covey.codec import is_whole, named_from_bytes, to_bytes
-from covey.deploy.post import POLL, Letter, Post
 from covey.deploy.site import HELLO
+from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec
 from covey.errors import RunError
 from covey.text import LONGEST, printable
@@ -21,7 +21,7 @@ AGAIN = 5.0  # seconds after which a site that was left out is asked again
 
 
 @dataclass(kw_only=True)
-class Seat:
+class RegisteredSite:
     """A site that has introduced itself."""
 
     client: int
@@ -31,7 +31,7 @@ class Seat:
     quiet: bool = False  # it missed a deadline and has not been heard of since
 
 
-class Names:
+class ClientNumbers:
     """Which client number a site has: by its key where keys are known, else by its name; the same for ever."""
 
     def __init__(self, by_key: Mapping[str, int]) -> None:
@@ -59,28 +59,30 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-class Seats:
+class SiteRegistry:
     """The sites of a run by client number. The run's children, with models of their own, share it."""
 
     def __init__(
         self,
-        post: Post,
+        transport: Transport,
         spec: ModelSpec,
-        names: Names,
+        names: ClientNumbers,
         *,
         labels: str,
         hello_seconds: float,
         say: Callable[[str], None],
     ) -> None:
-        self.post = post
+        self.transport = transport
         self.spec = spec
         self.names = names
         self.labels = labels  # the mark of the server's class names
         self.hello_seconds = hello_seconds  # how long a message of introduction lives
         self.say = say
-        self.taken: dict[int, Seat] = {}
+        self.sites: dict[int, RegisteredSite] = {}
         self.greeted: dict[str, int] = {}  # messages of introduction that wait for an answer
-        self.left_out: dict[int, tuple[str, float]] = {}  # why a node has no seat, and when to ask it again
+        self.left_out: dict[
+            int, tuple[str, float]
+        ] = {}  # why a node is not registered, and when to ask it again
 
     def wait(self, least: int, patience: float, round: int) -> list[int]:
         """The clients that can be reached, once there are at least so many; patience is in seconds."""
@@ -94,39 +96,39 @@ class Seats:
                 raise RunError(f"round {round}: {len(here)} of {least} sites came in {patience:.0f} s")
             time.sleep(POLL)
         changed = self.names.settle()  # so that it does not matter who came first
-        for seat in self.taken.values():
-            seat.client = changed.get(seat.client, seat.client)
-        self.taken = {seat.client: seat for seat in self.taken.values()}
+        for site in self.sites.values():
+            site.client = changed.get(site.client, site.client)
+        self.sites = {site.client: site for site in self.sites.values()}
         return sorted(changed.get(client, client) for client in here)
 
     def reachable(self) -> list[int]:
         """The clients that are connected and were not quiet, after a look at who is new."""
-        nodes = self.post.nodes()
+        nodes = self.transport.nodes()
         self.greet(nodes)
-        return sorted(s.client for s in self.taken.values() if s.node in nodes and not s.quiet)
+        return sorted(s.client for s in self.sites.values() if s.node in nodes and not s.quiet)
 
-    def present(self, client: int) -> Seat | None:
-        """The seat of a client that can be asked."""
-        seat = self.taken.get(client)
-        return None if seat is None or seat.quiet else seat
+    def present(self, client: int) -> RegisteredSite | None:
+        """The registered site of a client that can be asked."""
+        site = self.sites.get(client)
+        return None if site is None or site.quiet else site
 
     def greet(self, nodes: Mapping[int, str]) -> None:
         """Asks new and quiet nodes who they are; takes in what they answer, without holding up those that do not."""
         now = time.monotonic()
-        known = {seat.node for seat in self.taken.values() if not seat.quiet} | set(self.greeted.values())
+        known = {site.node for site in self.sites.values() if not site.quiet} | set(self.greeted.values())
         known |= {node for node, (_, again) in self.left_out.items() if again > now}
         new = [node for node in nodes if node not in known]
         if new:
             known_as = {"covey": covey.__version__, "hello": True}
             blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
-            self.greeted.update(self.post.send(HELLO, blocks, self.hello_seconds))
+            self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))
         fresh = {number for number, node in self.greeted.items() if node in new}
         until = now + HELLO_SECONDS
         while self.greeted:
-            for number, letter in self.post.collect(list(self.greeted)).items():
+            for number, response in self.transport.collect(list(self.greeted)).items():
                 node = self.greeted.pop(number)
                 fresh.discard(number)
-                self.take(node, nodes, letter)
+                self.take(node, nodes, response)
             if not fresh or time.monotonic() > until:
                 break
             time.sleep(POLL)
@@ -135,11 +137,11 @@ class Seats:
         """Why the node was left out when it was last asked; empty if it was not."""
         return self.left_out[node][0] if node in self.left_out else ""
 
-    def take(self, node: int, nodes: Mapping[int, str], letter: Letter) -> None:
-        """Gives the node the seat of the client that it is, or says why it has none."""
-        if letter.error:  # it has gone; should it come back, it is greeted at once
+    def take(self, node: int, nodes: Mapping[int, str], response: Response) -> None:
+        """Registers the node as the client that it is, or says why it is left out."""
+        if response.error:  # it has gone; should it come back, it is greeted at once
             return
-        hello = _hello(letter)
+        hello = _hello(response)
         why = hello.get("refused") or self.objection(hello, node, nodes)
         if why:
             if self.why_out(node) != why:  # it is said once
@@ -150,9 +152,9 @@ class Seats:
         self.left_out.pop(node, None)
         client = self.number(hello, node, nodes)
         assert client is not None
-        back = client in self.taken
+        back = client in self.sites
         sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
-        self.taken[client] = Seat(client=client, name=str(hello["name"]), sizes=sizes, node=node)
+        self.sites[client] = RegisteredSite(client=client, name=str(hello["name"]), sizes=sizes, node=node)
         as_client = f" as client {client}" if self.names.keyed or self.names.settled else ""
         self.say(f"site {hello['name']} is {'back' if back else 'here'}{as_client}")
 
@@ -160,7 +162,7 @@ class Seats:
         return self.names.number(nodes.get(node, ""), str(hello["name"]))
 
     def objection(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> str:
-        """Why a site that introduced itself may have no seat; empty if it may."""
+        """Why a site that introduced itself may not be registered; empty if it may."""
         shape, outputs = tuple(hello["shape"]), int(hello["classes"]) or 1
         if (shape, outputs) != (self.spec.shape, self.spec.outputs):
             return (
@@ -172,18 +174,18 @@ class Seats:
         client = self.number(hello, node, nodes)
         if client is None:
             return "neither its key nor its name is known"
-        seat = self.present(client)
-        if seat is not None and seat.node != node and seat.node in nodes:
+        site = self.present(client)
+        if site is not None and site.node != node and site.node in nodes:
             return "another site of this name is here"
         return ""
 
 
-def _hello(letter: Letter) -> dict[str, Any]:
+def _hello(response: Response) -> dict[str, Any]:
     """How a site introduced itself, every value of the type it should have, or why it did not."""
-    if letter.error:
-        return {"refused": printable(letter.error)}
+    if response.error:
+        return {"refused": printable(response.error)}
     try:
-        hello = named_from_bytes(letter.answer)
+        hello = named_from_bytes(response.answer)
         if "refused" in hello:
             return {"refused": printable(str(hello["refused"])) or "it does not say why"}
         name, shape, classes, sizes = (hello[part] for part in ("name", "shape", "classes", "sizes"))

@@ -32,8 +32,8 @@ class Pooled:
 
 
 @dataclass(frozen=True, eq=False)
-class Roster:
-    """The clients' data, with the drifts that the devices' settings foresee. Negative ids are the server's desk."""
+class ClientData:
+    """The clients' data, with the drifts that the devices' settings foresee. Negative ids are the server itself."""
 
     data: Federation
     devices: Devices
@@ -42,13 +42,13 @@ class Roster:
         return len(self.data.shares)
 
     def train(self, client: int, number: int) -> Samples:
-        """A client's training data in round `number`; at the server's desk, everybody's."""
+        """A client's training data in round `number`; at the server itself, everybody's."""
         if client < 0:
             return Pooled([self.train(i, number) for i in self.devices.members(len(self), number)])  # type: ignore[return-value]
         return self._drifted(self.data.shares[client].train, client, number)
 
     def test(self, client: int, number: int) -> Samples:
-        """A client's test data in round `number`; at the server's desk, the global test set."""
+        """A client's test data in round `number`; at the server itself, the global test set."""
         if client < 0:
             return self.data.test
         return self._drifted(self.data.shares[client].test, client, number)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from covey.mix.estimate import Design, Estimate
-    from covey.mix.graphs import Shape, Weights
+    from covey.mix.graphs import GraphSpec, Weights
 
 PAPER_PARAMETERS = 21_840  # the topologies paper's network for MNIST
 SHOWN_ROUNDS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000)
@@ -76,7 +76,7 @@ def topology(
         ranked = _ranked(nodes, clusters, rounds, parameters, budget, graph, rule, seed)
         _print_ranking(console, ranked, rounds, budget)
         return
-    shape: Shape = graph if edges is None else read_edges(edges)
+    shape: GraphSpec = graph if edges is None else read_edges(edges)
     kinds = KINDS[:1] if clusters is None else KINDS if edges is None else KINDS[1:]
     found = [
         estimate(

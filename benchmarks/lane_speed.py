@@ -1,4 +1,4 @@
-"""CPU time of lanes against `nn.Module` and `torch.optim`, model by model: python -m benchmarks.lanes [name ...]
+"""CPU time of lanes against `nn.Module` and `torch.optim`, model by model: python -m benchmarks.lane_speed [name ...]
 
 Both run turn by turn on one thread, every model in a fresh process; CPU time of that thread is counted, so that
 other work on the machine disturbs little. Memory is what an epoch needs at its peak beside the data and the model.

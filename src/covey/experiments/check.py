@@ -1,0 +1,113 @@
+"""`covey reproduce --check`: one run of a stored result made again, and every number of it compared."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from covey.config import resolve
+from covey.errors import UserError
+from covey.experiments.cells import read_cell
+from covey.experiments.execute import one_run, settings_key, the_study
+from covey.experiments.numbers import Number, from_json, value_of
+from covey.experiments.origin import origin
+from covey.experiments.result import read_stored
+from covey.experiments.spec import Experiment, read_experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What one run gave when it was stored and gives now."""
+
+    name: str
+    run: Mapping[str, Any]  # case, row, seed, and where the stored run comes from (as far as it is known)
+    now: Mapping[str, Any]  # the origin of the new run
+    stored: Mapping[str, Number]
+    found: Mapping[str, Number]
+
+    @property
+    def differs(self) -> list[str]:
+        """The columns that are not the same, but for rounding."""
+        return [column for column, value in self.stored.items() if not close(value, self.found.get(column))]
+
+    @property
+    def changed(self) -> list[str]:
+        """What is not as it was: config, sources, instructions."""
+        return [key for key in ("config", "sources", "instructions") if self.run.get(key) != self.now[key]]
+
+
+def close(a: Number, b: Number) -> bool:
+    if a is None or b is None or type(a) is not type(b):
+        return a is b
+    return abs(value_of(a) - value_of(b)) <= 1e-9 * max(1.0, abs(value_of(a)))
+
+
+def check_experiment(name: str, scale: str) -> Check:
+    """The cheapest run of the stored result, made again in a folder that is thrown away."""
+    stored = read_stored(name, scale)
+    experiment = read_experiment(name, scale, stored["seeds"])
+    with tempfile.TemporaryDirectory() as folder:
+        if experiment.study:
+            return check_study(experiment, stored)
+        return check_run(experiment, stored, Path(folder))
+
+
+def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -> Check:
+    run = cheapest(stored)
+    row = next((row for row in experiment.rows if row.name == run["row"]), None)
+    case = next((case for case in experiment.cases if case.name == run["case"]), None)
+    if row is None or case is None:
+        raise UserError(
+            f"{experiment.name}: the stored run {run['case']} {run['row']} is no longer in {experiment.file}"
+        )
+    config = resolve(experiment.tables(row, case, run["seed"]))
+    summary = one_run(config, folder / "run", lambda _: contextlib.nullcontext(lambda _: None), None)
+    before = {
+        cell["column"]: from_json(cell["values"][run["seed"]])
+        for cell in stored["cells"]
+        if (cell["case"], cell["row"]) == (case.name, row.name) and "comparison" not in cell
+    }
+    plain = {
+        column: what
+        for column, what in experiment.columns.items()
+        if column in before and not what.startswith(("ratio:", "difference:"))
+    }
+    return Check(
+        name=experiment.name,
+        run=run,
+        now=origin(config.toml()),
+        stored={column: before[column] for column in plain},
+        found={column: read_cell(what, summary, folder / "run") for column, what in plain.items()},
+    )
+
+
+def cheapest(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored run that took the least time; of an old file, which does not say, the first."""
+    if stored.get("runs"):
+        return dict(min(stored["runs"], key=lambda run: run["cpu_seconds"]))
+    first = stored["cells"][0]
+    return {"case": first["case"], "row": first["row"], "seed": 0}
+
+
+def check_study(experiment: Experiment, stored: Mapping[str, Any]) -> Check:
+    run = cheapest(stored)
+    findings = the_study(experiment)(dict(experiment.settings), run["seed"])
+    return Check(
+        name=experiment.name,
+        run=run,
+        now=origin(settings_key(experiment)),
+        stored={
+            f"{cell['row']}: {cell['column']}": from_json(cell["values"][run["seed"]])
+            for cell in stored["cells"]
+            if run["seed"] < len(cell["values"])
+        },
+        found={
+            f"{row}: {column}": value
+            for row, cells in findings.rows.items()
+            for column, value in cells.items()
+        },
+    )

@@ -1,0 +1,127 @@
+"""Numbers of several seeds: those that were not reached, comparisons seed by seed, and all of them in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Comparison = Literal["", "ratio", "difference"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A number that is only known to lie over (or under) a value: what a target costs that was not reached."""
+
+    value: float
+    side: Literal["over", "under"] = "over"
+
+    def opposite(self) -> Bound:
+        return Bound(self.value, "under" if self.side == "over" else "over")
+
+
+Number = float | Bound | None  # None: there is no such number
+
+
+def to_json(number: Number) -> Any:
+    """A bound as {"over": 512.3}."""
+    return {number.side: number.value} if isinstance(number, Bound) else number
+
+
+def from_json(value: Any) -> Number:
+    if isinstance(value, dict):
+        ((side, number),) = value.items()
+        return Bound(float(number), side)
+    return None if value is None else float(value)
+
+
+def value_of(number: float | Bound) -> float:
+    return number.value if isinstance(number, Bound) else number
+
+
+# ------------------------------------------------------------------------------------------ seed by seed
+
+
+def ratios(column: Sequence[Number], base: Sequence[Number]) -> list[Number]:
+    """Each number divided by its partner."""
+    return [_compared(a, b, lambda x, y: x / y) if _not_zero(b) else None for a, b in _pairs(column, base)]
+
+
+def differences(column: Sequence[Number], base: Sequence[Number]) -> list[Number]:
+    """Each number less its partner."""
+    return [_compared(a, b, lambda x, y: x - y) for a, b in _pairs(column, base)]
+
+
+def _pairs(column: Sequence[Number], base: Sequence[Number]) -> Sequence[tuple[Number, Number]]:
+    return list(zip(column, base, strict=True))
+
+
+def _not_zero(number: Number) -> bool:
+    return number is not None and value_of(number) != 0
+
+
+def _compared(a: Number, b: Number, how: Callable[[float, float], float]) -> Number:
+    """Grows with a and falls with b; where both are bounds of the same side, nothing is known."""
+    if a is None or b is None:
+        return None
+    value = how(value_of(a), value_of(b))
+    sides = {
+        bound.side for bound in (a, b.opposite() if isinstance(b, Bound) else b) if isinstance(bound, Bound)
+    }
+    if not sides:
+        return value
+    return Bound(value, sides.pop()) if len(sides) == 1 else None
+
+
+def interval(numbers: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """The 95 % confidence interval of the mean (Student's t)."""
+    from scipy.stats import t
+
+    half = float(t.ppf(0.975, len(numbers) - 1)) * float(np.std(numbers, ddof=1)) / math.sqrt(len(numbers))
+    return float(np.mean(numbers)) - half, float(np.mean(numbers)) + half
+
+
+# ------------------------------------------------------------------------------------------ in words
+
+
+def in_words(values: Sequence[Number], comparison: Comparison = "") -> str:
+    """Mean and spread over seeds; a comparison with its 95 % interval (ratios: geometric mean).
+
+    Seeds that did not reach a target count with what their whole run cost, so the mean is "over" that. "-" where no
+    seed has a number, and how many have one if not all.
+    """
+    known = [value for value in values if value is not None]
+    sides = {value.side for value in known if isinstance(value, Bound)}
+    if not known or len(sides) > 1:
+        return "-"
+    numbers = np.array([value_of(value) for value in known])
+    mean = float(np.exp(np.log(numbers).mean())) if comparison == "ratio" else float(numbers.mean())
+    text = f"{sides.pop()} {short(mean)}" if sides else short(mean)
+    exact = sum(not isinstance(value, Bound) for value in known)
+    if exact == len(known) and np.ptp(numbers) > 1e-12 * np.abs(numbers).max():  # more than rounding
+        text += spread(numbers, comparison)
+    return text + (f" ({exact} of {len(values)})" if exact < len(values) else "")
+
+
+def spread(numbers: np.ndarray, comparison: Comparison) -> str:
+    """The standard deviation, or the interval of a comparison."""
+    if not comparison:
+        return f" ± {two_digits(float(numbers.std(ddof=1)))}"
+    ends = interval(np.log(numbers) if comparison == "ratio" else numbers)
+    low, high = np.exp(ends) if comparison == "ratio" else ends
+    return f" [{two_digits(float(low))}, {two_digits(float(high))}]"
+
+
+def two_digits(number: float) -> str:
+    """A spread: two significant digits, from 10 on all whole ones, never as a power of ten unless tiny."""
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
+
+
+def short(number: float) -> str:
+    """A number with four significant digits, whole numbers in full."""
+    if float(number).is_integer() and abs(number) < 1e15:
+        return f"{int(number):,}"
+    return f"{number:,.1f}" if abs(number) >= 1000 else f"{number:.4g}"

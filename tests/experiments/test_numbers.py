@@ -1,0 +1,55 @@
+"""Numbers over seeds: a target that is missed counts, comparisons go seed by seed and have an interval."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from covey.experiments.numbers import Bound, differences, from_json, in_words, interval, ratios, to_json
+
+
+def test_a_run_that_misses_its_target_counts_with_its_whole_cost() -> None:
+    assert in_words([400.0, 500.0, Bound(900.0)]) == "over 600 (2 of 3)"
+    assert in_words([Bound(900.0), Bound(700.0)]) == "over 800 (0 of 2)"
+
+
+def test_ratios_of_bounds() -> None:
+    assert ratios([3.0, None, 1.0], [6.0, 1.0, None]) == [0.5, None, None]
+    assert ratios([Bound(9.0)], [3.0]) == [Bound(3.0, "over")]
+    assert ratios([3.0], [Bound(9.0)]) == [Bound(1 / 3, "under")]
+    assert ratios([Bound(9.0)], [Bound(9.0)]) == [None], "both unknown upwards"
+    assert ratios([1.0], [0.0]) == [None]
+
+
+def test_differences_of_bounds() -> None:
+    assert differences([3.0, Bound(5.0), 3.0], [1.0, 1.0, Bound(5.0)]) == [
+        2.0,
+        Bound(4.0, "over"),
+        Bound(-2.0, "under"),
+    ]
+
+
+def test_an_interval_worked_out_by_hand() -> None:
+    # 1, 2, 3: mean 2, deviation 1; t of 2 degrees of freedom at 97.5 % is 4.3027.
+    low, high = interval([1.0, 2.0, 3.0])
+    assert (low, high) == (
+        pytest.approx(2 - 4.3027 / math.sqrt(3), abs=1e-4),
+        pytest.approx(2 + 2.4841, abs=1e-4),
+    )
+
+
+def test_comparisons_show_their_interval() -> None:
+    assert in_words([1.0, 2.0, 3.0], "difference") == "2 [-0.48, 4.5]"
+    # Logarithms -1, 0, 1: geometric mean 1, interval exp(+-2.4841).
+    assert in_words([math.exp(-1), 1.0, math.e], "ratio") == "1 [0.083, 12]"
+    assert in_words([0.5], "ratio") == "0.5"
+    assert in_words([1.0, 1.0], "ratio") == "1"
+    assert in_words([0.5, Bound(0.75, "under")], "ratio") == "under 0.6124 (1 of 2)"
+    assert in_words([Bound(0.5, "over"), Bound(0.75, "under")], "ratio") == "-"
+
+
+def test_bounds_are_stored_as_what_they_are() -> None:
+    for number in (None, 0.5, Bound(3.0), Bound(2.0, "under")):
+        assert from_json(to_json(number)) == number
+    assert to_json(Bound(3.0)) == {"over": 3.0}
