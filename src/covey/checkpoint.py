@@ -72,7 +72,7 @@ def read_checkpoint(folder: Path, index: Index) -> Checkpoint:
     path = folder / FILE
     if not index.kept:
         raise UserError(
-            f"{path} has no checksums: it was written by an older version of covey; start a new run"
+            f"{path} was written by an older version of covey, without checksums; start a new run"
         )
     newest = index.kept[0]
     arrays = folder / "checkpoint" / Path(newest.file).name

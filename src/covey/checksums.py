@@ -106,8 +106,7 @@ def read_index(folder: Path) -> Index | None:
 
 def check_files(folder: Path, index: Index) -> None:
     """All files that the index names, but the checkpoints, are what was written."""
-    if index.config:
-        check_config(folder, index)
+    check_config(folder, index)
     for name, piece in index.files.items():
         piece.read_all(folder / name)
 
@@ -119,7 +118,7 @@ def check_config(folder: Path, index: Index) -> None:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
-    if digest not in index.config:
+    if index.config and digest not in index.config:
         raise UserError(
             f"config.toml was changed after the checkpoint was written, or is damaged ({path}); "
             "start a new run with it instead"

@@ -113,7 +113,8 @@ def read_parquet(path: Path) -> Rows:
 def read_journal(path: Path, piece: Piece | None = None) -> Rows:
     """The measurements of an unfinished run, or of a piece of its journal: one JSON list per line.
 
-    A last line cut short is left out. A round that was measured again after a restart replaces what the journal held of it.
+    A last line cut short is left out. A round that was measured again after a restart replaces what the journal
+    held of it.
     """
     lines = (path.read_bytes() if piece is None else piece.read(path)).split(b"\n")
     records: dict[tuple[object, ...], list[Any]] = {}
