@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from tests.hostile.frame import Outcome, attempt, broke, held
 
 from covey.config import resolve
 from covey.errors import UserError
 from covey.report.folder import RunView, read_run
 from covey.simulate import Finished, Interrupted, resume, simulate
+from tests.hostile.frame import Outcome, attempt, broke, held
 
 ROUNDS, STOP = 4, 2
 FLIPS, CUTS = 12, 5  # of each file
