@@ -60,7 +60,9 @@ def test_a_loss_of_ones_own_may_be_negative() -> None:
         ([float("nan"), 1.0, 1.0], "holds nan"),
     ],
 )
-def test_label_counts_add_up_to_no_more_than_the_samples_that_there_are(counts: list[float], why: str) -> None:
+def test_label_counts_add_up_to_no_more_than_the_samples_that_there_are(
+    counts: list[float], why: str
+) -> None:
     found = objection({"labels": np.array(counts)}, CountLabels().expects(KNOWN))
     assert found.startswith("its labels") if why else found == ""
     assert why in found

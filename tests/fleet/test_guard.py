@@ -18,7 +18,8 @@ def lengths(own: list[float], start: float = 1.0) -> Lengths:
     """Updates of these lengths, without buffers, of a model that is `start` long."""
     count = len(own)
     return Lengths(
-        np.stack([np.array(own), np.zeros(count)], axis=1), np.stack([np.full(count, start), np.zeros(count)], 1)
+        np.stack([np.array(own), np.zeros(count)], axis=1),
+        np.stack([np.full(count, start), np.zeros(count)], 1),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 import torch
+
 from tests.hostile.frame import Outcome, attempt, broke, held
 from tests.hostile.liar import ALL, LIAR, LIES, run_with
 
@@ -12,9 +13,8 @@ from tests.hostile.liar import ALL, LIAR, LIES, run_with
 @cache
 def accuracy(name: str, lie: str) -> float:
     """On the others' test data after the run; the run must end with a finite bank."""
-    from tests.hostile.liar import method
-
     from covey.measure import on_local_tests
+    from tests.hostile.liar import method
 
     state, fleet = run_with(name, LIES[lie] if lie else lambda reply: reply)
     if not torch.isfinite(state.models).all():
