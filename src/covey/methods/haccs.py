@@ -107,7 +107,7 @@ def haccs(
         select=select,
         local=train,
         mix=Average(weighting=weighting),
-        update=remember_losses,
+        after=(remember_losses,),
     )
 
 
