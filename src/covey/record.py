@@ -23,6 +23,7 @@ from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.ledger import Ledger
 from covey.group.figures import with_true_labels
+from covey.own_code import bare_name
 from covey.report.rows import SCHEMA
 
 Row = tuple[int, float, int, int, int, str, str, float]
@@ -199,8 +200,8 @@ class Recorder:
             "covey": covey.__version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
-            "dataset": getattr(self.fleet, "dataset_name", self.config["data"]["name"]),
-            "model": self.config["model"]["name"],
+            "dataset": getattr(self.fleet, "dataset_name", bare_name(self.config["data"]["name"])),
+            "model": bare_name(self.config["model"]["name"]),
             "parameters": layout.trainable,
             "clients": len(self.fleet.members()),
             "seed": top.seed,
