@@ -14,6 +14,7 @@ from covey.config import Config, fleet_of, method_of, read_tables, resolve
 from covey.core import Fleet, Method, State, Watcher, run
 from covey.errors import UserError
 from covey.folder_lock import folder_lock
+from covey.learning import LearningWatch
 from covey.measure import Measuring
 from covey.record import Recorder, same_run
 
@@ -126,6 +127,8 @@ def _go(
                 if checkpoint is not None:
                     _load(fleet, checkpoint, folder)
                 recorder = Recorder(folder, config, fleet, resumed=checkpoint)
+                if say is not None:
+                    watchers = [*watchers, LearningWatch(config=config, say=say)]
                 state = _run(
                     config, method, fleet, recorder, checkpoint.state if checkpoint else None, watchers
                 )
