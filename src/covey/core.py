@@ -1,6 +1,6 @@
 """One idea: a round is a few questions and one matrix.
 
-    group -> bank -> select -> send -> local -> mix -> update
+    group -> bank -> select -> send -> local -> mix -> update -> after
 
 The server holds a *bank* of models, one flat row each. A method answers the questions; combining is always a matrix
 that maps `[old rows; replies]` to the new rows. Nothing in this file knows any method by name.
@@ -245,6 +245,11 @@ class Round:
         """The row of a client in a bank with one row per client."""
         return self.seen.index(client)
 
+    def start_of(self, reply: Reply) -> Tensor:
+        """The row that a reply started from, as it was sent."""
+        task = self.tasks[reply.id]
+        return task.models[task.slots.index(reply.slot)]
+
     def ask(self, step: Step, ids: Iterable[int], **args: Any) -> list[Reply]:
         """Asks some clients something that needs no model."""
         task = Task(args=args)
@@ -258,6 +263,7 @@ Send = Callable[[Round, Sequence[int]], dict[int, Task]]
 Mix = Callable[[Round], "Mixing | Sequence[Mixing]"]
 Combine = Callable[[Round], Tensor]
 Update = Callable[[Round, Tensor], Tensor]
+After = Callable[[Round], None]
 
 
 def one_model(now: Round) -> Tensor:
@@ -284,6 +290,7 @@ class Method:
     serve: Send | None = None  # which rows a client is given to use, if not those it is sent to train
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
+    after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
 
 
 def one_round(method: Method, state: State, fleet: Fleet) -> State:
@@ -303,6 +310,8 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
     if method.update:
         rows = method.update(now, rows)
     now.models = rows
+    for keep in method.after:
+        keep(now)
     return close_round(now)
 
 

@@ -46,12 +46,12 @@ def cfic(
     select: Select = (
         Uniform(count=per_round) if sampling == "uniform" else EveryCluster(count=per_round, quota=quota)
     )
-    fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay)
+    fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among="groups")
     return Method(
         name="cfic",
         group=None if lazy else by_label,
         select=LabelWhenChosen(select=select) if lazy else select,
         local=train,
         mix=Average(),
-        update=AdaptiveCorrection(alpha=alpha, beta=beta) if adaptive else fixed,
+        update=AdaptiveCorrection(alpha=alpha, beta=beta, among="groups") if adaptive else fixed,
     )

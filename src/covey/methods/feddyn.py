@@ -31,18 +31,14 @@ class WithMemory:
         return dict.fromkeys(ids, Task(models=row, slots=(0,), args=args))
 
 
-@dataclass(frozen=True)
-class AddMoves:
+def remember_moves(now: Round) -> None:
     """Adds what the clients of this round have added to their memories to the sum that the server keeps."""
-
-    def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        trainable = now.fleet.layout.trainable
-        total = now.memory.get("feddyn.sum", torch.zeros(trainable)).clone()
-        for reply in now.replies:
-            assert reply.vector is not None
-            total += reply.vector[:trainable] - now.tasks[reply.id].models[0, :trainable]
-        now.memory["feddyn.sum"] = total
-        return rows
+    trainable = now.fleet.layout.trainable
+    total = now.memory.get("feddyn.sum", torch.zeros(trainable)).clone()
+    for reply in now.replies:
+        assert reply.vector is not None
+        total += (reply.vector - now.start_of(reply))[:trainable]
+    now.memory["feddyn.sum"] = total
 
 
 CLIP = 10.0  # norm of a gradient, unless the training settings say another
@@ -65,5 +61,5 @@ def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
         serve=to_everybody,
         local=DynTrain(train=replace(train, clip=train.clip or CLIP), alpha=alpha),
         mix=Average(weighting="equal"),
-        update=AddMoves(),
+        after=(remember_moves,),
     )

@@ -87,5 +87,5 @@ def haccs(
         ),
         local=train,
         mix=Average(weighting=weighting),
-        update=remember_losses,
+        after=(remember_losses,),
     )

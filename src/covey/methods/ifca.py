@@ -102,10 +102,9 @@ class RandomStarts:
         return dict.fromkeys(ids, Task(models=rows, slots=tuple(range(self.k)), shared=cut))
 
 
-def remember_choices(now: Round, rows: Tensor) -> Tensor:
+def remember_choices(now: Round) -> None:
     """A client belongs to the group whose model it chose last."""
     now.groups |= {reply.id: reply.slot for reply in now.replies}
-    return rows
 
 
 def ifca(
@@ -142,5 +141,5 @@ def ifca(
         serve=LastChoice(n_shared=n_shared) if serve == "last" else None,
         local=train,
         mix=GroupAverage(weighting=weighting, n_shared=n_shared),
-        update=remember_choices,
+        after=(remember_choices,),
     )

@@ -46,7 +46,7 @@ def tifl(
         ),
         local=train,
         mix=Average(weighting=weighting),
-        update=remember_losses,
+        after=(remember_losses,),
     )
 
 
@@ -88,7 +88,7 @@ def oort(
         select=ByUtility(count=per_round, step=train, oort=settings, most=float(most_samples(train))),
         local=TrainWithUtility(train=train),
         mix=Average(weighting=weighting),
-        update=remember,
+        after=(remember,),
     )
 
 
@@ -111,7 +111,7 @@ def oort_simple(
         ),
         local=train,
         mix=Average(weighting=weighting),
-        update=remember_losses,
+        after=(remember_losses,),
     )
 
 

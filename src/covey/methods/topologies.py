@@ -33,7 +33,7 @@ def decentralized(
         send=to_owner,
         local=train,
         mix=exchange,
-        update=note_spread,
+        after=(note_spread,),
     )
 
 
@@ -75,7 +75,7 @@ def hierarchical(
         send=to_owner,
         local=train,
         mix=exchange,
-        update=note_spread,
+        after=(note_spread,),
     )
 
 
@@ -114,7 +114,7 @@ def semi_decentralized(
         send=to_owner,
         local=train,
         mix=exchange,
-        update=note_spread,
+        after=(note_spread,),
     )
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
-from torch import Tensor
 
 from covey.core import Mixing, Round, stream
 from covey.errors import UserError
@@ -172,13 +171,12 @@ def graph_note(now: Round, clusters: Ints, lead: Mapping[int, int], sent: Links)
     }
 
 
-def note_spread(now: Round, rows: Tensor) -> Tensor:
+def note_spread(now: Round) -> None:
     """For the report: the standard deviation of the nodes' parameters from their mean, by round."""
-    parameters = rows[:, : now.fleet.layout.trainable]
+    parameters = now.models[:, : now.fleet.layout.trainable]
     value = float(parameters.var(dim=0, correction=0).mean().sqrt())
     before = now.notes.get("spread", {"round": [], "value": []})
     now.notes["spread"] = {
         "round": [*before["round"], now.number],
         "value": [*before["value"], value],
     }
-    return rows

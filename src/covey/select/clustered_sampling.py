@@ -139,13 +139,12 @@ def _sketches(now: Round, ids: Sequence[int]) -> Array:
     return np.stack([kept.get(i, np.zeros(SKETCH)) for i in ids])
 
 
-def keep_sketches(now: Round, rows: Tensor) -> Tensor:
-    """Remembers a sketch of each client's last update, for the urns of the next rounds."""
-    old = now.models[0, : now.fleet.layout.trainable]
+def remember_sketches(now: Round) -> None:
+    """Keeps a sketch of each client's last update, for the urns of the next rounds."""
+    trainable = now.fleet.layout.trainable
     fresh = {
-        reply.id: sketch(reply.vector[: len(old)] - old, now.fleet.seed)
+        reply.id: sketch((reply.vector - now.start_of(reply))[:trainable], now.fleet.seed)
         for reply in now.replies
         if reply.vector is not None
     }
     now.memory["sampling.sketches"] = now.memory.get("sampling.sketches", {}) | fresh
-    return rows

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from torch import Tensor
-
 from covey.core import Round, Task
 from covey.errors import UserError
 from covey.steps.evaluate import Evaluate
@@ -44,11 +42,10 @@ def known_losses(now: Round, source: Losses) -> dict[int, float]:
     return {reply.id: float(reply.stats["loss"]) for reply in replies if reply.stats}
 
 
-def remember_losses(now: Round, rows: Tensor) -> Tensor:
-    """After a round: keep what the clients reported; the rows pass unchanged."""
+def remember_losses(now: Round) -> None:
+    """Keeps the training losses that the clients reported."""
     reported = {str(reply.id): float(reply.stats["loss"]) for reply in now.replies}
     now.memory[MEMORY] = {**now.memory.get(MEMORY, {}), **reported}
-    return rows
 
 
 def known_sizes(now: Round) -> dict[int, float]:

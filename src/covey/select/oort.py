@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from covey.core import Round, Step
 from covey.errors import UserError
@@ -109,8 +108,8 @@ class ByUtility:
         return sorted(now.here[position] for position in chosen)
 
 
-def remember(now: Round, rows: Tensor) -> Tensor:
-    """After a round: keep each worker's utility and round, and what the exploited ones gained."""
+def remember(now: Round) -> None:
+    """Keeps each worker's utility and round, and what the exploited ones gained."""
     state: dict[str, Any] = now.memory[MEMORY]
     fresh = {str(reply.id): [float(reply.stats["utility"]), float(now.number)] for reply in now.replies}
     gains = [fresh[str(i)][0] for i in state["exploited"] if str(i) in fresh]
@@ -119,7 +118,6 @@ def remember(now: Round, rows: Tensor) -> Tensor:
         "clients": {**state["clients"], **fresh},
         "gains": [*state["gains"], float(np.mean(gains)) if gains else 0.0],
     }
-    return rows
 
 
 @dataclass(frozen=True, kw_only=True)
