@@ -42,8 +42,8 @@ def not_learning(config: Config, end: RoundEnd) -> str | None:
     if not measured or max(measured) > chance + MARGIN:
         return None
     return (
-        f"round {end.state.round}: the models are no better than guessing (accuracy {max(measured):.3f}, always the most "
-        f"frequent class {chance:.3f}). {likeliest_reason(config, data, [x for x in losses if x is not None])}"
+        f"round {end.state.round}: the models are no better than guessing (accuracy {max(measured):.3f}, always the "
+        f"most frequent class {chance:.3f}). {likeliest_reason(config, data, [x for x in losses if x is not None])}"
     )
 
 
@@ -66,6 +66,6 @@ def likeliest_reason(config: Config, data: Federation, losses: list[float]) -> s
     if batches < FEW_BATCHES:
         return f"A client makes only {batches} batches per round: try more train.epochs or a smaller train.batch."
     return (
-        f"Try another train.lr than {train.lr:g} (a third, or three times as much), or more rounds; if clients contradict "
-        "each other, one model for all cannot learn: `covey advise` says whether they do."
+        f"Try another train.lr than {train.lr:g} (a third, or three times as much), or more rounds; if clients "
+        "contradict each other, one model for all cannot learn: `covey advise` says whether they do."
     )

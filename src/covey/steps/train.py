@@ -29,8 +29,9 @@ USUAL_BATCHES, MOST_EPOCHS = 50, 5
 class Train:
     """Some epochs of SGD or Adam on the client's own data, from the row it was sent (the best one, if several).
 
-    `epochs` None suits them to the client: as many as make about 50 batches, from 1 to 5 (a client of 60 samples makes 5
-    epochs, one of 1,500 makes 1). `batches` bounds the number of batches per round (None: all of `epochs`). The learning rate in round t is
+    `epochs` None suits them to the client: as many as make about 50 batches, from 1 to 5 (a client of 60 samples makes
+    5 epochs, one of 1,500 makes 1). `batches` bounds the number of batches per round (None: all of `epochs`). The
+    learning rate in round t is
     `lr * lr_decay^(t-1)`, never below `lr_floor * lr`. `holdout` is the share of the local data that is kept for
     validation. `keep_momentum` carries the momentum from one round to the next.
     """
