@@ -96,7 +96,8 @@ class Train:
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """The mean loss over the batches, and how many there were."""
-        most = self.epochs * math.ceil(known.train / self.batch)
+        kept = known.train - validation_size(known.train, self.holdout)
+        most = self.epochs_for(kept) * math.ceil(known.train / self.batch)
         most = most if self.batches is None else min(most, self.batches)
         return {"loss": Stat(low=known.lowest_loss), "batches": Stat(low=0, high=most, whole=True)}
 
