@@ -76,7 +76,7 @@ def haccs(
             recluster=recluster,
         ),
         select=ByCluster(
-            count=per_round,
+            per_round=per_round,
             step=train,
             rho=rho,
             speed=speed,
