@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ENGINES := .venv-engines
-LIVE := tests/engine/test_flower.py tests/engine/test_ray.py $(wildcard tests/engine/test_live_*.py) -W ignore::DeprecationWarning
+LIVE := tests/deploy/test_flower.py tests/fleet/test_ray.py $(wildcard tests/deploy/test_live_*.py) -W ignore::DeprecationWarning
 # One thread a process: covey uses processes and threads of its own.
 export OMP_NUM_THREADS ?= 1
 # Image files, where a checkout has them beside it; elsewhere `covey datasets NAME` says what goes where.
@@ -19,7 +19,7 @@ DEMO := fedavg cafa hierarchical embedding haccs cfic
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,docs,dev]'
 	touch $@
 
 # Flower and Ray in an environment of their own: Flower wants an older typer and rich than covey does.
@@ -74,7 +74,6 @@ tables: $(VENV)/ready
 
 # The documentation as a site, in site/; a broken link or an undocumented public name is an error.
 docs: $(VENV)/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # What a user installs, in dist/.
