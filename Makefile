@@ -4,20 +4,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ENGINES := .venv-engines
-LIVE := tests/engine/test_flower.py tests/engine/test_ray.py $(wildcard tests/engine/test_live_*.py) -W ignore::DeprecationWarning
+LIVE := tests/deploy/test_flower.py tests/fleet/test_ray.py $(wildcard tests/deploy/test_live_*.py) -W ignore::DeprecationWarning
 # One thread a process: covey uses processes and threads of its own.
 export OMP_NUM_THREADS ?= 1
+# Image files, where a checkout has them beside it; elsewhere `covey datasets NAME` says what goes where.
+export COVEY_DATA ?= $(abspath ../shared/data)
 
 # The five papers' methods, and the average that helps nobody.
 DEMO := fedavg cafa hierarchical embedding haccs cfic
 
-.PHONY: demo test unit lint bench bench-peers tables slow engines slow-engines hostile clean
+.PHONY: demo test unit lint bench bench-peers tables docs wheel slow engines slow-engines hostile clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,docs,dev]'
 	touch $@
 
 # Flower and Ray in an environment of their own: Flower wants an older typer and rich than covey does.
@@ -70,5 +72,13 @@ bench-peers: $(VENV)/ready
 tables: $(VENV)/ready
 	$(BIN)/python -m covey.experiments.tables README.md docs/*.md docs/*/*.md
 
+# The documentation as a site, in site/; a broken link or an undocumented public name is an error.
+docs: $(VENV)/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# What a user installs, in dist/.
+wheel: $(VENV)/ready
+	$(BIN)/python -m build --wheel
+
 clean:
-	rm -rf $(VENV) $(ENGINES) .venv-peers runs build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(ENGINES) .venv-peers runs build dist site .mypy_cache .ruff_cache .pytest_cache

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytest_plugins = ["tests.made_up_rounds"]
+
 torch.set_num_threads(1)
 
 

@@ -19,6 +19,7 @@ from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
 from covey.fleet.devices import Devices
+from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
 from covey.model import BufferPolicy
@@ -178,6 +179,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         ("train", Train),
         ("devices", Devices),
         ("engine", Engine),
+        ("guard", Guard),
         ("measure", Measuring),
     ):
         values = train if section == "train" else tables.get(section, {})
@@ -198,6 +200,7 @@ SECTIONS = (
     "methods",
     "devices",
     "engine",
+    "guard",
     "measure",
 )
 
@@ -328,6 +331,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         seed=config.top.seed,
         engine=Engine(**config["engine"]),
         buffers=model["buffers"],
+        guard=Guard(**config["guard"]),
         say=say,
     )
 

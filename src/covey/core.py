@@ -1,6 +1,6 @@
 """One idea: a round is a few questions and one matrix.
 
-    group -> bank -> select -> send -> local -> mix -> update
+    group -> bank -> select -> send -> local -> mix -> update -> after
 
 The server holds a *bank* of models, one flat row each. A method answers the questions; combining is always a matrix
 that maps `[old rows; replies]` to the new rows. Nothing in this file knows any method by name.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from covey.errors import RunError
+from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 
 if TYPE_CHECKING:
     from torch import nn
@@ -214,7 +215,9 @@ class State:
 
     models: Tensor  # the bank, one row a model
     groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
-    memory: Mapping[str, Any] = field(default_factory=dict)  # what parts keep: tensors, arrays, plain values
+    memory: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what parts keep (`needs.Key`): arrays, plain values
     seen: tuple[int, ...] = ()  # clients in the order in which they first appeared
     notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
     round: int = 0  # rounds done
@@ -245,6 +248,11 @@ class Round:
         """The row of a client in a bank with one row per client."""
         return self.seen.index(client)
 
+    def start_of(self, reply: Reply) -> Tensor:
+        """The row that a reply started from, as it was sent."""
+        task = self.tasks[reply.id]
+        return task.models[task.slots.index(reply.slot)]
+
     def ask(self, step: Step, ids: Iterable[int], **args: Any) -> list[Reply]:
         """Asks some clients something that needs no model."""
         task = Task(args=args)
@@ -258,13 +266,16 @@ Send = Callable[[Round, Sequence[int]], dict[int, Task]]
 Mix = Callable[[Round], "Mixing | Sequence[Mixing]"]
 Combine = Callable[[Round], Tensor]
 Update = Callable[[Round, Tensor], Tensor]
+After = Callable[[Round], None]
 
 
+@declares(gives=(ONE_MODEL,))
 def one_model(now: Round) -> Tensor:
     """A bank of one row: the usual global model."""
     return now.models if len(now.models) else now.fleet.start()[None]
 
 
+@declares(needs=(ONE_MODEL,))
 def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Everybody gets row 0."""
     return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,)))
@@ -284,6 +295,10 @@ class Method:
     serve: Send | None = None  # which rows a client is given to use, if not those it is sent to train
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
+    after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
+
+    def __post_init__(self) -> None:
+        check_parts(named_parts({f.name: getattr(self, f.name) for f in fields(self)[1:-1]}, self.after))
 
 
 def one_round(method: Method, state: State, fleet: Fleet) -> State:
@@ -303,6 +318,8 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
     if method.update:
         rows = method.update(now, rows)
     now.models = rows
+    for keep in method.after:
+        keep(now)
     return close_round(now)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from covey.catalogue import OBJECTIVES
 from covey.errors import UserError
+from covey.statistics import LARGEST
 
 NEEDED = ("kernel", "main", "higher_is_better", "target", "loss", "scores")
 
@@ -79,6 +80,11 @@ class Reconstruction(Regression):
 
     def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
         return x
+
+
+def lowest_loss(objective: Objective) -> float:
+    """What no loss of the objective falls below: 0, up to rounding, for those above; of one's own nothing is known."""
+    return -1e-6 if objective.kernel else -LARGEST
 
 
 def objective_named(name: object, where: str = "") -> Objective:

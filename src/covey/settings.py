@@ -1,20 +1,27 @@
-"""Settings are keyword arguments: names, types and defaults are read off signatures, for TOML and commands."""
+"""Settings are keyword arguments: names, types, ranges and defaults are read off signatures.
+
+One check for all of them, whether they come from a file, a command or Python, and one wording:
+`NAME is VALUE; allowed: ...`. Ranges are declared with the type (`covey.ranges`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import math
+import numbers
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 from covey.errors import UserError
 
 REQUIRED = inspect.Parameter.empty
+Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +40,7 @@ class Setting:
 
 def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> dict[str, Setting]:
     """The settings that a function or dataclass takes, without the arguments in `given`, which the program fills in."""
-    hints = typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+    hints = typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker, include_extras=True)
     found = {}
     for name, parameter in inspect.signature(maker).parameters.items():
         if name in given or parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
@@ -50,6 +57,28 @@ def _field_default(maker: Any, name: str, default: Any) -> Any:
         if field.name == name and field.default_factory is not dataclasses.MISSING:
             return field.default_factory()
     return default
+
+
+def validated(maker: Maker) -> Maker:
+    """Decorates a function or a dataclass of settings: a value outside its type or range is one clear sentence.
+
+    It stands above `@dataclass`. What depends on several settings is checked in the function or in `__post_init__`.
+    """
+    called = maker.__init__ if inspect.isclass(maker) else maker
+    signature = inspect.signature(called)
+    constraints = functools.cache(functools.partial(settings_of, maker))
+
+    @functools.wraps(called)
+    def checking(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        settings = constraints()
+        checked("", settings, {name: value for name, value in given.items() if name in settings})
+        return called(*args, **kwargs)
+
+    if inspect.isclass(maker):
+        maker.__init__ = checking  # type: ignore[method-assign]
+        return maker
+    return typing.cast(Maker, checking)
 
 
 def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,10 +108,14 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
     origin = typing.get_origin(wanted)
     if wanted is Any:
         return True, value
+    if origin is Annotated:
+        kind, *limits = typing.get_args(wanted)
+        fits, converted = convert(value, kind)
+        return fits and all(converted in limit for limit in limits), converted
     if origin is Literal:
-        return value in typing.get_args(wanted), value
+        return isinstance(value, Hashable) and value in typing.get_args(wanted), value
     if origin in (Union, types.UnionType):
-        if value is None or value == "none":
+        if value is None or (isinstance(value, str) and value == "none"):
             return type(None) in typing.get_args(wanted), None
         for option in typing.get_args(wanted):
             if option is not type(None):
@@ -93,7 +126,7 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
     if wanted is bool:
         return isinstance(value, bool), value
     if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool), value
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool), value
     if wanted is float:
         fits = _number(value) and math.isfinite(value)
         return fits, float(value) if fits else value
@@ -107,12 +140,13 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _convert_list(value: Any, wanted: Any, origin: Any) -> tuple[bool, Any]:
-    if not isinstance(value, list | tuple):
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         return False, value
+    value = list(value)
     args = typing.get_args(wanted)
     fixed = origin is tuple and not (len(args) == 2 and args[1] is Ellipsis)
     if fixed and len(value) != len(args):
@@ -123,17 +157,30 @@ def _convert_list(value: Any, wanted: Any, origin: Any) -> tuple[bool, Any]:
     return all(fits for fits, _ in parts), whole if origin is list else tuple(whole)
 
 
-def in_words(wanted: Any) -> str:
+WORDS = {
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "true or false"),
+    str: ("text", "texts"),
+}
+
+
+def in_words(wanted: Any, *, many: bool = False) -> str:
     """A type as a user reads it."""
     origin = typing.get_origin(wanted)
     if origin is Literal:
         return ", ".join(map(str, typing.get_args(wanted)))
+    if origin is Annotated:
+        kind, *limits = typing.get_args(wanted)
+        bounds = " and ".join(map(str, limits))
+        return f"{in_words(kind, many=many)}{',' if bounds.startswith('at') else ''} {bounds}"
     if origin in (Union, types.UnionType):
-        return " or ".join("none" if a is type(None) else in_words(a) for a in typing.get_args(wanted))
+        return " or ".join(
+            "none" if a is type(None) else in_words(a, many=many) for a in typing.get_args(wanted)
+        )
     if origin in (tuple, list, Sequence):
-        return f"a list of {in_words(typing.get_args(wanted)[0])}"
+        lists = "lists" if many else "a list"
+        return f"{lists} of {in_words(typing.get_args(wanted)[0], many=True)}"
     if origin in (dict, Mapping):
-        return "a table"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
-        wanted, "a value"
-    )
+        return "tables" if many else "a table"
+    return WORDS.get(wanted, ("a value", "values"))[many]

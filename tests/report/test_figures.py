@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up_run import known_notes
 
 from covey.errors import UserError
 from covey.report.figures import (
@@ -17,6 +16,7 @@ from covey.report.figures import (
     draw_image_grid,
     draw_scatter,
 )
+from tests.report.made_up_run import known_notes
 
 X = [1, 2, 3]
 NOTES = known_notes(12, 3)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from made_up_run import MadeUp, records_of, summary_of, write_run
 
 from covey.errors import UserError
 from covey.report.folder import read_run
+from tests.report.made_up_run import MadeUp, records_of, summary_of, write_run
 
 SMALL = MadeUp(clients=6, rounds=4, groups=2, per_round=3)
 

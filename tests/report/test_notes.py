@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from made_up_run import known_notes
 
 from covey.report.notes import drawn_notes, note_kind, table_of_note
+from tests.report.made_up_run import known_notes
 
 
 def test_a_suffix_asks_for_a_second_picture_of_the_kind() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up_run import MadeUp, known_notes, records_of, write_run
 
 from covey.errors import UserError
 from covey.report.folder import RunView, read_run
 from covey.report.page import SCRIPTS, page, part_of_page, write_report
+from tests.report.made_up_run import MadeUp, known_notes, records_of, write_run
 
 EVIL = '</script><script>alert("x")</script><b>&'
 

@@ -4,7 +4,6 @@ import io
 from pathlib import Path
 
 import pytest
-from made_up_run import MadeUp, write_run
 from rich.console import Console
 
 from covey.report.folder import RunView, read_run
@@ -24,6 +23,7 @@ from covey.report.wording import (
     show_value,
     unlike_labels,
 )
+from tests.report.made_up_run import MadeUp, write_run
 
 
 @pytest.fixture

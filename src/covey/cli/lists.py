@@ -31,8 +31,20 @@ def methods(name: Name = None) -> None:
 def datasets(name: Name = None) -> None:
     """List the data sets; with a name, its settings."""
     from covey.catalogue import DATASETS
+    from covey.data.sources import SOURCES
 
     show("data", DATASETS, name)
+    if name in SOURCES:
+        source = SOURCES[name]
+        place = source.place()
+        there = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
+        Console().print(
+            f"\nfiles  {source.files}\nfrom   {source.origin}\n"
+            f"in     {place} ({', '.join(there) or 'nothing is there yet'})",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def partitions(name: Name = None) -> None:

@@ -40,7 +40,9 @@ def run(
     dataset: DatasetOption = None,
     set_: SetOption = None,
     out: OutOption = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this folder, with --rounds to so many in all.")
+    ] = None,
     seed: SeedOption = None,
     rounds: RoundsOption = None,
     engine: Annotated[
@@ -55,13 +57,15 @@ def run(
     from covey.simulate import simulate
 
     if resume is not None:
-        if any(option is not None for option in (file, method, dataset, set_, out, seed, rounds, engine)):
-            raise UserError("--resume goes on with the folder's own settings; it takes no other option")
-        from covey.simulate import config_in
+        if any(option is not None for option in (file, method, dataset, set_, out, seed, engine)):
+            raise UserError(
+                "--resume goes on with the folder's own settings; it takes no other option but --rounds"
+            )
+        from covey.run_folder import config_in
 
-        total = config_in(resume).top.rounds
+        total = rounds or config_in(resume).top.rounds
         with live(resume.name, total) as watch, interruptible():
-            done = go_on(resume, watchers=[watch], say=say)
+            done = go_on(resume, rounds=rounds, watchers=[watch], say=say)
         show([done])
         return
     assignments = [*(set_ or ()), *engine_settings(engine, address)]

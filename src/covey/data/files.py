@@ -1,4 +1,4 @@
-"""Find and read the files of the image data sets: idx, npz, and a cache for those that unpack slowly."""
+"""Reading the files of the image data sets: idx, npz, and a cache for those that unpack slowly."""
 
 from __future__ import annotations
 
@@ -17,29 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.errors import UserError
-
-
-def find_folder(name: str, folder: Path | None) -> Path:
-    """The folder of one data set: the given one, else its own under COVEY_DATA or, without that, ../shared/data."""
-    if folder is not None:
-        return Path(folder)
-    root = os.environ.get("COVEY_DATA")
-    return (Path(root) if root else Path("..") / "shared" / "data") / name
-
-
-def need(folder: Path, wanted: Sequence[str], source: str) -> None:
-    """Refuse with one sentence when files are missing: which, where it looked, where to get them."""
-    missing = [name for name in wanted if not (folder / name).is_file()]
-    if missing:
-        raise lacking(folder, missing, source)
-
-
-def lacking(folder: Path, missing: Sequence[str], source: str) -> UserError:
-    """The sentence for missing files."""
-    return UserError(
-        f"missing {', '.join(missing)} in {folder.absolute()}: get {source}, and put the files there, "
-        "or set COVEY_DATA to the folder that holds the data sets' folders"
-    )
+from covey.folders import cache_folder
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -75,12 +53,6 @@ def read_npz(path: Path, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
             return {key: _cached(path, stored) if slow and key == "x" else stored[key] for key in keys}
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path} is not a readable npz file of plain arrays: {error}") from error
-
-
-def cache_folder() -> Path:
-    """Where unpacked arrays are kept: covey in XDG_CACHE_HOME or, without that, in ~/.cache."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "covey"
 
 
 def _cached(path: Path, stored: Any) -> NDArray[Any]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import covey
 from covey.bench import Bench
-from covey.checkpoint import write_atomically
 from covey.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core import Reply, Task
 from covey.data.types import Dataset, Samples
@@ -29,6 +28,7 @@ from covey.steps.cross import CrossEvaluate
 from covey.steps.evaluate import Evaluate
 from covey.steps.poison import Poisoned
 from covey.text import printable
+from covey.writing import write_atomically
 
 HELLO = "query.hello"
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import covey
 from covey.config import read_tables
 from covey.errors import UserError
 from covey.experiments.merge import forgotten, merged
@@ -111,8 +110,8 @@ class Findings:
 
 
 def experiments_folder() -> Path:
-    """Where the experiments lie: COVEY_EXPERIMENTS, ./experiments, or beside the sources."""
-    places = [Path("experiments"), Path(covey.__file__).parents[2] / "experiments"]
+    """Where the experiments lie: COVEY_EXPERIMENTS, ./experiments, or those that came with the package."""
+    places = [Path("experiments"), Path(__file__).parent / "files"]
     if "COVEY_EXPERIMENTS" in os.environ:
         places.insert(0, Path(os.environ["COVEY_EXPERIMENTS"]))
     for place in places:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from covey.core import Method
 from covey.mix.average import Average
-from covey.select.clustered_sampling import FromUrns, keep_sketches
+from covey.select.clustered_sampling import FromUrns, remember_sketches
 from covey.steps import Train
 
 
@@ -20,8 +20,8 @@ def clustered_sampling(
     """
     return Method(
         name="clustered-sampling",
-        select=FromUrns(count=per_round, by=by),
+        select=FromUrns(per_round=per_round, by=by),
         local=train,
         mix=Average(weighting="equal"),
-        update=keep_sketches if by == "similarity" else None,
+        after=(remember_sketches,) if by == "similarity" else (),
     )

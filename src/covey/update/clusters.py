@@ -1,22 +1,31 @@
-"""CFIC's intra-cluster correction: momentum along the clusters' unit directions (eq. 3-5)."""
+"""CFIC's intra-cluster correction: momentum along the clusters' unit directions (Yang et al., 2025, eq. 3-5).
+
+The paper has one global model. Here every model of the bank is corrected, each on the replies that started from it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from covey.core import Reply, Round
 from covey.errors import UserError
+from covey.needs import GROUPS, MODEL_PER_CLIENT, Facts, Key
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
 CorrectionScale = Literal["relative", "absolute"]
+Among = Literal["auto", "groups", "clients"]
+Per = Literal["model", "group"]
+
+HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
+BETAS: Key[dict[int, float]] = Key("cfic.beta")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,17 +76,23 @@ def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[in
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterCorrection:
-    """h <- alpha h - beta u; w <- average - h (eq. 4, 5), on the trainable part of the one global model.
+    """h <- alpha h - beta u; w <- average - h (eq. 4, 5), on the trainable part of every model that has replies.
 
     `absolute`: u is taken as it is and beta is a length in parameter space, as printed. `relative`: u is stretched to
     the length of the round's average update, so that beta fits any model and the correction fades as the model settles;
     kept up, it adds beta / (1 - alpha) average updates a round. beta in round t is multiplied by decay^(t-1).
+
+    `among`: the directions are those of the groups, of single clients, or (auto) of the groups where a model has
+    replies from several, else of the clients. `per`: each model for itself, or, where every client holds a model and
+    groups share theirs, each group.
     """
 
-    alpha: float
-    beta: float
+    alpha: float = 0.9
+    beta: float = 0.5
     scale: CorrectionScale = "relative"
     decay: float = 1.0
+    among: Among = "auto"
+    per: Per = "model"
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < 1:
@@ -89,63 +104,143 @@ class ClusterCorrection:
         if not 0 < self.decay <= 1:
             raise UserError(f"decay is {self.decay!r}; allowed: above 0 to 1")
 
+    @property
+    def needs(self) -> Facts:
+        return facts_for(self.among, self.per)
+
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        directions = cluster_directions(trainable(now, now.models), now.replies, now.groups)
+        models = models_to_correct(now, rows, self.per)
+        correction = Correction(now, rows, models)
         beta = self.beta * self.decay ** (now.number - 1)
-        if self.scale == "relative":
-            beta *= stretch(now, rows, directions)
-        return corrected(now, rows, directions, self.alpha, beta)
+        for model in models:
+            directions = model.directions(now, self.among)
+            stretch = model.stretch(now, rows, directions) if self.scale == "relative" else 1.0
+            correction.apply(model, directions, self.alpha, beta * stretch)
+        return correction.done()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveCorrection:
-    """The relative correction with alpha and beta set from what the clusters' directions say.
+    """The relative correction with alpha and beta set from what the clusters' directions say, for every model.
 
     alpha_t = alpha (1 - max(0, agreement)): where the clusters pull one way, the present is reliable and needs no
     history; where they cancel, what is left of them is mostly chance, and the history smooths it. beta_t starts at beta
     and is multiplied every round by exp(RATE cos(-h, u)): as long as the clusters still pull where the last corrections
-    went, these were too short; once they pull back, too long.
+    went, these were too short; once they pull back, too long. `among` and `per` as in `ClusterCorrection`.
     """
 
-    alpha: float
-    beta: float
+    alpha: float = 0.9
+    beta: float = 0.5
+    among: Among = "auto"
+    per: Per = "model"
+
+    @property
+    def needs(self) -> Facts:
+        return facts_for(self.among, self.per)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        directions = cluster_directions(trainable(now, now.models), now.replies, now.groups)
-        beta: float = now.memory.get("cfic.beta", self.beta)
-        if "cfic.h" in now.memory:
-            past = -now.memory["cfic.h"].double()
-            lengths = max(float(past.norm()) * directions.length, STANDSTILL)
-            beta *= math.exp(RATE * float(past @ directions.mean) / lengths)
-        now.memory["cfic.beta"] = beta
-        alpha = self.alpha * (1 - max(0.0, directions.agreement))
-        return corrected(now, rows, directions, alpha, beta * stretch(now, rows, directions))
+        models = models_to_correct(now, rows, self.per)
+        correction = Correction(now, rows, models)
+        betas = dict(BETAS.get(now.memory, {}))
+        for model in models:
+            directions = model.directions(now, self.among)
+            past = correction.past(model)
+            beta = betas.get(model.number, self.beta)
+            if past is not None:
+                lengths = max(float(past.double().norm()) * directions.length, STANDSTILL)
+                beta *= math.exp(-RATE * float(past.double() @ directions.mean) / lengths)
+            betas[model.number] = beta
+            alpha = self.alpha * (1 - max(0.0, directions.agreement))
+            correction.apply(model, directions, alpha, beta * model.stretch(now, rows, directions))
+        BETAS.keep(now.memory, betas)
+        return correction.done()
 
 
-def trainable(now: Round, rows: Tensor) -> Tensor:
-    """The trainable part of the one global model."""
-    return rows[0, : now.fleet.layout.trainable]
+def facts_for(among: Among, per: Per) -> Facts:
+    """What a correction of that kind needs from the other parts."""
+    together = (MODEL_PER_CLIENT, GROUPS) if per == "group" else ()
+    return (*together, GROUPS) if among == "groups" else together
 
 
-def stretch(now: Round, rows: Tensor, directions: Directions) -> float:
-    """By what u has to be multiplied to be as long as the round's average update."""
-    update = trainable(now, rows).double() - trainable(now, now.models).double()
-    return float(update.norm()) / max(directions.length, STANDSTILL)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Corrected:
+    """A model to correct: its number, the rows of the bank that hold it, and the replies that started from it."""
+
+    number: int
+    rows: Sequence[int]
+    replies: Sequence[Reply]
+    old: Tensor  # the trainable part that the replies started from
+
+    def directions(self, now: Round, among: Among) -> Directions:
+        """Where the clusters pull this model."""
+        several = len({now.groups.get(reply.id, -1) for reply in self.replies}) > 1
+        by_group = among == "groups" or (among == "auto" and several)
+        return cluster_directions(self.old, self.replies, now.groups if by_group else {})
+
+    def stretch(self, now: Round, rows: Tensor, directions: Directions) -> float:
+        """By what u has to be multiplied to be as long as the round's average update."""
+        size = len(self.old)
+        update = rows[self.rows, :size].double() - now.models[self.rows, :size].double()
+        return float(update.mean(0).norm()) / max(directions.length, STANDSTILL)
 
 
-def corrected(now: Round, rows: Tensor, directions: Directions, alpha: float, beta: float) -> Tensor:
-    """The rows after one step of the correction; it is remembered, and what was done is noted for the report."""
-    h = -beta * directions.mean
-    if "cfic.h" in now.memory:
-        h.add_(now.memory["cfic.h"], alpha=alpha)
-    now.memory["cfic.h"] = h.float()
-    now.notes["correction"] = {
-        "clusters": len(directions.shares),
-        "agreement": directions.agreement,
-        "alpha": alpha,
-        "beta": beta,
-        "length": float(h.norm()),
-    }
-    new = rows.clone()
-    new[0, : len(h)] -= now.memory["cfic.h"]
-    return new
+def models_to_correct(now: Round, rows: Tensor, per: Per) -> list[Corrected]:
+    """Every model with replies: the rows one by one, or the common model of every group whose members met.
+
+    Members that did not exchange their models in this round hold different ones, and nobody could correct those.
+    """
+    trainable = now.fleet.layout.trainable
+    found = []
+    if per == "model":
+        for slot in sorted({reply.slot for reply in now.replies}):
+            replies = [reply for reply in now.replies if reply.slot == slot]
+            old = now.models[slot, :trainable]
+            found.append(Corrected(number=slot, rows=[slot], replies=replies, old=old))
+        return found
+    moves = {r.id: replace(r, vector=r.vector - now.start_of(r)) for r in now.replies if r.vector is not None}
+    for group in sorted({now.groups[i] for i in moves if i in now.groups}):
+        places = [place for place, i in enumerate(now.seen) if i in now.here and now.groups.get(i) == group]
+        if all(torch.equal(rows[place, :trainable], rows[places[0], :trainable]) for place in places):
+            replies = [move for i, move in moves.items() if now.groups.get(i) == group]
+            still = torch.zeros(trainable)  # the replies are moves
+            found.append(Corrected(number=group, rows=places, replies=replies, old=still))
+    return found
+
+
+class Correction:
+    """The corrections of one round: what was remembered, what is done now, and the note for the report."""
+
+    def __init__(self, now: Round, rows: Tensor, models: Sequence[Corrected]) -> None:
+        self.now, self.new = now, rows.clone()
+        kept = HISTORY.get(now.memory, torch.zeros(0)).view(-1, now.fleet.layout.trainable)
+        self.known = len(kept)
+        count = max([self.known, *(model.number + 1 for model in models)])
+        self.history = torch.cat([kept, kept.new_zeros(count - self.known, kept.shape[1])])
+        self.notes: list[dict[str, Any]] = []
+
+    def past(self, model: Corrected) -> Tensor | None:
+        """The model's h so far; None before its first correction."""
+        return self.history[model.number] if model.number < self.known else None
+
+    def apply(self, model: Corrected, directions: Directions, alpha: float, beta: float) -> None:
+        """h <- alpha h - beta u, and every row of the model takes it."""
+        h = -beta * directions.mean
+        past = self.past(model)
+        if past is not None:
+            h.add_(past, alpha=alpha)
+        self.history[model.number] = h.float()
+        self.new[model.rows, : len(h)] -= self.history[model.number]
+        note = {"clusters": len(directions.shares), "agreement": directions.agreement}
+        note |= {"alpha": alpha, "beta": beta, "length": float(h.norm())}
+        self.notes.append({"model": model.number, **note})
+
+    def done(self) -> Tensor:
+        """The corrected rows; the corrections are remembered, and what was done is noted."""
+        HISTORY.keep(self.now.memory, self.history.flatten())
+        if len(self.history) == 1:
+            self.now.notes["correction"] = {
+                k: v for note in self.notes for k, v in note.items() if k != "model"
+            }
+        elif self.notes:
+            self.now.notes["correction"] = {k: [note[k] for note in self.notes] for k in self.notes[0]}
+        return self.new

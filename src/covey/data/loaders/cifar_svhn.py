@@ -5,25 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from covey.data.files import find_folder
 from covey.data.loaders.images import Scaling, scale_for, train_and_test
+from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Scale
 
 CIFAR10_SCALE = Scale((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
-LAYOUT = "as train.npz and test.npz with x (uint8, N,H,W,C), y and classes"
 
 
-def cifar10(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+def cifar10(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """CIFAR-10: photographs of 3x32x32 pixels, 10 classes, from train.npz and test.npz (x, y, classes).
 
     scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the usual means (0.4914, 0.4822, 0.4465)
     and standard deviations (0.2023, 0.1994, 0.2010).
     """
-    return _load("cifar10", folder, f"CIFAR-10 (Krizhevsky 2009), {LAYOUT}", scaling, usual=CIFAR10_SCALE)
+    return _load("cifar10", folder, scaling, usual=CIFAR10_SCALE)
 
 
 def cifar100(
-    *, folder: Path | None = None, scaling: Scaling = "unit", level: Literal["fine", "coarse"] = "fine"
+    *, folder: Path | None = None, scaling: Scaling = "standard", level: Literal["fine", "coarse"] = "fine"
 ) -> Dataset:
     """CIFAR-100: photographs of 3x32x32 pixels, 100 fine or 20 coarse classes, from train.npz and test.npz.
 
@@ -31,30 +30,26 @@ def cifar100(
     0.5; standard is by the training images' means and standard deviations.
     """
     keys = ("y", "classes") if level == "fine" else ("y_coarse", "coarse_classes")
-    source = f"CIFAR-100 (Krizhevsky 2009), {LAYOUT}, y_coarse, coarse_classes"
-    return _load("cifar100", folder, source, scaling, keys=keys)
+    return _load("cifar100", folder, scaling, keys=keys)
 
 
-def svhn(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+def svhn(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """SVHN: photographed house-number digits of 3x32x32 pixels, 10 classes, from train.npz and test.npz.
 
     The digit 0 has label 0. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training
     images' means and standard deviations.
     """
-    return _load("svhn", folder, f"SVHN (Netzer et al. 2011), cropped digits, {LAYOUT}", scaling)
+    return _load("svhn", folder, scaling)
 
 
 def _load(
     name: str,
     folder: Path | None,
-    source: str,
     scaling: Scaling,
     *,
     usual: Scale | None = None,
     keys: tuple[str, str] = ("y", "classes"),
 ) -> Dataset:
-    x, y, train, test, classes = train_and_test(
-        find_folder(name, folder), source, labels=keys[0], names=keys[1]
-    )
+    x, y, train, test, classes = train_and_test(SOURCES[name], folder, labels=keys[0], names=keys[1])
     scale = scale_for(scaling, x, train, usual)
     return Dataset(name=name, x=x, y=y, train=train, test=test, classes=classes, scale=scale)

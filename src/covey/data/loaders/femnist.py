@@ -11,18 +11,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from covey.data.files import find_folder, lacking, read_npz
+from covey.data.files import read_npz
 from covey.data.loaders.images import Scaling, as_images, check_labels, scale_for
+from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
 
 CLASSES = (*string.digits, *string.ascii_uppercase, *string.ascii_lowercase)
 SIDE = 28
-SOURCE = "FEMNIST of the LEAF benchmark: its train/*.json and test/*.json, or all.npz with x, y, writer, leaf_split"
+SOURCE = SOURCES["femnist"]
 
 
 def femnist(
-    *, folder: Path | None = None, scaling: Scaling = "unit", first_labels: int | None = None
+    *, folder: Path | None = None, scaling: Scaling = "standard", first_labels: int | None = None
 ) -> Dataset:
     """FEMNIST: handwritten digits and letters of 28x28 pixels by many writers, 62 classes (0-9, A-Z, a-z).
 
@@ -32,7 +33,7 @@ def femnist(
     10 and 20. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' mean and
     standard deviation.
     """
-    place = find_folder("femnist", folder)
+    place = SOURCE.place(folder)
     archive = place / "all.npz"
     if archive.is_file():
         stored = read_npz(archive, ["x", "y", "writer", "leaf_split"])
@@ -68,7 +69,7 @@ def _read_leaf(folder: Path) -> tuple[NDArray[np.uint8], Indices, Indices, NDArr
     for split in ("train", "test"):
         paths = sorted((folder / split).glob("*.json"))
         if not paths:
-            raise lacking(folder, ["all.npz", f"{split}/*.json"], SOURCE)
+            raise SOURCE.lacks(folder, ["all.npz", f"{split}/*.json"])
         for path in paths:
             for user, x, y in _read_leaf_file(path):
                 images.append(x)

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from covey.data.files import find_folder, need, read_idx, read_npz
+from covey.data.files import read_idx, read_npz
 from covey.data.loaders.images import Scaling, as_images, check_labels, scale_for
+from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
 
@@ -21,7 +22,7 @@ GARMENTS = (
 )  # fmt: skip
 
 
-def mnist(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes; ink is 1, paper 0.
 
     From the four official idx files, gzipped or not. With qmnist_writers.npz beside them (`writer_train` and
@@ -29,28 +30,25 @@ def mnist(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
     none of them in the test set. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is (x - 0.1307) /
     0.3081.
     """
-    place = find_folder("mnist", folder)
-    source = "MNIST (LeCun, Cortes, Burges: the MNIST database of handwritten digits), four idx files"
-    return _load("mnist", place, source, tuple("0123456789"), scaling, Scale((0.1307,), (0.3081,)))
+    return _load("mnist", folder, tuple("0123456789"), scaling, Scale((0.1307,), (0.3081,)))
 
 
-def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """Fashion-MNIST: 60,000 + 10,000 pictures of garments of 28x28 pixels, 10 classes.
 
     From the four official idx files, gzipped or not. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5;
     standard is by the training images' mean and standard deviation.
     """
-    place = find_folder("fashion_mnist", folder)
-    return _load(
-        "fashion-mnist", place, "Fashion-MNIST (Zalando Research), four idx files", GARMENTS, scaling, None
-    )
+    return _load("fashion-mnist", folder, GARMENTS, scaling, None)
 
 
 def _load(
-    name: str, folder: Path, source: str, classes: tuple[str, ...], scaling: Scaling, usual: Scale | None
+    name: str, given: Path | None, classes: tuple[str, ...], scaling: Scaling, usual: Scale | None
 ) -> Dataset:
+    source = SOURCES[name]
+    folder = source.place(given)
     paths = [path if (path := folder / file).is_file() else folder / f"{file}.gz" for file in FILES]
-    need(folder, [path.name for path in paths], source)
+    source.need(folder, [path.name for path in paths])
     images = [as_images(read_idx(path), path) for path in paths[::2]]
     labels = [
         check_labels(read_idx(path), len(x), len(classes), path)

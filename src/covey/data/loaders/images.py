@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.data.files import need, read_npz
+from covey.data.files import read_npz
+from covey.data.sources import Source
 from covey.data.types import Indices, Scale
 from covey.errors import UserError
 
@@ -50,10 +51,11 @@ def scale_for(scaling: Scaling, x: Tensor, train: Indices, known: Scale | None =
 
 
 def train_and_test(
-    folder: Path, source: str, *, labels: str = "y", names: str = "classes"
+    source: Source, given: Path | None, *, labels: str = "y", names: str = "classes"
 ) -> tuple[Tensor, Tensor, Indices, Indices, tuple[str, ...]]:
     """Images, labels, training and test positions and class names from train.npz and test.npz."""
-    need(folder, ["train.npz", "test.npz"], source)
+    folder = source.place(given)
+    source.need(folder, ["train.npz", "test.npz"])
     images, targets = [], []
     classes: tuple[str, ...] = ()
     for file in ("train.npz", "test.npz"):

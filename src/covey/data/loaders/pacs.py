@@ -8,20 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.data.convert import stratified_split
-from covey.data.files import find_folder, lacking, read_npz
+from covey.data.files import read_npz
 from covey.data.loaders.images import Scaling, as_images, check_labels, scale_for
+from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
-SOURCE = (
-    "PACS (Li et al., ICCV 2017): one folder for each of photo, art_painting, cartoon, sketch with a folder of images "
-    "for each class, or all.npz with x, y, classes, domain"
-)
+SOURCE = SOURCES["pacs"]
 
 
-def pacs(*, folder: Path | None = None, scaling: Scaling = "unit", side: int = 64) -> Dataset:
+def pacs(*, folder: Path | None = None, scaling: Scaling = "standard", side: int = 64) -> Dataset:
     """PACS: photos, art paintings, cartoons and sketches of 7 classes; the natural grouping is "domain".
 
     From all.npz (x, y, classes, domain), or from image files in domain/class/ folders, resized to `side`
@@ -29,7 +27,7 @@ def pacs(*, folder: Path | None = None, scaling: Scaling = "unit", side: int = 6
     fixed seed. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' means
     and standard deviations.
     """
-    place = find_folder("pacs", folder)
+    place = SOURCE.place(folder)
     if (place / "all.npz").is_file():
         stored = read_npz(place / "all.npz", ["x", "y", "classes", "domain"])
         x, y, domain = stored["x"], stored["y"], stored["domain"].astype(np.int64)
@@ -59,7 +57,7 @@ def _read_folders(folder: Path, side: int) -> tuple[NDArray[np.uint8], Indices, 
     """Images (side x side, antialiased bilinear), labels, domains and class names from domain/class/ folders."""
     missing = [name for name in DOMAINS if not (folder / name).is_dir()]
     if missing:
-        raise lacking(folder, ["all.npz"] if len(missing) == len(DOMAINS) else missing, SOURCE)
+        raise SOURCE.lacks(folder, ["all.npz"] if len(missing) == len(DOMAINS) else missing)
     if not 8 <= side <= 512:
         raise UserError(f"side = {side}: it must lie between 8 and 512 pixels")
     try:
@@ -84,5 +82,5 @@ def _read_folders(folder: Path, side: int) -> tuple[NDArray[np.uint8], Indices, 
                 labels.append(label)
                 domains.append(domain)
     if not images:
-        raise lacking(folder, ["images (.jpg, .png) in domain/class/ folders"], SOURCE)
+        raise SOURCE.lacks(folder, ["images (.jpg, .png) in domain/class/ folders"])
     return np.stack(images), np.array(labels), np.array(domains), classes

@@ -15,16 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import RunError
+from covey.folders import cache_folder
 from covey.lanes.compiled.isa import Isa
 
 ENTRY = "covey_lanes_run"
 SOURCES = Path(__file__).parent
 Progress = Callable[[str], None]
-
-
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "covey"
 
 
 def object_files(isa: Isa) -> dict[str, Path]:

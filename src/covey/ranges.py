@@ -1,0 +1,41 @@
+"""What a number may be, declared where the setting is: `rho: Share = 0.5`, `count: Annotated[int, Range(2)] = 3`."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `least` to `most`, both allowed, or between `above` and `below`, both not."""
+
+    least: float | None = None
+    most: float | None = None
+    _: KW_ONLY
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        if self.least is not None and self.most is not None:
+            return f"from {self.least:g} to {self.most:g}"
+        bounds = (
+            ("at least", self.least),
+            ("above", self.above),
+            ("at most", self.most),
+            ("below", self.below),
+        )
+        return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+
+
+Count = Annotated[int, Range(1)]  # 1, 2, 3 ...
+Natural = Annotated[int, Range(0)]  # 0, 1, 2 ...
+Share = Annotated[float, Range(0, 1)]
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(0)]

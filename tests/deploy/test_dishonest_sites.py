@@ -1,0 +1,196 @@
+"""What a site may answer: whatever it is, the run goes on without that site."""
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from covey.codec import from_bytes, to_bytes
+from covey.core import Reply, Task, empty_state, open_round, run
+from covey.deploy.fleet import SiteFleet, _outcome
+from covey.deploy.reply_schema import ReplySchemas
+from covey.deploy.site import Site, names_mark
+from covey.deploy.site_registry import _hello
+from covey.deploy.transport import Response
+from covey.fleet.replies import Trip, accept_replies, next_call
+from covey.fleet.work import Outcome
+from covey.measure import Measuring
+from covey.methods.pretraining import look
+from covey.steps import Train
+from covey.testing import check_toml
+from tests.deploy.one_request import with_header
+from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, deployed, sites
+
+REPLY = {"id": 0, "vector": torch.zeros(4810), "slot": 0, "size": 3, "stats": {"loss": 1.0, "batches": 2}}
+ANSWER = {"reply": REPLY, "lost": "", "refused": "", "mistake": "", "seconds": 0.1}
+HELLO = {
+    "name": "liar",
+    "shape": [1, 8, 8],
+    "classes": 10,
+    "labels": names_mark(DATA.dataset.classes),
+    "sizes": [5, 5],
+}
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+PLAIN = st.recursive(
+    SCALARS | st.just(torch.zeros(2, 2)) | st.just(np.zeros(3)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class Liar(Site):
+    """Answers each question with a block of its own."""
+
+    def __init__(self, work: bytes, hello: bytes | None = None, *, name: str = "site-3") -> None:
+        super().__init__((DATA.shares[3].train, DATA.shares[3].test), name=name)
+        self.blocks = {"work": work, "hello": hello}
+
+    def answer(self, block: bytes) -> bytes:
+        given = self.blocks["hello" if "hello" in from_bytes(block) else "work"]
+        return super().answer(block) if given is None else given
+
+
+def asked(work: bytes, hello: bytes | None = None) -> tuple[list[int], SiteFleet]:
+    """Who replied to a training task when one of four sites is a liar, and the fleet."""
+    transport = Hand({**sites(), 103: Liar(work, hello)})
+    fleet = deployed(transport, least=3)
+    here = fleet.begin(1)
+    task = Task(models=torch.zeros(1, 4810), slots=(0,))
+    return [reply.id for reply in fleet.ask(Train(lr=0.1), dict.fromkeys(here, task))], fleet
+
+
+@given(
+    st.binary(max_size=60) | PLAIN.map(to_bytes) | st.builds(with_header, st.dictionaries(st.text(), SCALARS))
+)
+@settings(max_examples=60, deadline=None)
+def test_an_arbitrary_answer_is_an_outcome(block: bytes) -> None:
+    outcome = _outcome(3, Response(answer=block))
+    assert outcome.reply is None
+    assert outcome.refused
+    assert _hello(Response(answer=block))["refused"]
+
+
+@given(st.sampled_from([*REPLY, "stats.loss", "stats.epsilon", "reply", "lost", "mistake"]), PLAIN)
+@settings(max_examples=150, deadline=None)
+def test_an_arbitrary_value_in_a_reply_ends_nothing(name: str, value: Any) -> None:
+    if name in ANSWER:
+        answer = {**ANSWER, name: value}
+    elif name.startswith("stats."):
+        answer = {**ANSWER, "reply": {**REPLY, "stats": {**REPLY["stats"], name[6:]: value}}}
+    else:
+        answer = {**ANSWER, "reply": {**REPLY, name: value}}
+    outcome = _outcome(0, Response(answer=to_bytes(answer)))
+    assert outcome.reply or outcome.refused or outcome.lost
+    fleet, call = deployed(Hand({})), next_call({}, Train(lr=0.1), where="", seed=1, round=1)
+    fleet.ledger.open()
+    task = {0: Task(models=torch.zeros(1, 4810), slots=(0,))}
+    accept_replies(
+        fleet.schemas.checked(call.step, task, [outcome]),
+        call=call,
+        tasks=task,
+        trip=lambda _: Trip(down=0, up=0, seconds=0.0),
+        ledger=fleet.ledger,
+        layout=fleet.layout,
+        deadline=None,
+        measure=False,
+    )
+
+
+@given(st.sampled_from(list(HELLO)), PLAIN)
+@settings(max_examples=100, deadline=None)
+def test_an_arbitrary_introduction_ends_nothing(name: str, value: Any) -> None:
+    hello = _hello(Response(answer=to_bytes({**HELLO, name: value})))
+    if "refused" not in hello:
+        assert isinstance(hello["name"], str)
+        numbers = (*hello["shape"], hello["classes"], *hello["sizes"])
+        assert all(type(number) is int for number in numbers)
+        assert len(hello["sizes"]) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"size": "x"},
+        {"size": -1},
+        {"size": 10**400},
+        {"slot": 7},
+        {"stats": [1]},
+        {"stats": {}},
+        {"stats": {"batches": 2}},
+        {"stats": {"loss": "low", "batches": 2}},
+        {"stats": {"loss": np.zeros(3), "batches": 2}},
+        {"stats": {"loss": 1.0, "batches": 2, "epsilon": "none"}},
+        {"stats": {"loss": float("nan"), "batches": 2}},
+        {"vector": [1, 2]},
+        {"vector": torch.zeros(3)},
+        {"vector": None},
+    ],
+)
+def test_a_reply_that_is_none_leaves_out_its_site_only(changes: dict[str, Any]) -> None:
+    replied, fleet = asked(to_bytes({**ANSWER, "reply": {**REPLY, "id": 3, **changes}}))
+    assert replied == [0, 1, 2]
+    assert fleet.ledger.refused == 1
+
+
+def test_a_good_reply_of_that_form_is_taken() -> None:
+    assert asked(to_bytes({**ANSWER, "reply": {**REPLY, "id": 3}}))[0] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"shape": 5}, {"sizes": []}, {"classes": float("inf")}, {"name": 5}, {"sizes": [-1, 2]}]
+)
+def test_an_introduction_that_is_none_leaves_out_its_site_only(changes: dict[str, Any]) -> None:
+    assert asked(b"", to_bytes({**HELLO, **changes}))[0] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["cafa", "cfic", "haccs", "feddisco", "power-of-choice", "fedfa"])
+@pytest.mark.parametrize("stats", [{}, {"shares": np.ones(3), "label": "x", "loss": np.ones(2)}])
+def test_no_method_stops_over_the_statistics_of_one_site(name: str, stats: dict[str, Any]) -> None:
+    """The liar knows its number, and otherwise sends a reply of the right sort with other statistics."""
+    reply = {**REPLY, "id": 3, "stats": stats}
+    transport = Hand({**sites(), 103: Liar(to_bytes({**ANSWER, "reply": reply}))})
+    fleet = deployed(transport)
+    state = run(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
+    assert state.worked == (0, 1, 2)
+
+
+def test_answers_are_compared_with_those_to_a_like_question() -> None:
+    def told(sizes: dict[int, int], *, models: int = 1) -> list[bool]:
+        """Who is refused of clients that give arrays of these sizes."""
+        tasks = dict.fromkeys(sizes, Task(models=torch.zeros(models, 3)))
+        outcomes = [
+            Outcome(id=i, reply=Reply(id=i, size=1, stats={"loss": np.zeros(n)})) for i, n in sizes.items()
+        ]
+        return [bool(o.refused) for o in schemas.checked(Train(lr=0.1), tasks, outcomes)]
+
+    schemas = ReplySchemas()
+    assert told({2: 9, 3: 4}) == [False, False]  # who is right?
+    assert told({0: 4, 1: 4, 2: 9, 3: 4}) == [False, False, True, False]
+    assert told({2: 9}) == [True]  # alone, it is measured by what the others said before
+    assert told({2: 4}) == [False]
+    assert told({0: 5, 1: 5, 2: 5}, models=2) == [False] * 3  # another question
+    assert told({0: 6, 1: 6, 2: 6}) == [False] * 3  # all agree on something new
+
+
+@pytest.mark.parametrize("stats", [{}, {"shape": 5}, {"shape": ["x"]}, {"shape": [1, 8, 8], "mean": 3}])
+def test_who_does_not_say_what_samples_look_like_is_passed_over(stats: dict[str, Any]) -> None:
+    reply = {**REPLY, "id": 0, "vector": None, "stats": stats}
+    fleet = deployed(Hand({**sites(), 100: Liar(to_bytes({**ANSWER, "reply": reply}), name="site-0")}))
+    now = open_round(empty_state(fleet), fleet)
+    shape, _ = look(now)
+    assert shape == (1, 8, 8)
+
+
+def test_a_stranger_cannot_write_markup_or_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    from covey.cli import progress
+
+    console = Console(file=io.StringIO(), width=100)
+    monkeypatch.setattr(progress, "console", console)
+    progress.say("site [/x] [bold]is[/bold] :smile: here\x1b[2J\n\ud800")
+    assert console.file.getvalue() == "site [/x] [bold]is[/bold] :smile: here\ufffd[2J\ufffd\ufffd\n"  # type: ignore[attr-defined]

@@ -1,0 +1,83 @@
+"""The papers' methods over four real sites on loopback: the simulation's rows, bit for bit."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils import vector_to_parameters
+
+pytest.importorskip("flwr")
+from covey.config import read_tables, resolve
+from covey.data import Samples, load
+from covey.deploy.superlink import superlink
+from covey.models import build
+from tests.deploy.live_deployment import Deployment
+
+# Real sites draw all noise from a secure source that no seed repeats: these runs have none.
+EXACT = {"haccs": ["method.epsilon=none"], "embedding": ["method.flip=0", "method.pretrain_rounds=2"]}
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Four sites that stay connected while one server after the other comes and goes."""
+    with Deployment(tmp_path_factory.mktemp("live")) as deployment:
+        for number in range(4):
+            deployment.join(number)
+        yield deployment
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cafa", *(pytest.param(n, marks=pytest.mark.slow) for n in ("haccs", "cfic", "embedding", "ifca"))],
+)
+def test_the_rows_are_those_of_the_local_engine(name: str, sites: Deployment) -> None:
+    settings = [f"method.name={name}", *EXACT.get(name, ())]
+    server = sites.serve(name, *(word for setting in settings for word in ("--set", setting)))
+    local = sites.simulate(f"local-{name}", *settings)
+    assert server.end() == 0, server.said()
+    live = sites.state(name)
+    assert live.round == 3
+    assert torch.equal(local.models, live.models), (
+        f"largest difference {(local.models - live.models).abs().max()}"
+    )
+    assert dict(local.groups) == dict(live.groups)
+    assert sites.summary(name)["lost"]["count"] == 0
+    assert sites.summary(name)["refused"]["count"] == 0
+
+
+# The server's own test set: the first ten digits, so accuracy is a whole number of tenths.
+OWN = """
+from covey.data import from_tensors, load
+
+
+def ten():
+    digits = load("digits")
+    x, y = digits.x[:10], digits.y[:10]
+    return from_tensors(x, y, test=(x, y), classes=digits.classes, scale=digits.scale, name="mine")
+"""
+
+
+def test_the_servers_own_data_is_the_global_test_set_and_changes_no_model(sites: Deployment) -> None:
+    (sites.folder / "own.py").write_text(OWN)
+    server = sites.serve("own", "--data", "own.py:ten")
+    local = sites.simulate("local-own")
+    assert server.end() == 0, server.said()
+    assert torch.equal(local.models, sites.state("own").models)
+    # Its accuracy by another route: a plain PyTorch model with the final row, on the ten pictures.
+    digits = load("digits")
+    settings = resolve(read_tables(sites.folder / "digits.toml"))["model"]
+    model = build(settings["name"], input_shape=tuple(digits.x.shape[1:]), outputs=10)
+    vector_to_parameters(local.models[0], model.parameters())
+    x, y = Samples(digits, np.arange(10)).tensors()
+    right = (model(x).argmax(1) == y).sum().item()
+    assert sites.summary("own")["last"]["global-test/accuracy"] == pytest.approx(right / 10)
+
+
+def test_a_superlink_that_runs_already_is_joined(sites: Deployment) -> None:
+    certs = sites.folder / "certs"
+    with superlink(sites.folder / "elsewhere", certs=certs) as link:
+        server = sites.serve("joined", "--superlink", link.address, "--set", "rounds=1")
+        assert server.end() == 0, server.said()
+    assert not (sites.folder / "joined" / "superlink").exists()
+    assert torch.equal(sites.simulate("local-joined", "rounds=1").models, sites.state("joined").models)

@@ -1,0 +1,263 @@
+"""Who and what is refused over real connections: keys, certificates, paths, steps, models, versions, budgets.
+
+The server is this process (SuperLink, door and mailbox), the sites are `covey join`.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytest.importorskip("flwr")
+import httpx
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    RegisterNodeFleetRequest,
+)
+from flwr.proto.node_pb2 import Node
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+import covey
+from covey.codec import from_bytes
+from covey.deploy.certs import SiteList, make_certs, private_key, site_list
+from covey.deploy.flower_transport import GridTransport, flower_run
+from covey.deploy.superlink import Link, door, superlink
+from covey.deploy.wire import step_to_plain
+from covey.steps.privacy import Privacy
+from covey.steps.summaries import LabelSummary
+from tests.deploy.live_deployment import Deployment
+from tests.deploy.one_request import SPEC, one_request
+
+
+@dataclass
+class Server:
+    """A server of which every message is written by hand."""
+
+    here: Deployment
+    transport: GridTransport
+    inside: str
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.here.port}"
+
+    def ask(self, node: int, **changes: Any) -> dict[str, Any]:
+        (number,) = self.transport.send("train.sgd", {node: one_request(**changes)}, 120)
+        until = time.monotonic() + 120
+        while not (found := self.transport.collect([number])):
+            assert time.monotonic() < until, "no answer in 120 s"
+            time.sleep(0.2)
+        answer: dict[str, Any] = from_bytes(found[number].answer)
+        return answer
+
+    def node(self, seconds: float = 300) -> int:
+        """The first site that is there."""
+        until = time.monotonic() + seconds
+        while not (nodes := self.transport.nodes()):
+            assert time.monotonic() < until, f"no site in {seconds} s"
+            time.sleep(0.2)
+        return next(iter(nodes))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Deployment(tmp_path_factory.mktemp("live"), sites=1) as here:
+        certs = here.folder / "certs"
+        with (
+            superlink(certs, certs=certs) as link,
+            flower_run(link, SiteList(certs).names) as transport,
+            door("127.0.0.1", here.port, link, certs),
+        ):
+            yield Server(here, transport, link.address)
+
+
+@pytest.fixture(scope="module")
+def node(server: Server) -> int:
+    """A site with a privacy budget of 1, connected."""
+    server.here.join(0, "--budget", "1")
+    return server.node()
+
+
+def fleet_client(server: Server, *, keys: Any = None) -> FleetHttpClient:
+    """A client of the fleet interface that knows the CA; without keys it signs nothing."""
+    signed = [NodeAuthHttpInterceptor(*keys)] if keys else []
+    version = RuntimeVersionHttpInterceptor(component_name="SuperNode")
+    ca = str(server.here.folder / "certs" / "ca.crt")
+    return FleetHttpClient.from_server_address(server.address, False, ca, [version, *signed])
+
+
+def link_client(link: Link, secret: Any) -> FleetHttpClient:
+    """A site's client that talks to the SuperLink itself."""
+    signed = NodeAuthHttpInterceptor(secret, secret.public_key())
+    version = RuntimeVersionHttpInterceptor(component_name="SuperNode")
+    return FleetHttpClient.from_server_address(link.address, False, str(link.ca), [version, signed])
+
+
+def refusal(call: Any, request: Any) -> int:
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        call(request)
+    return caught.value.response.status_code
+
+
+# ---------------------------------------------------------------------------------------------- who is refused
+
+
+def test_a_client_without_a_key_is_refused(server: Server, node: int) -> None:
+    with fleet_client(server) as client:
+        assert refusal(client.PullMessages, PullMessagesRequest(node=Node(node_id=node))) == 401
+        assert refusal(client.RegisterNode, RegisterNodeFleetRequest(public_key=b"x")) == 401
+
+
+def test_a_client_with_an_unregistered_key_is_refused(server: Server, node: int) -> None:
+    keys = generate_key_pairs()
+    shown = public_key_to_bytes(keys[1])
+    with fleet_client(server, keys=keys) as client:
+        assert refusal(client.RegisterNode, RegisterNodeFleetRequest(public_key=shown)) == 412
+        start = ActivateNodeRequest(public_key=shown, heartbeat_interval=30)
+        assert refusal(client.ActivateNode, start) == 412
+        # nor may it take another site's messages
+        assert refusal(client.PullMessages, PullMessagesRequest(node=Node(node_id=node))) == 401
+
+
+@pytest.mark.parametrize(("seconds", "welcome"), [(0, True), (-295, True), (-315, False), (15, False)])
+def test_a_site_whose_clock_is_wrong_is_refused(
+    server: Server, node: int, seconds: float, welcome: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 305 s behind to 5 s ahead, as docs/deployment.md tells a site's administrator."""
+    clock = "flwr.supernode.node_auth_http_interceptor.now"
+    monkeypatch.setattr(clock, lambda: datetime.now(UTC) + timedelta(seconds=seconds))
+    secret = private_key(server.here.folder / "certs" / "sites" / "site-0.key")
+    request = PullMessagesRequest(node=Node(node_id=node))
+    with fleet_client(server, keys=(secret, secret.public_key())) as client:
+        if welcome:
+            assert not client.PullMessages(request).messages_list
+        else:
+            assert refusal(client.PullMessages, request) == 401
+
+
+def test_a_site_that_was_taken_off_the_list_is_refused_from_the_next_start_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_task_id", "_run_id", "_node_id"):  # of this process, which is the other tests' server
+        monkeypatch.setattr(TaskIdentity, name, getattr(TaskIdentity, name))
+    make_certs(tmp_path, hosts=["127.0.0.1"], sites=["stays", "goes"])
+    stays, goes = [site["public_key"] for site in site_list(tmp_path)]
+    secret = private_key(tmp_path / "sites" / "goes.key")
+    start = ActivateNodeRequest(public_key=goes.encode(), heartbeat_interval=30)
+    with superlink(tmp_path, certs=tmp_path) as link:
+        with flower_run(link, lambda: {stays: "stays", goes: "goes"}), link_client(link, secret) as client:
+            node = client.ActivateNode(start).node_id
+            client.DeactivateNode(DeactivateNodeRequest(node_id=node))
+        with flower_run(link, lambda: {stays: "stays"}) as transport, link_client(link, secret) as client:
+            assert refusal(client.ActivateNode, start) == 412
+            assert not transport.nodes()
+
+
+def test_join_says_in_one_sentence_why_it_is_refused(server: Server, tmp_path: Path) -> None:
+    make_certs(tmp_path / "other", hosts=["127.0.0.1"], sites=["stranger"])
+    stranger = str(tmp_path / "other" / "sites" / "stranger.key")
+    here = server.here.folder / "certs"
+    tries = {
+        "no-key": (["--ca", str(here / "ca.crt")], "--key is missing", 2),
+        "unregistered": (
+            ["--ca", str(here / "ca.crt"), "--key", stranger, "--name", "site-0"],
+            f"{server.address} refuses this site: its key is not registered there",
+            1,  # the server may mend it
+        ),
+        "wrong-ca": (
+            ["--ca", str(tmp_path / "other" / "ca.crt"), "--key", str(here / "sites" / "site-0.key")],
+            f"the certificate of {server.address} is not of --ca",
+            2,
+        ),
+    }
+    started = {
+        name: server.here.start(
+            name, "join", server.address, "--data", "site.py:load", "--state", str(tmp_path / name), *words
+        )
+        for name, (words, _, _) in tries.items()
+    }
+    for name, program in started.items():
+        _, sentence, code = tries[name]
+        assert program.end() == code, program.said()
+        assert f"covey: {sentence}" in program.said()
+        assert "Traceback" not in program.said()
+
+
+# ---------------------------------------------------------------------------------------------- what is not reachable
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/acquire-task", "/docs", "/"]
+)
+def test_the_exposed_port_leads_to_the_fleet_interface_only(server: Server, path: str) -> None:
+    ca = str(server.here.folder / "certs" / "ca.crt")
+    assert httpx.post(f"https://{server.address}{path}", verify=ca).status_code == 404
+
+
+def test_the_exposed_port_speaks_tls_only(server: Server) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.post(f"http://{server.address}/v1/fleet/pull-messages")
+
+
+def test_the_superlink_itself_listens_on_loopback_only(server: Server) -> None:
+    (link,) = [p for p in psutil.Process().children() if "flower-superlink" in " ".join(p.cmdline())]
+    addresses = {c.laddr.ip for c in link.net_connections() if c.status == psutil.CONN_LISTEN}
+    assert addresses == {"127.0.0.1"}
+
+
+# ---------------------------------------------------------------------------------------------- what a site refuses
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"step": {"step": "Steal", "settings": {}}},
+            "the step 'Steal' is not known to this site's covey",
+        ),
+        (
+            {"model": {**SPEC.plain(), "name": "spy"}},
+            "the model 'spy' is not known to this site's covey",
+        ),
+        (
+            {"covey": "9.9"},
+            f"the server has covey 9.9, this site has {covey.__version__}; install the same",
+        ),
+    ],
+)
+def test_a_real_site_refuses_in_one_sentence(
+    server: Server, node: int, changes: dict[str, Any], sentence: str
+) -> None:
+    assert server.ask(node, **changes) == {"refused": sentence}
+
+
+def test_a_real_site_trains_when_asked_properly(server: Server, node: int) -> None:
+    assert server.ask(node)["reply"]["vector"].shape == (4810,)
+
+
+def summary(server: Server, node: int, epsilon: float, run: str) -> dict[str, Any]:
+    step = step_to_plain(LabelSummary(privacy=Privacy(epsilon=epsilon)))
+    return server.ask(node, step=step, run=run, task={"args": {}})
+
+
+def test_a_real_sites_noise_is_no_function_of_the_seed_and_its_budget_holds(
+    server: Server, node: int
+) -> None:
+    first, second = (summary(server, node, 0.1, run)["reply"]["stats"] for run in ("a", "b"))
+    counts = [next(v for k, v in stats.items() if k != "epsilon") for stats in (first, second)]
+    assert list(counts[0]) != list(
+        counts[1]
+    )  # the same seed, round and client: simulated noise would be equal
+    assert summary(server, node, 0.5, "c")["reply"]["stats"]["epsilon"] == pytest.approx(0.7)
+    assert "0.7 of the budget of 1 is spent" in summary(server, node, 0.5, "d")["refused"]

@@ -1,0 +1,551 @@
+"""Sites and their server without a network: the same bits as in simulation, what is refused, what is remembered."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import covey
+from covey.catalogue import STEPS
+from covey.cli import app
+from covey.codec import from_bytes, to_bytes
+from covey.config import resolve
+from covey.core import Task, run
+from covey.data import federate, from_tensors, load
+from covey.deploy.fleet import SiteFleet
+from covey.deploy.run import site_fleet
+from covey.deploy.site import Site
+from covey.deploy.site_registry import ClientNumbers
+from covey.deploy.transport import Response
+from covey.deploy.wire import model_from_plain, step_from_plain, step_kinds, step_to_plain
+from covey.errors import Refused, UserError
+from covey.measure import Measuring
+from covey.methods import METHODS
+from covey.objective import Classification
+from covey.simulate import Interrupted, simulate
+from covey.steps import Evaluate, Train
+from covey.steps.cross import CrossEvaluate
+from covey.steps.poison import Poisoned
+from covey.steps.privacy import Privacy
+from covey.steps.summaries import LabelSummary
+from covey.testing import Broken, check_toml, same
+from tests.deploy.one_request import SPEC, one_request, with_header
+from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, simulated, sites
+
+STEP = {"$step": step_to_plain(Train(lr=0.1))}
+
+# ---------------------------------------------------------------------------------------------- the same bits
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_the_simulations_bits(name: str) -> None:
+    settings = {"per_round": CLIENTS} if name in ("haccs", "tifl", "oort") else {}
+    method = check_toml(name, settings)
+    straight = run(method, simulated(), rounds=2)
+    same(straight, run(method, deployed(Hand(sites())), rounds=2), f"{name}: sites and simulation differ")
+
+
+def test_what_is_measured_is_the_same() -> None:
+    found = []
+    for fleet in (simulated(), deployed(Hand(sites()))):
+        ends: list[Any] = []
+        run(check_toml("fedavg", {}), fleet, rounds=1, measure=Measuring(), watchers=[ends.append])
+        found.append({(m.split, m.metric, m.client): m.value for m in ends[0].measurements})
+    assert found[0].keys() == found[1].keys()
+    for key, value in found[0].items():
+        assert found[1][key] == pytest.approx(value, rel=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------- steps as values
+
+
+def test_every_step_of_covey_goes_through_plain_values_and_back() -> None:
+    for maker in STEPS.values():
+        try:
+            step = maker()
+        except TypeError:
+            continue  # it wraps another step, or has settings without a default
+        assert step_from_plain(from_bytes(to_bytes(step_to_plain(step)))) == step
+    assert "train.sgd" in step_kinds()
+
+
+def test_a_step_keeps_its_settings_and_those_within() -> None:
+    step = LabelSummary(privacy=Privacy(epsilon=0.5, budget=2.0), labels=10)
+    assert step_from_plain(from_bytes(to_bytes(step_to_plain(step)))) == step
+
+
+def test_a_step_of_the_users_own_cannot_be_sent() -> None:
+    with pytest.raises(UserError, match="Broken is not part of covey"):
+        step_to_plain(Broken(step=Train(lr=0.1)))
+
+
+# ---------------------------------------------------------------------------------------------- what a site refuses
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"covey": "9.9"}, f"the server has covey 9.9, this site has {covey.__version__}; install the same"),
+        ({"step": {"step": "Steal", "settings": {}}}, "the step 'Steal' is not known to this site's covey"),
+        (
+            {"step": {"step": "Train", "settings": {"hack": 1}}},
+            "Train has no setting 'hack' in this site's covey",
+        ),
+        (
+            {"step": {"step": "Train", "settings": {"lr": "fast"}}},
+            "Train.lr is 'fast', which this site's covey does not take",
+        ),
+        (
+            {"model": {**SPEC.plain(), "name": "gpt"}},
+            "the model 'gpt' is not known to this site's covey",
+        ),
+        (
+            {"model": {**SPEC.plain(), "shape": (1, 9, 9)}},
+            "the model takes samples of shape (1, 9, 9), this site's have (1, 8, 8)",
+        ),
+        (
+            {"run": "../elsewhere"},
+            "the run is called '../elsewhere'; at most 80 letters, digits, '.', '_' and '-' are allowed",
+        ),
+        (
+            {"step": {"step": "Poisoned", "settings": {"local": STEP, "clients": [], "attack": "flip"}}},
+            "train.poisoned is an attack, which is for simulations",
+        ),
+        (
+            {"step": {"step": "DynTrain", "settings": {"train": {"$step": {"step": "CountLabels"}}}}},
+            "DynTrain.train is a CountLabels, which this site's covey does not take",
+        ),
+    ],
+)
+def test_a_site_refuses_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    answer = from_bytes(sites()[100].answer(one_request(**changes)))
+    assert answer == {"refused": sentence}
+
+
+def test_a_block_that_is_no_request_is_refused() -> None:
+    answer = from_bytes(sites()[100].answer(to_bytes({"covey": covey.__version__})))
+    assert "cannot be answered" in answer["refused"]
+
+
+def test_a_pickle_is_never_read() -> None:
+    import pickle
+
+    answer = from_bytes(sites()[100].answer(pickle.dumps({"covey": covey.__version__, "hello": True})))
+    assert "cannot be answered" in answer["refused"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        with_header({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 999]}}),
+        with_header({"__metadata__": {"plain": 3000 * "[" + 3000 * "]"}}),
+        one_request(model={**SPEC.plain(), "settings": {"hidden": (2**60,)}}),
+        one_request(round="first"),
+        one_request(task={"hack": 1}),
+        to_bytes(7),
+    ],
+)
+def test_no_request_can_stop_a_site(block: bytes) -> None:
+    said: list[str] = []
+    answer = from_bytes(sites(say=said.append)[100].answer(block))
+    assert answer["refused"]
+    assert said == [f"refused: {answer['refused']}"]
+
+
+def test_a_full_disk_at_the_site_is_not_taken_for_an_absent_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    site = sites(tmp_path)[100]
+    monkeypatch.setattr("covey.deploy.site.write_atomically", full)
+    assert from_bytes(site.answer(one_request())) == {
+        "refused": "this site's --state folder cannot be used: No space left on device"
+    }
+
+
+# ---------------------------------------------------------------------------------------------- the budget
+
+
+def summary(epsilon: float | None, number: int) -> bytes:
+    step = LabelSummary(privacy=Privacy(epsilon=epsilon))
+    return one_request(step=step_to_plain(step), round=number, task={"args": {}})
+
+
+def test_a_sites_budget_holds_whatever_the_server_asks_for(tmp_path: Path) -> None:
+    pytest.importorskip("opendp")
+    site = sites(tmp_path, budget=1.0)[100]
+    assert from_bytes(site.answer(summary(0.6, 1)))["reply"]["stats"]["epsilon"] == 0.6
+    assert "0.6 of the budget of 1 is spent" in from_bytes(site.answer(summary(0.6, 2)))["refused"]
+    again = sites(tmp_path, budget=1.0)[100]  # after a restart, and for another run
+    assert "0.6 of the budget of 1 is spent" in from_bytes(again.answer(summary(0.6, 1)))["refused"]
+
+
+def test_with_a_budget_what_cannot_be_counted_is_refused() -> None:
+    site = sites(budget=1.0)[100]
+    assert from_bytes(site.answer(summary(None, 1)))["refused"] == (
+        "query.labels has no privacy loss that can be counted, and this site has a budget of 1"
+    )
+    assert from_bytes(site.answer(one_request()))["reply"] is not None
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        (Poisoned(local=LabelSummary(), clients=(), attack="flip"), "query.labels has no privacy loss"),
+        (Evaluate(split="train"), "evaluate.local asks about training data"),
+        (Evaluate(split="validation", holdout=0.99), "evaluate.local asks about training data"),
+        (CrossEvaluate(holdout=0.99, models=1), "evaluate.cross asks about most of the training data"),
+    ],
+)
+def test_the_budget_cannot_be_walked_around(step: Any, sentence: str) -> None:
+    answer = from_bytes(sites(budget=1.0)[100].answer(one_request(step=step_to_plain(step))))
+    assert sentence in answer["refused"]
+    assert "reply" not in answer
+
+
+@pytest.mark.parametrize("step", [Evaluate(), CrossEvaluate(holdout=0.2, models=1), Train(lr=0.1)])
+def test_what_a_private_method_needs_stays_possible_with_a_budget(step: Any) -> None:
+    answer = from_bytes(sites(budget=1.0)[100].answer(one_request(step=step_to_plain(step))))
+    assert answer["reply"] is not None
+
+
+@pytest.mark.parametrize("name", ["cafa", "haccs"])
+def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(name: str) -> None:
+    pytest.importorskip("opendp")
+    fleet = deployed(Hand(sites(budget=1.0)))
+    method = check_toml(name, {"per_round": CLIENTS, "epsilon": 0.5})
+    state = run(method, fleet, rounds=2, measure=Measuring())
+    assert state.worked == (0, 1, 2, 3)
+    assert fleet.ledger.refused == fleet.ledger.lost == 0
+    assert fleet.ledger.epsilon == dict.fromkeys(range(CLIENTS), 0.5)
+
+
+def test_a_real_site_never_says_for_nothing_whether_its_data_moved(tmp_path: Path) -> None:
+    pytest.importorskip("opendp")
+    site = sites(tmp_path, budget=1.0)[100]
+    for number in (1, 2):
+        step = step_to_plain(LabelSummary(privacy=Privacy(epsilon=0.4)))
+        block = one_request(step=step, round=number, task={"args": {"tolerance": 0.5}})
+        assert from_bytes(site.answer(block))["reply"]["stats"]["epsilon"] == pytest.approx(0.4 * number)
+    third = one_request(step=step, round=3, task={"args": {"tolerance": 0.5}})
+    assert "0.8 of the budget of 1 is spent" in from_bytes(site.answer(third))["refused"]
+
+
+def test_a_label_space_that_is_too_small_does_not_tell_which_labels_there_are() -> None:
+    step = step_to_plain(LabelSummary(privacy=Privacy(epsilon=0.1), labels=1))
+    answer = from_bytes(sites(budget=1.0)[100].answer(one_request(step=step)))
+    assert answer["refused"] == "a summary of 1 labels is asked for; this site's data have more classes"
+    assert not answer["mistake"]
+
+
+def test_two_processes_cannot_spend_one_budget_twice(tmp_path: Path) -> None:
+    from covey.deploy.site import locked_folder
+
+    state = tmp_path / "state"
+    sentence = "state is used by another covey join; give each its own"
+    with locked_folder(state), pytest.raises(UserError, match=sentence), locked_folder(state):
+        pass
+    with locked_folder(state):
+        pass  # free again
+
+
+@pytest.mark.parametrize("budget", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_budget_is_a_finite_number(budget: float) -> None:
+    with pytest.raises(UserError, match="it must be a finite number greater than 0"):
+        sites(budget=budget)
+
+
+@pytest.mark.parametrize("text", ["much", "nan", "-1"])
+def test_an_account_that_cannot_be_read_is_not_a_new_budget(tmp_path: Path, text: str) -> None:
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "epsilon").write_text(text)
+    with pytest.raises(UserError, match=r"--state: .*epsilon"):
+        sites(tmp_path, budget=1.0)
+
+
+# ---------------------------------------------------------------------------------------------- what is remembered
+
+
+def test_a_site_keeps_its_number_and_state_over_a_restart(tmp_path: Path) -> None:
+    method = check_toml("feddyn", {"per_round": CLIENTS})
+    straight = run(method, simulated(), rounds=3)
+    transport = Hand(sites(tmp_path))
+    fleet = deployed(transport)
+
+    def restart(end: Any) -> None:
+        moved = 50 * end.state.round  # new nodes with the old names and folders
+        transport.sites = {node + moved: site for node, site in sites(tmp_path).items()}
+
+    same(straight, run(method, fleet, rounds=3, watchers=[restart]), "restarted sites differ")
+    assert sorted(fleet.registry.sites) == list(range(CLIENTS))
+
+
+def test_a_server_that_crashed_in_a_round_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    method = check_toml("feddyn", {"per_round": CLIENTS})
+    straight = run(method, simulated(), rounds=3)
+    transport = Hand(sites(tmp_path))
+    first = deployed(transport)
+    state = run(method, first, rounds=1)
+    saved = first.save()
+    run(method, first, rounds=2, state=state)  # all of round 2 is lost
+    second = deployed(transport)
+    second.load(saved)
+    assert second.run == first.run
+    assert second.session != first.session
+    same(straight, run(method, second, rounds=3, state=state), "a resumed deployment differs")
+
+
+def test_a_site_forgets_old_runs_and_models_but_not_what_it_spent(tmp_path: Path) -> None:
+    site = sites(tmp_path)[100]
+    site.memory.epsilon = 0.7
+    for number in range(20):
+        model = {**SPEC.plain(), "settings": {"hidden": (number % 6 + 1,)}}
+        site.answer(one_request(run=f"run-{number:02}.x", model=model))
+        newest = tmp_path / "0" / f"run-run-{number:02}.x.safetensors"
+        os.utime(newest, ns=(number, number))  # the clock of a file system may be coarse
+    site.answer(one_request(run="last"))
+    kept = sorted(path.name for path in (tmp_path / "0").glob("run-*"))
+    assert kept == ["run-last.safetensors", *(f"run-run-{n:02}.x.safetensors" for n in range(5, 20))]
+    assert len(site.benches) == 4
+    assert (tmp_path / "0" / "epsilon").read_text() == "0.7"
+
+
+def test_numbers_come_from_keys_where_there_are_keys() -> None:
+    transport = Hand(sites(), keys={100: "d", 101: "c", 102: "b", 103: "unknown"})
+    fleet = deployed(transport, names=ClientNumbers({"b": 0, "c": 1, "d": 2}), least=3)
+    assert fleet.begin(1) == [0, 1, 2]
+    assert {site.client: site.name for site in fleet.registry.sites.values()} == {
+        0: "site-2",
+        1: "site-1",
+        2: "site-0",
+    }
+
+
+def test_without_keys_numbers_follow_the_names_whoever_came_first() -> None:
+    backwards = {node: sites()[103 - node + 100] for node in range(100, 104)}
+    fleet = deployed(Hand(backwards))
+    assert fleet.begin(1) == [0, 1, 2, 3]
+    assert {site.client: site.name for site in fleet.registry.sites.values()} == {
+        i: f"site-{i}" for i in range(4)
+    }
+    names = ClientNumbers({})
+    for name in ("b10", "b9", "a"):
+        names.number("", name)
+    assert names.settle() == {0: 2, 1: 1, 2: 0}
+    assert names.number("", "a newcomer") == 3
+    assert names.settle() == {}
+
+
+# ---------------------------------------------------------------------------------------------- who is there
+
+
+def test_a_site_that_does_not_answer_is_lost_at_the_deadline_and_welcome_later() -> None:
+    transport = Hand(sites())
+    fleet = deployed(transport)
+    method = check_toml("fedavg", {"per_round": CLIENTS})
+    here: list[list[int]] = []
+
+    def watch(end: Any) -> None:
+        here.append(list(fleet.here))
+        transport.away = {102} if end.state.round == 1 else set()
+
+    run(method, fleet, rounds=4, watchers=[watch])
+    assert here == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
+    assert fleet.ledger.lost == 1
+    assert fleet.ledger.last_problem() == "Client 2 was lost in train.sgd, round 2: no reply in 0.5 s"
+    assert fleet.ledger.clock >= 0.5  # the waiting is in the books
+
+
+def test_a_quiet_site_holds_up_no_later_round() -> None:
+    transport = Hand(sites())
+    fleet = deployed(transport)
+    assert len(fleet.begin(1)) == CLIENTS
+    transport.away = {102}
+    task = Task(models=torch.zeros(1, 4810), slots=(0,))
+    assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 1, 3]
+    assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 1, 3]
+    assert fleet.ledger.last_problem().endswith("it is not connected")
+
+
+def test_a_newcomer_is_described_and_served() -> None:
+    everybody = sites()
+    transport = Hand({node: site for node, site in everybody.items() if node != 103})
+    fleet = deployed(transport, least=3)
+    method = check_toml("cafa", {"per_round": 3})
+
+    def watch(end: Any) -> None:
+        transport.sites = everybody
+
+    state = run(method, fleet, rounds=3, watchers=[watch])
+    assert state.seen == (0, 1, 2, 3)
+    assert 3 in state.groups
+
+
+def test_a_site_that_is_left_out_is_told_of_once_and_asked_again_seldom() -> None:
+    transport = Hand(sites(), keys={100: "a", 101: "b", 102: "c", 103: "unknown"})
+    said: list[str] = []
+    fleet = deployed(transport, names=ClientNumbers({"a": 0, "b": 1, "c": 2}), least=3, say=said.append)
+    for number in range(1, 6):
+        assert fleet.begin(number) == [0, 1, 2]
+    assert [line for line in said if "left out" in line] == [
+        "site site-3 is left out for now: neither its key nor its name is known"
+    ]
+    assert transport.kinds.count("query.hello") == 4  # one a site
+
+
+def test_a_site_learns_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covey.deploy.site_registry.AGAIN", 0.0)
+    heard: list[str] = []
+    digits = load("digits")
+    turned = from_tensors(digits.x, digits.y, classes=digits.classes[::-1])
+    transport = Hand({**sites(), 103: Site(turned, name="site-3", say=heard.append)})
+    fleet = deployed(transport, least=3)
+    for number in (1, 2, 3):
+        assert fleet.begin(number) == [0, 1, 2]
+    why = "its classes have other names than the server's, or another order"
+    assert heard == [f"the server leaves this site out: {why}"]
+
+
+def test_a_site_that_was_gone_when_it_was_greeted_is_greeted_at_once_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("covey.deploy.site_registry.HELLO_SECONDS", 0.3)
+    transport = Hand(sites())
+    gone = {node: site for node, site in transport.sites.items() if node != 103}
+    fleet = deployed(transport, least=3)
+    transport.away = {103}  # it is on the list of nodes, and dead
+    assert fleet.begin(1) == [0, 1, 2]
+    (number,) = fleet.registry.greeted
+    transport.answers[number] = Response(error="it is not connected any more")
+    everybody, transport.sites = transport.sites, gone
+    assert fleet.begin(2) == [0, 1, 2]
+    transport.sites, transport.away = everybody, set()
+    assert fleet.begin(3) == [0, 1, 2, 3]
+
+
+def test_of_two_sites_with_one_name_the_first_has_the_seat_until_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("covey.deploy.site_registry.AGAIN", 0.0)
+    first, second = sites()[100], sites()[100]
+    transport = Hand({100: first})
+    fleet = deployed(transport, least=1)
+    fleet.begin(1)
+    transport.sites = {100: first, 200: second}
+    for number in (2, 3):
+        assert fleet.begin(number) == [0]
+        assert fleet.registry.sites[0].node == 100
+    transport.sites = {200: second}
+    assert fleet.begin(4) == [0]
+    assert fleet.registry.sites[0].node == 200
+
+
+def test_a_message_that_cannot_be_sent_is_a_lost_one() -> None:
+    class Full(Hand):
+        def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
+            some = {n: b for n, b in blocks.items() if n != 101 or kind == "query.hello"}
+            return super().send(kind, some, seconds)
+
+    fleet = deployed(Full(sites()))
+    fleet.begin(1)
+    task = Task(models=torch.zeros(1, 4810), slots=(0,))
+    assert [r.id for r in fleet.ask(Train(lr=0.1), dict.fromkeys(range(4), task))] == [0, 2, 3]
+    assert fleet.ledger.last_problem().endswith("the message could not be sent")
+
+
+def test_a_resumed_server_has_the_same_data_and_trainer() -> None:
+    saved = deployed(Hand({})).save()
+    other = federate(load("digits"), partition="iid", clients=CLIENTS, seed=4)
+    fewer = replace(other, test=other.test.select(slice(0, 10)))
+    with pytest.raises(UserError, match="the run began with other test data at the server"):
+        SiteFleet(Hand({}), SPEC, server_data=fewer, names=ClientNumbers({}), seed=5, deadline=0.5).load(
+            saved
+        )
+    with pytest.raises(UserError, match="began with the lanes trainer, and this server would use torch"):
+        deployed(Hand({})).load({**saved, "trainer": "lanes"})
+
+
+def test_simulations_and_deployments_are_resumed_by_their_own_command() -> None:
+    with pytest.raises(UserError, match="go on with: covey serve --resume"):
+        simulated().load(deployed(Hand({})).save())
+    with pytest.raises(UserError, match="go on with: covey run --resume"):
+        deployed(Hand({})).load(simulated().save())
+
+
+def test_an_interrupted_deployment_names_its_own_command(tmp_path: Path) -> None:
+    config = resolve({"data": {"name": "digits", "clients": 4}, "rounds": 3, "checkpoint_seconds": 0.0})
+
+    def stop(end: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="after round 1; go on with: covey serve --resume"):
+        simulate(config, tmp_path / "run", watchers=[stop], report=False, fleet=deployed(Hand(sites())))
+
+
+def test_real_bytes_and_seconds_are_booked() -> None:
+    fleet = deployed(Hand(sites()))
+    run(check_toml("fedavg", {"per_round": 2}), fleet, rounds=1)
+    cost = fleet.ledger.total["train.sgd"]
+    assert cost.messages == 4
+    assert 2 * 4 * 4810 < cost.bytes_down < 2 * 4 * 4810 + 2 * 3000
+    assert 2 * 4 * 4810 < cost.bytes_up < 2 * 4 * 4810 + 2 * 1500
+    assert 0 < cost.seconds == fleet.ledger.clock
+
+
+def test_the_configuration_gives_the_fleet() -> None:
+    config = resolve({"data": {"name": "digits", "clients": 4}, "engine": {"lanes": False}})
+    fleet = site_fleet(config, Hand({}), keys={}, least=4)
+    assert fleet.spec == SPEC
+    assert isinstance(fleet.objective, Classification)
+    assert len(fleet.server_data.test) == len(load("digits").test)
+
+
+def test_all_of_the_servers_own_data_is_its_test_set() -> None:
+    config = resolve({"data": {"name": "digits", "clients": 4}, "engine": {"lanes": False}})
+    digits = load("digits")
+    own = from_tensors(digits.x[:50], digits.y[:50], classes=digits.classes)
+    assert len(site_fleet(config, Hand({}), keys={}, least=4, own=own).server_data.test) == 50
+
+
+def test_the_summary_names_the_sites() -> None:
+    fleet = deployed(Hand(sites()))
+    fleet.begin(1)
+    assert fleet.info["sites"] == "site-0 = 0, site-1 = 1, site-2 = 2, site-3 = 3"
+
+
+def test_a_refusal_reaches_the_server() -> None:
+    transport = Hand(sites(budget=1.0))
+    fleet = deployed(transport)
+    fleet.begin(1)
+    assert fleet.ask(LabelSummary(), {0: Task()}) == []
+    assert fleet.ledger.refused == 1
+
+
+def test_an_unreadable_model_is_a_refusal() -> None:
+    with pytest.raises(Refused, match="objective 'fame' is not known"):
+        model_from_plain({**SPEC.plain(), "objective": "fame"})
+
+
+# ---------------------------------------------------------------------------------------------- the run's folder
+
+
+def test_the_report_of_a_deployed_run_is_that_of_a_simulated_one(tmp_path: Path) -> None:
+    tables = {"data": {"name": "digits", "clients": 4}, "engine": {"lanes": False}, "rounds": 2}
+    config = resolve({**tables, "method": {"name": "cafa", "per_round": 4}})
+    fleet = site_fleet(config, Hand(sites()), keys={}, least=4)
+    simulate(config, tmp_path / "run", fleet=fleet, report=False)
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "cafa" in page
+    assert "evaluate.cross" in page
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["finished"]
