@@ -176,7 +176,6 @@ STEPS: Registry[type] = Registry(
         "Style": "covey.steps.style:Style",
         "LabelSummary": "covey.steps.summaries:LabelSummary",
         "FeatureSummary": "covey.steps.summaries:FeatureSummary",
-        "SampleCount": "covey.steps.summaries:SampleCount",
         "Train": "covey.steps.train:Train",
         "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
         "TellLabel": "covey.group.label_feature:TellLabel",
