@@ -46,7 +46,7 @@ def cafa(
     return Method(
         name="cafa",
         group=by_label_mix(clusters, epsilon, noise, budget),
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=judged(train, evaluation, power, by_cluster=True, by_samples=weighting == "samples"),
     )
@@ -64,7 +64,7 @@ def abfa(
     train = with_validation(train)
     return Method(
         name="abfa",
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=judged(train, evaluation, power, by_cluster=False),
     )
@@ -86,7 +86,7 @@ def cbcc(
     return Method(
         name="cbcc",
         group=by_label_mix(clusters, epsilon, noise, budget),
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=LikenessAverage(by_cluster=True, by_accuracy=False),
     )
@@ -105,7 +105,7 @@ def cbcc_select(
     return Method(
         name="cbcc-select",
         group=by_label_mix(clusters, epsilon, noise, budget),
-        select=LargestGroup(count=per_round),
+        select=LargestGroup(per_round=per_round),
         local=train,
         mix=Average(weighting="equal"),
     )

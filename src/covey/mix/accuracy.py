@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from covey.core import Mixing, Reply, Round, Task
 from covey.errors import UserError
 from covey.mix.average import weighted_rows
+from covey.needs import GROUPS, Facts
 from covey.steps.cross import CrossEvaluate
 
 Array = NDArray[np.float64]
@@ -29,8 +30,8 @@ class LikenessAverage:
     times the client's number of samples, as in FedAvg.
     """
 
-    by_cluster: bool
-    by_accuracy: bool
+    by_cluster: bool = True
+    by_accuracy: bool = True
     holdout: float = 0.0
     balanced: bool = False
     power: float = 1.0
@@ -39,6 +40,10 @@ class LikenessAverage:
     def __post_init__(self) -> None:
         if not 0 <= self.power <= 100:
             raise UserError(f"power is {self.power!r}; it must lie in 0 to 100")
+
+    @property
+    def needs(self) -> Facts:
+        return (GROUPS,) if self.by_cluster else ()
 
     def __call__(self, now: Round) -> Mixing:
         ids = [reply.id for reply in now.replies]
