@@ -1,54 +1,95 @@
-"""Saving and loading a run: `checkpoint/N.safetensors` and `checkpoint.json`, which is written last and names it."""
+"""Saving and loading a run: `checkpoint/N.safetensors`, and `checkpoint.json`, which is written last and names it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 
+from covey.checksums import FILE, Index, Kept, Piece, read_index, write_index
 from covey.codec import put_together, take_apart
 from covey.core import State
 from covey.errors import UserError
+from covey.writing import write_atomically
 
-FORMAT = 1
+PLAIN = "plain"  # the array that holds all that is no array, as JSON
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
-    """All that is needed to go on: the server's state, what the fleet remembers, and the recorder's place."""
+    """All that is needed to go on: the server's state, what the fleet remembers, and the recorder's place.
+
+    `journal` is the part of `metrics.jsonl` that was written until then.
+    """
 
     state: State
     fleet: Mapping[str, Any]
     extra: Mapping[str, Any]
+    journal: Piece = Piece()
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Writes a file so that after a crash there is either the old one or the new one, whole."""
-    temporary = path.with_name(path.name + ".tmp")
-    data = content.encode() if isinstance(content, str) else content
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    place = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(place)  # the new name, too, must survive a power cut
-    finally:
-        os.close(place)
+def save_checkpoint(
+    folder: Path, checkpoint: Checkpoint, *, config: Sequence[str] = (), keep: int = 1
+) -> None:
+    """Saves into the run folder and keeps the last `keep` checkpoints; `config` is config.toml's SHA-256.
 
-
-def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Saves into the run folder; the json file is the commit point, older arrays are removed after it."""
+    The json file is the commit point: what it does not name is removed after it, or was never there.
+    """
     arrays_folder = folder / "checkpoint"
     arrays_folder.mkdir(exist_ok=True)
+    content = _to_bytes(checkpoint)
+    name = f"{checkpoint.state.round:06d}.safetensors"
+    newest = Kept(
+        round=checkpoint.state.round, file=name, content=Piece.of(content), journal=checkpoint.journal
+    )
+    before = read_index(folder) or Index()
+    older = [kept for kept in before.kept if kept.round < newest.round]
+    index = Index(kept=(newest, *older[: keep - 1]), config=tuple(config))
+    write_atomically(arrays_folder / name, content)
+    write_index(folder, index)
+    named = {kept.file for kept in index.kept}
+    for old in arrays_folder.iterdir():
+        if old.name not in named:
+            with contextlib.suppress(OSError):
+                old.unlink()
+
+
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """The last checkpoint of a run folder, every byte as it was saved; None where there is none yet."""
+    index = read_index(folder)
+    return None if index is None else read_checkpoint(folder, index)
+
+
+def read_checkpoint(folder: Path, index: Index) -> Checkpoint:
+    """The newest checkpoint that the index names."""
+    path = folder / FILE
+    if not index.kept:
+        raise UserError(
+            f"{path} was written by an older version of covey, without checksums; start a new run"
+        )
+    newest = index.kept[0]
+    arrays = folder / "checkpoint" / Path(newest.file).name
+    try:
+        value = _from_bytes(newest.content.read_all(arrays))
+        return Checkpoint(
+            state=State(**value["state"]), fleet=value["fleet"], extra=value["extra"], journal=newest.journal
+        )
+    except UserError as damage:
+        raise UserError(f"{arrays} or {path} is damaged and cannot be resumed: {damage}") from damage
+    except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+        raise UserError(
+            f"{path} is damaged and cannot be resumed: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _to_bytes(checkpoint: Checkpoint) -> bytes:
     state = checkpoint.state
     data, arrays = take_apart(
         {
@@ -65,28 +106,10 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             "extra": dict(checkpoint.extra),
         }
     )
-    name = f"{state.round:06d}.safetensors"
-    write_atomically(arrays_folder / name, safetensors.torch.save(arrays or {"": torch.zeros(0)}))
-    write_atomically(folder / "checkpoint.json", json.dumps({"format": FORMAT, "arrays": name, "data": data}))
-    for old in arrays_folder.glob("*.safetensors"):
-        if old.name != name:
-            with contextlib.suppress(OSError):
-                old.unlink()
+    plain = torch.from_numpy(np.frombuffer(json.dumps(data).encode(), dtype=np.uint8).copy())
+    return safetensors.torch.save({**arrays, PLAIN: plain})
 
 
-def load_checkpoint(folder: Path) -> Checkpoint | None:
-    """The last checkpoint of a run folder; None where there is none yet."""
-    path = folder / "checkpoint.json"
-    if not path.exists():
-        return None
-    try:
-        saved = json.loads(path.read_text())
-        if saved["format"] != FORMAT:
-            raise UserError(f"{path} has format {saved['format']!r}; this version of covey reads {FORMAT}")
-        arrays = safetensors.torch.load_file(folder / "checkpoint" / Path(saved["arrays"]).name)
-        value = put_together(saved["data"], arrays)
-        return Checkpoint(state=State(**value["state"]), fleet=value["fleet"], extra=value["extra"])
-    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
-        raise UserError(
-            f"{path} is damaged and cannot be resumed: {type(error).__name__}: {error}"
-        ) from error
+def _from_bytes(content: bytes) -> Any:
+    arrays = safetensors.torch.load(content)
+    return put_together(json.loads(arrays.pop(PLAIN).numpy().tobytes()), arrays)

@@ -17,7 +17,10 @@ def folder_lock(folder: Path, taken: str | None = None) -> Iterator[None]:
 
     Where another process has it, `taken` is what the user is told; without it, this one waits for its turn.
     """
-    place = os.open(folder, os.O_RDONLY)
+    try:
+        place = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be opened: {error.strerror or error}") from error
     try:
         fcntl.flock(place, fcntl.LOCK_EX | (fcntl.LOCK_NB if taken else 0))
     except OSError as error:

@@ -6,26 +6,29 @@ import hashlib
 import io
 import json
 import math
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 import covey
-from covey.checkpoint import Checkpoint, save_checkpoint, write_atomically
+from covey.checkpoint import Checkpoint, save_checkpoint
+from covey.checksums import Index, Piece, read_index, write_index
 from covey.config import Config
-from covey.core import Fleet, Measurement, RoundEnd, State
+from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.ledger import Ledger
 from covey.group.figures import with_true_labels
-from covey.report.rows import SCHEMA
+from covey.journal import Journal, Row, data_rows, fleet_measurements
+from covey.own_code import bare_name
+from covey.writing import storing, write_atomically
 
-Row = tuple[int, float, int, int, int, str, str, float]
+# What is made of the journal at the end; where a run goes on, they are no longer true.
+DERIVED = ("metrics.parquet", "summary.json", "report.html")
 
 
 def fingerprint(config: Config) -> str:
@@ -33,12 +36,8 @@ def fingerprint(config: Config) -> str:
     return hashlib.sha256(config.toml().encode()).hexdigest()
 
 
-def same_run(extra: Mapping[str, Any], config: Config) -> None:
-    """Refuses to go on under other settings or with another version: the result would be neither run's."""
-    if extra.get("config") != fingerprint(config):
-        raise UserError(
-            "config.toml was changed after the checkpoint was written; start a new run with it instead"
-        )
+def same_version(extra: Mapping[str, Any]) -> None:
+    """Refuses to go on with another version: the result would be neither's."""
     if extra.get("covey") != covey.__version__:
         raise UserError(
             f"the checkpoint was written by covey {extra.get('covey')}, this is {covey.__version__}; "
@@ -55,61 +54,73 @@ class Recorder:
         self.folder = folder
         self.config = config
         self.fleet = fleet
-        self.journal = folder / "metrics.jsonl"
+        self.journal = Journal(folder / "metrics.jsonl")
         self.groups: dict[int, int] = {}
         self.best: dict[str, dict[str, float]] = {}
         self.last: dict[str, float] = {}
         self.reached: dict[str, float] | None = None
+        self.clients = len(fleet.members())
+        self.engine: Mapping[str, Any] = {}
         self.wall = 0.0
         self.started = time.perf_counter()
         self.saved_at = 0.0
         self.pending: Checkpoint | None = None
-        if resumed is not None:
-            self._go_on(resumed.extra)
-        else:
-            write_atomically(folder / "config.toml", config.toml())
-            self.journal.write_text("")
-            data = getattr(fleet, "data", None)
-            if isinstance(data, Federation):
-                self._append(data_rows(data))
+        with storing(folder):
+            if resumed is None:
+                self._begin()
+            else:
+                self.go_back(resumed)
+                remove_derived(folder)
 
-    def _go_on(self, extra: Mapping[str, Any]) -> None:
-        """Takes the place where the checkpoint was written; what the journal holds beyond it never happened."""
-        if not self.journal.exists() or self.journal.stat().st_size < extra["journal"]:
-            raise UserError(f"{self.journal} is shorter than the checkpoint says; this run cannot be resumed")
-        with open(self.journal, "r+b") as file:
-            file.truncate(extra["journal"])
+    def _begin(self) -> None:
+        """The first files: config.toml last, so that a folder that has one can always be resumed."""
+        self.journal.begin()
+        data = getattr(self.fleet, "data", None)
+        if isinstance(data, Federation):
+            self.journal.append(data_rows(data))
+        self.pending = self._checkpoint(empty_state(self.fleet))
+        self.save()
+        write_atomically(self.folder / "config.toml", self.config.toml())
+
+    def go_back(self, checkpoint: Checkpoint) -> None:
+        """Takes the place where the checkpoint was written; what came after it never happened."""
+        extra = checkpoint.extra
+        self.journal.go_on(checkpoint.journal)
         self.groups = dict(extra["groups"])
         self.best, self.last, self.reached = dict(extra["best"]), dict(extra["last"]), extra["reached"]
+        self.clients, self.engine = extra["clients"], extra["engine"]
         self.wall = extra["wall"]
+        self.pending = None
 
     def __call__(self, end: RoundEnd) -> None:
-        self._append(self._rows(end))
-        self._follow(end)
-        self.pending = Checkpoint(
-            state=end.state,
-            fleet=self.fleet.save(),
-            extra={
-                "journal": self.journal.stat().st_size,
-                "config": fingerprint(self.config),
-                "covey": covey.__version__,
-                "groups": self.groups,
-                "best": self.best,
-                "last": {name: value if math.isfinite(value) else None for name, value in self.last.items()},
-                "reached": self.reached,
-                "wall": self.wall + time.perf_counter() - self.started,
-            },
-        )
-        due = time.perf_counter() - self.saved_at > self.config.top.checkpoint_seconds
-        if due or end.state.round == end.rounds:
-            self.save()
+        with storing(self.folder):
+            self.journal.append(self._rows(end))
+            self._follow(end)
+            self.clients = len(self.fleet.members())
+            self.engine = dict(getattr(self.fleet, "info", {}))
+            self.pending = self._checkpoint(end.state)
+            due = time.perf_counter() - self.saved_at > self.config.top.checkpoint_seconds
+            if due or end.state.round == end.rounds:
+                self.save()
+
+    def _checkpoint(self, state: State) -> Checkpoint:
+        extra = {
+            "covey": covey.__version__,
+            "groups": self.groups,
+            "best": self.best,
+            "last": finite(self.last),
+            "reached": self.reached,
+            "clients": self.clients,
+            "engine": self.engine,
+            "wall": self.wall + time.perf_counter() - self.started,
+        }
+        return Checkpoint(state=state, fleet=self.fleet.save(), extra=extra, journal=self.journal.piece)
 
     def save(self) -> None:
         """Writes the checkpoint of the last whole round."""
         if self.pending is not None:
-            with open(self.journal, "rb") as file:
-                os.fsync(file.fileno())  # the checkpoint must never be ahead of the journal, power cut or not
-            save_checkpoint(self.folder, self.pending)
+            self.journal.sync()
+            save_checkpoint(self.folder, self.pending, config=[fingerprint(self.config)])
             self.saved_at = time.perf_counter()
             self.pending = None
 
@@ -129,10 +140,6 @@ class Recorder:
             (state.round, ledger.clock, sent, m.client, m.group, m.split, m.metric, float(m.value))
             for m in found
         ]
-
-    def _append(self, rows: Sequence[Row]) -> None:
-        with open(self.journal, "a") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
 
     def _follow(self, end: RoundEnd) -> None:
         """Keeps best and last of every overall number, and when the target was reached."""
@@ -166,7 +173,8 @@ class Recorder:
             return False
         return value >= target if self.fleet.objective.higher_is_better else value <= target
 
-    def stop(self, end: RoundEnd) -> bool:  # noqa: ARG002
+    @property
+    def at_target(self) -> bool:
         """Whether the run may end early."""
         return self.config.top.stop_at_target and self.reached is not None
 
@@ -174,15 +182,23 @@ class Recorder:
 
     def finish(self, state: State, *, finished: bool) -> dict[str, Any]:
         """Writes the last checkpoint, metrics.parquet and summary.json; returns the summary."""
-        self.save()
-        summary = self.summary(state, finished=finished)
-        table = journal_table(self.journal)
-        parquet = io.BytesIO()
-        pq.write_table(table, parquet, compression="zstd")
-        write_atomically(self.folder / "metrics.parquet", parquet.getvalue())
-        write_atomically(self.folder / "summary.json", json.dumps(summary, indent=1))
-        if finished:
-            self.journal.unlink(missing_ok=True)
+        with storing(self.folder):
+            self.save()
+            summary = self.summary(state, finished=finished)
+            parquet = io.BytesIO()
+            pq.write_table(self.journal.table(), parquet, compression="zstd")
+            written = {
+                "metrics.parquet": parquet.getvalue(),
+                "summary.json": json.dumps(summary, indent=1).encode(),
+            }
+            for name, content in written.items():
+                write_atomically(self.folder / name, content)
+            (self.folder / "report.html").unlink(missing_ok=True)  # of the run before this end
+            index = read_index(self.folder) or Index()
+            pieces = {name: Piece.of(content) for name, content in written.items()}
+            write_index(self.folder, replace(index, files=pieces))  # from here on the run is at its end
+            if finished:
+                self.journal.path.unlink(missing_ok=True)
         return summary
 
     def summary(self, state: State, *, finished: bool) -> dict[str, Any]:
@@ -199,22 +215,22 @@ class Recorder:
             "covey": covey.__version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
-            "dataset": getattr(self.fleet, "dataset_name", self.config["data"]["name"]),
-            "model": self.config["model"]["name"],
+            "dataset": getattr(self.fleet, "dataset_name", bare_name(self.config["data"]["name"])),
+            "model": bare_name(self.config["model"]["name"]),
             "parameters": layout.trainable,
-            "clients": len(self.fleet.members()),
+            "clients": self.clients,
             "seed": top.seed,
             "rounds": top.rounds,
             "rounds_done": state.round,
             "finished": finished,
-            "last": {name: value if math.isfinite(value) else None for name, value in self.last.items()},
+            "last": finite(self.last),
             "best": self.best,
             "targets": targets,
             "cost": cost_summary(ledger),
             "lost": {"count": ledger.lost, "examples": ledger.examples("lost")},
             "refused": {"count": ledger.refused, "examples": ledger.examples("refused")},
             "epsilon": {str(client): spent for client, spent in ledger.epsilon.items()},
-            "engine": getattr(self.fleet, "info", {}),
+            "engine": dict(self.engine),
             "wall_seconds": self.wall + time.perf_counter() - self.started,
             "notes": self.notes(state),
         }
@@ -227,60 +243,20 @@ class Recorder:
         return with_true_labels(state.notes, state.groups, data.label_counts())
 
 
-def journal_table(journal: Path) -> pa.Table:
-    """The journal's rows as a table; a last line cut short by a crash is left out."""
-    rows = []
-    with open(journal) as file:
-        for line in file:
-            if line.endswith("\n"):
-                rows.append(json.loads(line))
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA
-    )
-
-
-def data_rows(data: Federation) -> list[Row]:
-    """How many samples of each label every client holds, and its true kind where the partition knows it."""
-    rows: list[Row] = []
-    for client, counts in enumerate(data.label_counts()):
-        rows += [
-            (-1, 0.0, 0, client, -1, "data", f"label:{data.dataset.classes[label]}", float(count))
-            for label, count in enumerate(counts)
-            if count
-        ]
-    rows += [
-        (-1, 0.0, 0, client, -1, "data", "kind", float(share.kind))
-        for client, share in enumerate(data.shares)
-        if share.kind >= 0
-    ]
-    return rows
-
-
-def fleet_measurements(ledger: Ledger) -> list[Measurement]:
-    """What the round cost, as measurements of the split "fleet"."""
-    counts = {
-        "selected": ledger.asked,
-        "replied": ledger.replied,
-        "lost": ledger.lost_in_round,
-        "refused": ledger.refused_in_round,
+def finite(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The values, with None in place of what JSON cannot say."""
+    return {
+        name: value if value is not None and math.isfinite(value) else None for name, value in values.items()
     }
-    found = [Measurement(split="fleet", metric=name, value=value) for name, value in counts.items()]
-    for kind, cost in ledger.this_round.items():
-        values = {
-            "messages": cost.messages,
-            "bytes_up": cost.bytes_up,
-            "bytes_down": cost.bytes_down,
-            "bytes_peer": cost.bytes_peer,
-            "seconds": cost.seconds,
-        }
-        found += [
-            Measurement(split="fleet", metric=f"{name}:{kind}", value=value) for name, value in values.items()
-        ]
-    for busy in ledger.busy:
-        found.append(Measurement(split="fleet", metric="start", value=busy.start, client=busy.client))
-        found.append(Measurement(split="fleet", metric="busy", value=busy.seconds, client=busy.client))
-    return found
+
+
+def remove_derived(folder: Path) -> None:
+    """The files of an earlier end, which a run that goes on makes untrue; first they no longer count."""
+    index = read_index(folder)
+    if index is not None and index.files:
+        write_index(folder, replace(index, files={}))
+    for name in DERIVED:
+        (folder / name).unlink(missing_ok=True)
 
 
 def cost_summary(ledger: Ledger) -> dict[str, Any]:

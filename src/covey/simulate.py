@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covey.checkpoint import Checkpoint, load_checkpoint
-from covey.config import Config, fleet_of, method_of, read_tables, resolve
-from covey.core import Fleet, Method, State, Watcher, run
+from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
+from covey.config import Config, fleet_of, method_of
+from covey.core import Fleet, State, Watcher, run
 from covey.errors import UserError
+from covey.extend import extended
+from covey.fleet.local import LocalFleet
 from covey.folder_lock import folder_lock
+from covey.learning import LearningWatch
 from covey.measure import Measuring
-from covey.record import Recorder, same_run
+from covey.record import Recorder, same_version
+from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
+from covey.writing import storing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,34 +50,52 @@ def simulate(
     report: bool = True,
     fleet: Fleet | None = None,
 ) -> Finished:
-    """Runs the configuration into a new or empty folder, on its own fleet unless another one is given."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--out {folder} is a file; name a new folder")
-    if folder.exists() and any(path.name != "superlink" for path in folder.iterdir()):
-        raise UserError(f"--out {folder} is not empty; name a new folder, or go on with --resume {folder}")
-    return _go(config, folder, None, watchers, say, report, fleet)
+    """Runs the configuration into a new or empty folder, on its own fleet or on the real sites of `fleet`."""
+    check_told(fleet)
+    check_free(folder)
+    fleet = fleet or fleet_of(config, say)
+    try:
+        make(folder)  # only now: a mistake found on the way here leaves nothing behind
+        with folder_lock(folder, taken(folder)):
+            check_free(folder)  # another run may have come first
+            with storing(folder):
+                clear(folder)
+            return _go(config, folder, fleet, None, watchers, say, report)
+    finally:
+        fleet.close()
 
 
 def resume(
     folder: Path,
     *,
+    rounds: int | None = None,
     watchers: Sequence[Watcher] = (),
     say: Callable[[str], None] | None = None,
     report: bool = True,
     fleet: Fleet | None = None,
 ) -> Finished:
-    """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped."""
-    config, checkpoint = config_in(folder), load_checkpoint(folder)
-    if checkpoint is not None:
-        same_run(checkpoint.extra, config)
-    return _go(config, folder, checkpoint, watchers, say, report, fleet)
+    """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped.
 
-
-def config_in(folder: Path) -> Config:
-    """The configuration of a run folder."""
-    if not (folder / "config.toml").exists():
-        raise UserError(f"--resume {folder} is not a run folder: it has no config.toml")
-    return resolve(read_tables(folder / "config.toml"))
+    With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so.
+    """
+    check_told(fleet)
+    config_in(folder)
+    try:
+        with folder_lock(folder, taken(folder)):
+            config, index = config_in(folder), index_in(folder)
+            checkpoint = read_checkpoint(folder, index)
+            same_version(checkpoint.extra)
+            if rounds is not None and rounds != config.top.rounds:
+                config, checkpoint = extended(folder, config, index, checkpoint, rounds)
+            elif summary := finished_summary(folder):
+                if report and not (folder / "report.html").exists():
+                    write_page(folder)
+                return Finished(state=checkpoint.state, summary=summary, folder=folder)
+            fleet = fleet or fleet_of(config, say)
+            return _go(config, folder, fleet, checkpoint, watchers, say, report)
+    finally:
+        if fleet is not None:
+            fleet.close()
 
 
 def run_or_resume(
@@ -86,54 +108,45 @@ def run_or_resume(
 ) -> Finished:
     """Runs into the folder, or goes on with what lies there if it is the same configuration."""
     there = folder / "config.toml"
-    if not there.exists():
+    if not exists(there):
         return simulate(config, folder, watchers=watchers, say=say, report=report)
     if there.read_text() != config.toml():
         raise UserError(f"{folder} holds a run with other settings; name another --out folder")
     return resume(folder, watchers=watchers, say=say, report=report)
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether the folder holds a run that has come to its end."""
-    try:
-        return bool(json.loads((folder / "summary.json").read_text())["finished"])
-    except (OSError, ValueError, KeyError):
-        return False
+def check_told(fleet: Fleet | None) -> None:
+    """A folder's config.toml must say what ran: it cannot of a simulated fleet that it did not build."""
+    if isinstance(fleet, LocalFleet):
+        raise UserError(
+            "fleet is a LocalFleet of your own, and the folder's config.toml would describe another; "
+            "leave fleet out, or call covey.run, which writes no folder"
+        )
+
+
+# ---------------------------------------------------------------------------------------------- the run
 
 
 def _go(
     config: Config,
     folder: Path,
+    fleet: Fleet,
     checkpoint: Checkpoint | None,
     watchers: Sequence[Watcher],
     say: Callable[[str], None] | None,
     report: bool,
-    fleet: Fleet | None = None,
 ) -> Finished:
-    method = method_of(config)
-    fleet = fleet or fleet_of(config, say)
-    try:
-        _make(folder)  # only now: a mistake found on the way here leaves nothing behind
-        with folder_lock(
-            folder, f"{folder} is being written by another run; wait for it, or name another folder"
-        ):
-            if checkpoint is not None and is_finished(folder):
-                summary = json.loads((folder / "summary.json").read_text())
-                state = checkpoint.state
-            else:
-                if say is not None:
-                    say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
-                if checkpoint is not None:
-                    _load(fleet, checkpoint, folder)
-                recorder = Recorder(folder, config, fleet, resumed=checkpoint)
-                state = _run(
-                    config, method, fleet, recorder, checkpoint.state if checkpoint else None, watchers
-                )
-                summary = recorder.finish(state, finished=True)
-            if report and not (folder / "report.html").exists():
-                write_page(folder)
-    finally:
-        fleet.close()
+    if say is not None:
+        say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
+        watchers = [*watchers, LearningWatch(config=config, say=say)]
+    if checkpoint is not None and checkpoint.state.round:
+        _load(fleet, checkpoint, folder)
+    recorder = Recorder(folder, config, fleet, resumed=checkpoint)
+    state = _run(config, fleet, recorder, checkpoint.state if checkpoint else None, watchers)
+    summary = recorder.finish(state, finished=True)
+    if report:
+        with storing(folder):
+            write_page(folder)
     return Finished(state=state, summary=summary, folder=folder)
 
 
@@ -146,13 +159,6 @@ def _load(fleet: Fleet, checkpoint: Checkpoint, folder: Path) -> None:
         ) from error
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {folder} cannot be made: {error.strerror or error}") from error
-
-
 def needs(fleet: Fleet, config: Config) -> str:
     """The bound on memory in words."""
     bound = math.ceil(fleet.memory_bound(batch=config["train"]["batch"]) / 1e6)
@@ -160,32 +166,31 @@ def needs(fleet: Fleet, config: Config) -> str:
 
 
 def _run(
-    config: Config,
-    method: Method,
-    fleet: Fleet,
-    recorder: Recorder,
-    state: State | None,
-    watchers: Sequence[Watcher],
+    config: Config, fleet: Fleet, recorder: Recorder, state: State | None, watchers: Sequence[Watcher]
 ) -> State:
+    if state is not None and recorder.at_target:
+        return state  # a run that was to stop there has stopped, however many rounds are planned
     try:
         return run(
-            method,
+            method_of(config),
             fleet,
             rounds=config.top.rounds,
             state=state,
             measure=Measuring(**config["measure"]),
             watchers=[recorder, *watchers],
-            stop=recorder.stop,
+            stop=lambda _: recorder.at_target,
         )
     except KeyboardInterrupt:
-        recorder.save()
-        checkpoint = load_checkpoint(recorder.folder)
-        done = checkpoint.state.round if checkpoint else 0
-        if checkpoint:
-            fleet.load(checkpoint.fleet)
-            recorder.finish(checkpoint.state, finished=False)
+        with storing(folder := recorder.folder):
+            recorder.save()
+            checkpoint = load_checkpoint(folder)
+            done = checkpoint.state.round if checkpoint else 0
+            if checkpoint and done:
+                fleet.load(checkpoint.fleet)
+                recorder.go_back(checkpoint)
+                recorder.finish(checkpoint.state, finished=False)
         deployed = getattr(fleet, "info", {}).get("mode") == "deployment"
-        raise Interrupted(recorder.folder, done, "serve" if deployed else "run") from None
+        raise Interrupted(folder, done, "serve" if deployed else "run") from None
 
 
 def write_page(folder: Path) -> None:

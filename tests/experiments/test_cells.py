@@ -1,13 +1,13 @@
 """Numbers and curves read off a finished run."""
 
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from covey.experiments.cells import read_cell, series
-from covey.record import journal_table
-from covey.report.rows import SCHEMA
+from covey.report.rows import SCHEMA, table_of
 
 
 @pytest.fixture
@@ -21,9 +21,7 @@ def folder(tmp_path: Path) -> Path:
         '[3, 0.0, 0, -1, -1, "global-test", "accuracy", 0.75]',
         '[3, 0.0, 0, -1, 4, "global-test", "accuracy", 0.1]',
     ]
-    journal = tmp_path / "metrics.jsonl"
-    journal.write_text("".join(row + "\n" for row in rows))
-    table = journal_table(journal)
+    table = table_of([json.loads(row) for row in rows])
     assert table.schema == SCHEMA
     pq.write_table(table, tmp_path / "metrics.parquet")
     return tmp_path

@@ -10,6 +10,7 @@ import typer
 
 from covey.cli.progress import console, live, say
 from covey.errors import UserError
+from covey.own_code import bare_name
 
 if TYPE_CHECKING:
     from covey.config import Config
@@ -39,7 +40,9 @@ def run(
     dataset: DatasetOption = None,
     set_: SetOption = None,
     out: OutOption = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this folder, with --rounds to so many in all.")
+    ] = None,
     seed: SeedOption = None,
     rounds: RoundsOption = None,
     engine: Annotated[
@@ -54,13 +57,15 @@ def run(
     from covey.simulate import simulate
 
     if resume is not None:
-        if any(option is not None for option in (file, method, dataset, set_, out, seed, rounds, engine)):
-            raise UserError("--resume goes on with the folder's own settings; it takes no other option")
-        from covey.simulate import config_in
+        if any(option is not None for option in (file, method, dataset, set_, out, seed, engine)):
+            raise UserError(
+                "--resume goes on with the folder's own settings; it takes no other option but --rounds"
+            )
+        from covey.run_folder import config_in
 
-        total = config_in(resume).top.rounds
+        total = rounds or config_in(resume).top.rounds
         with live(resume.name, total) as watch, interruptible():
-            done = go_on(resume, watchers=[watch], say=say)
+            done = go_on(resume, rounds=rounds, watchers=[watch], say=say)
         show([done])
         return
     assignments = [*(set_ or ()), *engine_settings(engine, address)]
@@ -142,13 +147,11 @@ def on_equal_data(tables: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 def with_method(tables: dict[str, Any], name: str) -> dict[str, Any]:
     """The tables for another method: of the settings in [method], those that it has too."""
+    from covey.catalogue import METHODS
     from covey.config import GIVEN
-    from covey.methods import METHODS
-    from covey.settings import settings_of, unknown
+    from covey.settings import settings_of
 
-    if name not in METHODS:
-        raise UserError(unknown(f"method {name!r}", name, METHODS))
-    accepted = settings_of(METHODS[name], given=GIVEN)
+    accepted = settings_of(METHODS.find(name), given=GIVEN)
     own = {key: value for key, value in tables.get("method", {}).items() if key in accepted}
     return {**tables, "method": {"name": name, **own}}
 
@@ -206,11 +209,10 @@ def new_folder(name: str) -> Path:
 
 def announce(config: Config) -> None:
     """What is about to run, on which data."""
-    data, partition = config["data"], config["partition"]
+    partition = config["partition"]
     settings = ", ".join(f"{k} {v}" for k, v in partition.items() if k != "name" and v is not None)
-    say(
-        f"{data['name']}, {data['clients']} clients by {partition['name']} ({settings}), {config['model']['name']}"
-    )
+    data, cut, model = (bare_name(config[table]["name"]) for table in ("data", "partition", "model"))
+    say(f"{data}, {config['data']['clients']} clients by {cut} ({settings}), {model}")
 
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from covey.checkpoint import write_atomically
 from covey.deploy.secret_file import write_secret
 from covey.errors import UserError
+from covey.writing import write_atomically
 
 YEARS = 5
 

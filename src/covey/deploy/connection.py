@@ -38,10 +38,10 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from covey.checkpoint import write_atomically
 from covey.deploy.flower_transport import from_record, to_record
 from covey.deploy.pieces import Incoming, fetcher
 from covey.errors import RunError, UserError
+from covey.writing import write_atomically
 
 POLL = 0.5  # seconds between two looks at the mailbox
 RETRY = 2.0  # seconds before the next attempt where the server is away

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from covey.checkpoint import write_atomically
 from covey.codec import plain_of_file
 from covey.deploy.secret_file import write_secret
 from covey.errors import Refused, UserError
+from covey.writing import write_atomically
 
 MOST_QUESTIONS = 10_000  # that one site answers from its secret
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from covey.checkpoint import write_atomically
 from covey.codec import from_bytes, to_bytes
 from covey.deploy.privacy_account import PrivacyAccount, unusable
 from covey.errors import UserError
 from covey.folder_lock import folder_lock
+from covey.writing import write_atomically
 
 RUNS_KEPT = 16  # runs whose state stays in the folder
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from covey.checkpoint import write_atomically
 from covey.config import Config, resolve
 from covey.core import Watcher
 from covey.errors import UserError
@@ -29,7 +28,9 @@ from covey.experiments.origin import (
     write_origin,
 )
 from covey.experiments.spec import Case, Experiment, Findings, Row
-from covey.simulate import is_finished, run_or_resume
+from covey.run_folder import finished_summary
+from covey.simulate import run_or_resume
+from covey.writing import write_atomically
 
 # case -> row -> column -> one value per seed
 Values = dict[str, dict[str, dict[str, list[Number]]]]
@@ -95,10 +96,10 @@ def one_run(
     """
     before = read_origin(folder)
     if folder.exists():
-        done = is_finished(folder) and (folder / "config.toml").read_text() == config.toml()
+        summary = finished_summary(folder)
+        same = summary is not None and (folder / "config.toml").read_text() == config.toml()
         good = storable(before) or bool(changed())
-        if done and good:
-            summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+        if summary is not None and same and good:
             return summary
         if not (same_sources(before) and good):
             shutil.rmtree(folder)

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 import covey
-from covey.checkpoint import write_atomically
 from covey.errors import UserError
+from covey.writing import write_atomically
 
 FILE = "origin.json"  # in the folder of a run that an experiment made
 

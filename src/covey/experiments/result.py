@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import covey
-from covey.checkpoint import write_atomically
 from covey.errors import UserError
 from covey.experiments.execute import Made
 from covey.experiments.numbers import from_json, in_words, short, to_json
 from covey.experiments.origin import processor
 from covey.experiments.spec import Experiment, experiments_folder
+from covey.writing import write_atomically
 
 
 def result_of(experiment: Experiment, made: Made) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from covey.checkpoint import write_atomically
 from covey.experiments.result import read_stored, stored_place, table_cells
+from covey.writing import write_atomically
 
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

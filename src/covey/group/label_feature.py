@@ -9,8 +9,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.ask_once import answers, news
 from covey.core import Client, Reply, Round, Select, Task
 from covey.errors import UserError
+from covey.needs import GROUPS, Facts, declares
+from covey.statistics import Known, Stat
 
 
 def label_feature(counts: NDArray[np.integer]) -> int:
@@ -38,17 +41,20 @@ class TellLabel:
         counts = np.bincount(client.train.labels().astype(np.int64), minlength=classes)
         return Reply(id=client.id, stats={"label": label_feature(counts)})
 
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return {"label": Stat(low=0, high=known.classes - 1, whole=True)}
+
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return 0.0
 
 
 def with_labels(now: Round, ids: Iterable[int]) -> dict[int, int]:
     """The groups, with those of `ids` that had none asked for their label; who does not answer is asked again."""
-    unknown = [i for i in ids if i not in now.groups]
-    replies = now.ask(TellLabel(), unknown) if unknown else []
-    return now.groups | {reply.id: int(reply.stats["label"]) for reply in replies}
+    ask = answers(now, TellLabel(), lambda reply: int(reply.stats["label"]))
+    return now.groups | news(now, now.groups, ask, ids)
 
 
+@declares(gives=(GROUPS,))
 def by_label(now: Round) -> dict[int, int]:
     """Clients of equal label are a group; a newcomer is asked, and placed, as soon as it can be reached."""
     return with_labels(now, now.here)
@@ -59,6 +65,8 @@ class LabelWhenChosen:
     """Algorithm 1 to the letter: a client's label becomes known only when it is first chosen to train."""
 
     select: Select
+
+    gives: ClassVar[Facts] = (GROUPS,)
 
     def __call__(self, now: Round) -> list[int]:
         chosen = self.select(now)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from covey.checksums import Index, Piece, check_files, read_index
 from covey.errors import UserError
 from covey.report.rows import Rows, read_journal, read_parquet
 from covey.report.summary import Summary, Target, parse_summary, progress_of, reach
@@ -34,21 +35,39 @@ class RunView:
 
 
 def read_run(path: Path) -> RunView:
-    """The run in the folder `path`; one clear sentence when it is not one, is damaged or too new."""
-    if not path.is_dir():
+    """The run in the folder `path`; one clear sentence when it is not one, is damaged or too new.
+
+    Of a run that goes on, it is what the last checkpoint holds; what came after it may yet never have happened.
+    """
+    if not is_folder(path):
         raise UserError(f"{path} is not a run folder: there is no such folder.")
     finished, journal = path / "metrics.parquet", path / "metrics.jsonl"
     if not finished.is_file() and not journal.is_file():
         raise UserError(f"{path} is not a run folder: it has neither metrics.parquet nor metrics.jsonl.")
+    index = read_index(path)
+    if index is not None:
+        check_files(path, index)
     config, settings = read_config(path / "config.toml")
     summary = read_summary(path / "summary.json")
     if finished.is_file() and ((summary and summary.finished) or not journal.is_file()):
         if summary is None:
             raise UserError(f"{path} is damaged: metrics.parquet is there, but summary.json is missing.")
         return RunView(path=path, config=config, summary=summary, rows=read_parquet(finished))
-    rows = read_journal(journal)
+    rows = read_journal(journal, journal_of(index))
     known = summary or summary_from_config(settings, rows)
     return RunView(path=path, config=config, summary=progress_of(rows, known), rows=rows)
+
+
+def is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def journal_of(index: Index | None) -> Piece | None:
+    """The part of the journal that the last checkpoint answers for; None where none does."""
+    return index.kept[0].journal if index is not None and index.kept else None
 
 
 def read_config(path: Path) -> tuple[str, Mapping[str, Any]]:

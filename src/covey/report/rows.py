@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from covey.checksums import Piece
 from covey.errors import UserError
 
 SCHEMA = pa.schema(
@@ -109,12 +110,13 @@ def read_parquet(path: Path) -> Rows:
     return rows_from(table)
 
 
-def read_journal(path: Path) -> Rows:
-    """The measurements of an unfinished run: one JSON list a line; a last line cut short is left out.
+def read_journal(path: Path, piece: Piece | None = None) -> Rows:
+    """The measurements of an unfinished run, or of a piece of its journal: one JSON list per line.
 
-    A round that was measured again after a restart replaces what the journal held of it.
+    A last line cut short is left out. A round that was measured again after a restart replaces what the journal
+    held of it.
     """
-    lines = path.read_bytes().split(b"\n")
+    lines = (path.read_bytes() if piece is None else piece.read(path)).split(b"\n")
     records: dict[tuple[object, ...], list[Any]] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

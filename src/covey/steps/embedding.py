@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from covey.core import Account, Client, Reply, Task
 from covey.errors import UserError
 from covey.models.encoders import encode
+from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 
 Floats = NDArray[np.floating[Any]]
@@ -158,6 +159,10 @@ class Embed:
     def counted(self) -> bool:
         """Whether the answer has a privacy loss that can be counted: every bit may be a lie."""
         return min(self.flip) > 0
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        """Bits, eight to a byte; what they cost can be told from the settings alone."""
+        return {"bits": Stat(low=0, high=255, shape=(None,))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return ENCODER_SHARE * FORWARD_SHARE * train

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -9,6 +10,8 @@ import torch
 
 from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
+from covey.needs import Facts, gives_of
+from covey.statistics import Known, Stat
 
 Attack = Literal["scale", "flip", "nan"]
 
@@ -31,6 +34,10 @@ class Poisoned:
         if self.attack not in ("scale", "flip", "nan"):
             raise UserError(f"attack is {self.attack!r}; allowed: scale, flip, nan")
 
+    @property
+    def gives(self) -> Facts:
+        return gives_of(self.local)
+
     def __call__(self, client: Client, task: Task) -> Reply:
         reply = self.local(client, task)
         if client.id not in self.clients or reply.vector is None:
@@ -42,6 +49,11 @@ class Poisoned:
         start = task.models[task.slots.index(reply.slot)]
         times = self.factor if self.attack == "scale" else -1.0
         return replace(reply, vector=start + times * (reply.vector - start))
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """What the step itself tells."""
+        expects: Callable[[Known], dict[str, Stat]] | None = getattr(self.local, "expects", None)
+        return expects(known) if expects else {}
 
     def work(self, train: int, test: int) -> float:
         return self.local.work(train, test)

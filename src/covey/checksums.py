@@ -1,0 +1,138 @@
+"""`checkpoint.json`: which files make up a run, each with its SHA-256, so that damage is noticed before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from covey.errors import UserError
+from covey.writing import write_atomically
+
+FORMAT = 2
+FILE = "checkpoint.json"
+NOT_THE_SAME = "its SHA-256 is not the one that was written"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The first `length` bytes of a file, and their SHA-256."""
+
+    length: int = 0
+    sha256: str = hashlib.sha256().hexdigest()
+
+    @staticmethod
+    def of(content: bytes) -> Piece:
+        return Piece(length=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+    def read(self, path: Path) -> bytes:
+        """The piece of this file; one sentence where it is shorter or not the same."""
+        try:
+            with open(path, "rb") as file:
+                content = file.read(self.length)
+        except OSError as error:
+            raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
+        if len(content) < self.length:
+            raise UserError(f"{path} is shorter than the checkpoint says; this run is damaged")
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise UserError(f"{path} is damaged: {NOT_THE_SAME}")
+        return content
+
+    def read_all(self, path: Path) -> bytes:
+        """The same, where the piece is the whole file."""
+        content = self.read(path)
+        if path.stat().st_size != self.length:
+            raise UserError(f"{path} is damaged: it is longer than what was written")
+        return content
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One checkpoint: its file in `checkpoint/`, and the part of the journal that belongs to it."""
+
+    round: int
+    file: str
+    content: Piece
+    journal: Piece = field(default_factory=Piece)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """What `checkpoint.json` holds: the checkpoints, newest first, and the other files that belong to them.
+
+    `config` is config.toml's SHA-256; there are two while a run is being given more rounds. `files` are those that
+    are written at the end.
+    """
+
+    kept: tuple[Kept, ...] = ()
+    config: tuple[str, ...] = ()
+    files: Mapping[str, Piece] = field(default_factory=dict)
+
+
+def write_index(folder: Path, index: Index) -> None:
+    """Writes `checkpoint.json`, at once or not at all: with it, all that it names is in force."""
+    content = asdict(index)
+    whole = {"format": FORMAT, "sha256": _digest(content), **content}
+    write_atomically(folder / FILE, json.dumps(whole, indent=1))
+
+
+def read_index(folder: Path) -> Index | None:
+    """The index of a run folder, or None; one that was written before there were checksums is empty."""
+    path = folder / FILE
+    try:
+        saved = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: it cannot be read as JSON") from error
+    if not isinstance(saved, dict):
+        raise UserError(f"{path} is damaged: it is not the index of a run")
+    if saved.get("format") == 1 and {"arrays", "data"} <= set(saved):
+        return Index()
+    if saved.get("format") != FORMAT:
+        raise UserError(f"{path} has format {saved.get('format')!r}; this version of covey reads {FORMAT}")
+    content = {key: value for key, value in saved.items() if key not in ("format", "sha256")}
+    if saved.get("sha256") != _digest(content):
+        raise UserError(f"{path} is damaged: {NOT_THE_SAME}")
+    return Index(
+        kept=tuple(_kept(part) for part in content["kept"]),
+        config=tuple(content["config"]),
+        files={name: Piece(**piece) for name, piece in content["files"].items()},
+    )
+
+
+def check_files(folder: Path, index: Index) -> None:
+    """All files that the index names, but the checkpoints, are what was written."""
+    check_config(folder, index)
+    for name, piece in index.files.items():
+        piece.read_all(folder / name)
+
+
+def check_config(folder: Path, index: Index) -> None:
+    """config.toml is the one that the checkpoint belongs to."""
+    path = folder / "config.toml"
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
+    if index.config and digest not in index.config:
+        raise UserError(
+            f"config.toml was changed after the checkpoint was written, or is damaged ({path}); "
+            "start a new run with it instead"
+        )
+
+
+def _kept(part: Mapping[str, Any]) -> Kept:
+    return Kept(
+        round=part["round"],
+        file=part["file"],
+        content=Piece(**part["content"]),
+        journal=Piece(**part["journal"]),
+    )
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

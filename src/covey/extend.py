@@ -1,0 +1,41 @@
+"""More rounds for a run: a finished one, too, goes on as if it had been planned so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from covey.checkpoint import Checkpoint
+from covey.checksums import Index, Piece, check_files, write_index
+from covey.config import Config, resolve
+from covey.errors import UserError
+from covey.journal import lines_of
+from covey.record import fingerprint
+from covey.writing import storing, write_atomically
+
+
+def extended(
+    folder: Path, config: Config, index: Index, checkpoint: Checkpoint, rounds: int
+) -> tuple[Config, Checkpoint]:
+    """The folder's run with so many rounds in all.
+
+    Killed at any moment, the folder is the run of before or the longer one: config.toml changes while both are
+    in force.
+    """
+    done = checkpoint.state.round
+    if rounds < done:
+        raise UserError(f"--rounds is {rounds}, but {done} rounds are done; it must be at least that")
+    longer = resolve({**config.tables, "rounds": rounds})
+    check_files(folder, index)
+    newest = index.kept[0]
+    with storing(folder):
+        if not (folder / "metrics.jsonl").exists():  # the journal of a finished run has become a table
+            lines = lines_of(pq.read_table(folder / "metrics.parquet"))
+            write_atomically(folder / "metrics.jsonl", lines)
+            newest = replace(newest, journal=Piece.of(lines))
+        both = (fingerprint(config), fingerprint(longer))
+        write_index(folder, Index(kept=(newest,), config=both))
+        write_atomically(folder / "config.toml", longer.toml())
+    return longer, replace(checkpoint, journal=newest.journal)

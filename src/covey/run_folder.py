@@ -1,0 +1,89 @@
+"""What lies in a run folder, and whether a new run may use it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from covey.checksums import Index, check_config, check_files, read_index
+from covey.config import Config, read_tables, resolve
+from covey.errors import UserError
+from covey.writing import reason
+
+# What a run writes before its config.toml; without that, a folder holds no run, only what is left of a start.
+BEFORE_CONFIG = {"config.toml.tmp", "metrics.jsonl", "checkpoint", "checkpoint.json", "checkpoint.json.tmp"}
+
+
+def config_in(folder: Path) -> Config:
+    """The configuration of a run folder."""
+    if not exists(folder / "config.toml"):
+        raise UserError(f"--resume {folder} is not a run folder: it has no config.toml")
+    return resolve(read_tables(folder / "config.toml"))
+
+
+def index_in(folder: Path) -> Index:
+    """The checksums of a run folder, with its configuration checked against them."""
+    index = read_index(folder)
+    if index is None:
+        raise UserError(f"{folder} is damaged: checkpoint.json is missing, so nothing can be resumed")
+    check_config(folder, index)
+    return index
+
+
+def finished_summary(folder: Path) -> dict[str, Any] | None:
+    """The summary of a run that has come to its end, with all its files as they were written; None for any other."""
+    index = read_index(folder)
+    path = folder / "summary.json"
+    if index is None or (index.kept and path.name not in index.files) or not path.exists():
+        return None
+    check_files(folder, index)
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text())
+        return summary if summary["finished"] else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: it is not the summary of a run") from error
+
+
+def check_free(folder: Path) -> None:
+    """Refuses a folder that somebody's files are in."""
+    if exists(folder) and not folder.is_dir():
+        raise UserError(f"--out {folder} is a file; name a new folder")
+    if exists(folder) and not is_free(folder):
+        raise UserError(f"--out {folder} is not empty; name a new folder, or go on with --resume {folder}")
+
+
+def is_free(folder: Path) -> bool:
+    """Whether it is empty, or holds no more than a start that never came to a run."""
+    names = {path.name for path in folder.iterdir()} - {"superlink"}
+    begun = {path.name.partition(".")[0] for path in (folder / "checkpoint").glob("*")}
+    return names <= BEFORE_CONFIG and begun <= {"000000"}
+
+
+def clear(folder: Path) -> None:
+    """Takes away what is left of a start that never came to a run."""
+    for path in [*(folder / "checkpoint").glob("*"), *(folder / name for name in BEFORE_CONFIG)]:
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+
+
+def exists(path: Path) -> bool:
+    """Whether it is there; a path that the system does not take is a mistake that is said."""
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise UserError(f"{str(path)[:200]} cannot be used as a folder: {why}") from error
+
+
+def make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {folder} cannot be made: {error.strerror or error}") from error
+
+
+def taken(folder: Path) -> str:
+    return f"{folder} is being written by another run; wait for it, or name another folder"
