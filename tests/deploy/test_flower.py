@@ -64,8 +64,8 @@ def test_a_mistake_is_one_sentence(words: list[str], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("def load():\n    return open('gone.pt')\n", "own.py:load stopped in line 2: FileNotFoundError: "),
-        ("def load(:\n", "own.py:load cannot be read: SyntaxError: "),
+        ("def load():\n    return open('gone.pt')\n", "own.py, line 2: FileNotFoundError: "),
+        ("def load(:\n", "own.py, line 1: SyntaxError: "),
         ("def read():\n    return 1\n", "own.py has no function load"),
     ],
 )

@@ -11,6 +11,7 @@ import covey
 from covey.cli import lists, look, report, reproduce, run, serve, topology
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
+from covey.text import uncontrolled
 
 USERS_MISTAKE = 2
 INTERRUPTED = 130
@@ -42,7 +43,7 @@ def main() -> None:
     try:
         app()
     except (UserError, RunError) as mistake:
-        print(f"covey: {mistake}", file=sys.stderr)
+        print(f"covey: {uncontrolled(str(mistake))}", file=sys.stderr)
         sys.exit(USERS_MISTAKE if isinstance(mistake, UserError) else 1)
     except KeyboardInterrupt:
         print("covey: interrupted", file=sys.stderr)
@@ -52,5 +53,5 @@ def main() -> None:
     except Exception as error:
         if not own_place(error):
             raise
-        print(f"covey: {said(error)}", file=sys.stderr)  # a mistake in somebody's own file
+        print(f"covey: {uncontrolled(said(error))}", file=sys.stderr)  # a mistake in somebody's own file
         sys.exit(USERS_MISTAKE)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from covey.cli.terminal import Console
 from covey.registry import Registry
 
 Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,6 +16,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from covey.cli.terminal import Console
 from covey.text import printable
 
 if TYPE_CHECKING:

@@ -168,9 +168,16 @@ def join(
             "for by NAME. Repeatable. [default: only what is installed here]"
         ),
     ] = None,
+    most_passes: Annotated[
+        float, typer.Option(help="The most passes over this site's data that one request may ask for.")
+    ] = 1000.0,
+    most_parameters: Annotated[int, typer.Option(help="The largest model that this site trains.")] = 2**28,
+    most_seconds: Annotated[float, typer.Option(help="The longest that one request may take.")] = 3600.0,
+    most_megabytes: Annotated[int, typer.Option(help="The largest request that this site takes.")] = 4096,
     insecure: InsecureOption = False,
 ) -> None:
     """Take part in a run with the data of this machine; only what is installed or allowed here ever runs here."""
+    from covey.deploy.site_bounds import Bounds
     from covey.deploy.superlink import LOOPBACK, need_flower
 
     host, _, port = address.rpartition(":")
@@ -185,6 +192,9 @@ def join(
         )
     if budget is not None and not 0 < budget < math.inf:
         raise UserError(f"--budget is {budget!r}; it must be a finite number greater than 0")
+    bounds = Bounds(
+        passes=most_passes, parameters=most_parameters, seconds=most_seconds, megabytes=most_megabytes
+    )
     need_flower()
     from covey.deploy.certs import private_key
     from covey.deploy.connection import serve_site
@@ -197,8 +207,18 @@ def join(
     secret = None if insecure or key is None else private_key(key)
     samples = loaded(data, called)
     with locked_folder(state):
-        site = Site(samples, name=called, folder=state, budget=budget, allow=allow or (), say=say)
-        serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
+        site = Site(
+            samples, name=called, folder=state, budget=budget, allow=allow or (), bounds=bounds, say=say
+        )
+        serve_site(
+            address,
+            site.answer,
+            ca=None if insecure else ca,
+            key=secret,
+            folder=state,
+            say=say,
+            most=bounds.megabytes * 2**20,
+        )
 
 
 def loaded(where: str, name: str) -> Any:

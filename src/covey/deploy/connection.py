@@ -70,6 +70,7 @@ def serve_site(
     key: Any,
     folder: Path,
     say: Callable[[str], None],
+    most: int = MOST_BYTES,
 ) -> None:
     """Connects, answers message after message, and connects again when the server was away; never returns."""
     away, refused = False, 0.0
@@ -82,7 +83,7 @@ def serve_site(
                 say(f"connected to {address}")
                 away, refused = False, 0.0
                 while True:
-                    if not answer_one(client, node, answer, say):
+                    if not answer_one(client, node, answer, say, most):
                         time.sleep(POLL)
         except TurnedAway as error:
             refused = refused or time.monotonic()

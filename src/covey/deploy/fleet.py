@@ -182,7 +182,7 @@ class SiteFleet:
             return []
         there = {i: site for i in tasks if (site := self.registry.present(i))}
         outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
-        blocks = {there[i].node: self._request(call, i, tasks[i]) for i in there}
+        blocks = {there[i].node: self._request(call, i, tasks[i], limit) for i in there}
         client_of = {site.node: i for i, site in there.items()}
         most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
         started = time.monotonic()
@@ -210,7 +210,7 @@ class SiteFleet:
             outcomes.append(Outcome(id=client, lost=f"no reply in {limit:.1f} s"))
         return outcomes
 
-    def _request(self, call: Call, client: int, task: Task) -> bytes:
+    def _request(self, call: Call, client: int, task: Task, limit: float) -> bytes:
         return to_bytes(
             {
                 "covey": covey.__version__,
@@ -220,6 +220,7 @@ class SiteFleet:
                 "round": call.round,
                 "names": call.names,
                 "client": client,
+                "seconds": limit,
                 "step": step_to_plain(call.step),
                 "model": self.spec.plain(),
                 "task": task_to_plain(task),

@@ -18,6 +18,7 @@ from covey.codec import named_from_bytes, to_bytes
 from covey.core import Reply, Task
 from covey.data.types import Dataset, Samples
 from covey.deploy.privacy_account import PrivacyAccount
+from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
@@ -90,6 +91,7 @@ class Site:
         folder: Path | None = None,
         budget: float | None = None,
         allow: Sequence[str] = (),
+        bounds: Bounds | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_budget(budget)
@@ -100,6 +102,7 @@ class Site:
         self.data = SiteData.of(data)
         self.name = name
         self.budget = budget
+        self.bounds = bounds or Bounds()
         self.say = say
         self.account = PrivacyAccount(folder, data=lambda: self.data.digest, budget=budget)
         self.memory = Memory(folder, self.account)
@@ -168,8 +171,10 @@ class Site:
         )
         state = self.memory.open(run, str(request["session"]), call.round)
         started = time.perf_counter()
-        with one_thread():
-            job = Job(ids=(client,), tasks=(Task(**request["task"]),), states=(state,))
+        task = Task(**request["task"])
+        self.bounds.check_work(step, task, len(self.data.train_samples), len(self.data.test_samples))
+        with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
+            job = Job(ids=(client,), tasks=(task,), states=(state,))
             outcome = do(call, job, self.data, self._bench(spec))[0]  # type: ignore[arg-type]
         if not outcome.mistake:
             self.memory.close(run, outcome.state)
@@ -186,7 +191,10 @@ class Site:
     def _bench(self, spec: ModelSpec) -> Bench:
         """The bench of a model; those used last are kept."""
         key = repr(spec)
-        bench = self.benches.pop(key, None) or spec.bench()
+        bench = self.benches.pop(key, None)
+        if bench is None:
+            self.bounds.check_model(spec)
+            bench = spec.bench()
         self.benches[key] = bench
         if len(self.benches) > BENCHES_KEPT:
             del self.benches[next(iter(self.benches))]
