@@ -9,14 +9,12 @@ from typing import Annotated, Any, Literal, Union
 
 from hypothesis import strategies as st
 
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
 from covey.config import GIVEN, SECTIONS, DataSection, ModelSection, Top
-from covey.data import DATASETS, PARTITIONS, SHIFTS
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine
 from covey.measure import Measuring
-from covey.methods import METHODS
-from covey.models import MODELS
 from covey.settings import Setting, settings_of
 from covey.steps import Train
 
