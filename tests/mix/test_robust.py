@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from covey.catalogue import RULES
 from covey.config import method_of, resolve
 from covey.core import Method, run
 from covey.errors import UserError
@@ -17,7 +18,6 @@ from covey.fleet.peers import apply_mixings
 from covey.methods import METHODS
 from covey.mix.average import Average
 from covey.mix.robust import (
-    RULES,
     Clip,
     Krum,
     Median,

@@ -78,7 +78,7 @@ def haccs(
     select: FairSchedule | ByCluster
     if schedule == "published":
         select = ByCluster(
-            count=per_round,
+            per_round=per_round,
             step=train,
             rho=rho,
             speed=speed,
@@ -91,7 +91,7 @@ def haccs(
         refuse_unused(rho=(rho, 0.5), speed=(speed, "mean"), squared=(squared, False))
         refuse_unused(draws=(draws, "weighted"), inside=(inside, "fastest"))
         select = FairSchedule(
-            count=per_round, step=train, losses=losses, power=power, rotation=rotation, fullness=fullness
+            per_round=per_round, step=train, losses=losses, power=power, rotation=rotation, fullness=fullness
         )
     extract = extract or ("dbscan" if summary == "labels" else "xi")
     return Method(

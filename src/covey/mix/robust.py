@@ -172,14 +172,6 @@ class Clip:
         return 3
 
 
-RULES: dict[str, Callable[..., Rule]] = {
-    "median": Median,
-    "trimmed-mean": TrimmedMean,
-    "krum": Krum,
-    "clip": Clip,
-}
-
-
 # ---------------------------------------------------------------------------------------------- inside a mix
 
 

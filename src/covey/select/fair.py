@@ -13,27 +13,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Step
+from covey.core import Round, Send, Step, to_everybody
 from covey.errors import UserError
-from covey.select.feedback import Losses, check_losses, known_losses
-from covey.select.haccs import cluster_means, device_losses
+from covey.needs import GROUPS, Facts, Key
+from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
+from covey.select.haccs import cluster_means, device_losses, with_singles
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-MEMORY = "last chosen"
+LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
 
 @dataclass(frozen=True, kw_only=True)
 class FairSchedule:
     """The deadline T with the largest worth(T)^fullness / T, and the devices that make it up.
 
-    count: devices per round. step: what they will do, for their latency. power: of a cluster's loss in its worth.
+    per_round: devices per round. step: what they will do, for their latency. send: which model they would be sent,
+    where they are asked for its loss. power: of a cluster's loss in its worth.
     rotation: weight of a device's own age against its cluster's. fullness: how much more a round's worth counts than
     its time; 1 takes many quick rounds, large values full ones.
     """
 
-    count: int
     step: Step
+    send: Send = to_everybody
+    per_round: int = 10
     power: float = 0.5
     rotation: float = 0.5
     fullness: float = 1.25
@@ -41,25 +44,35 @@ class FairSchedule:
 
     def __post_init__(self) -> None:
         check_losses(self.losses)
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1.")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
         for name in ("power", "rotation", "fullness"):
             if not 0 <= getattr(self, name) <= 100:
                 raise UserError(f"{name} is {getattr(self, name)!r}; it must lie in 0 to 100.")
 
+    @property
+    def needs(self) -> Facts:
+        return (GROUPS, *needs_of_losses(self.losses))
+
     def __call__(self, now: Round) -> list[int]:
-        here, last = now.here, dict(now.memory.get(MEMORY, {}))
+        here, groups, last = now.here, with_singles(now), LAST_CHOSEN.get(now.memory, {})
         seconds = now.fleet.seconds(self.step, here)
         latency = np.array([seconds[i] for i in here])
-        loss = np.array(device_losses(here, now.groups, known_losses(now, self.losses)))
-        names = sorted({now.groups[i] for i in here})
-        clusters = [np.flatnonzero([now.groups[i] == name for i in here]) for name in names]
-        age = np.array([float(now.number - last.get(str(i), 0)) for i in here])
+        loss = np.array(device_losses(here, groups, known_losses(now, self.losses, self.send)))
+        names = sorted({groups[i] for i in here})
+        clusters = [np.flatnonzero([groups[i] == name for i in here]) for name in names]
+        age = np.array([float(now.number - last.get(i, 0)) for i in here])
         weight = cluster_worth(clusters, cluster_means(loss, [c.tolist() for c in clusters]), self.power)
         chosen, deadline = best_round(
-            clusters, weight, age, latency, count=self.count, rotation=self.rotation, fullness=self.fullness
+            clusters,
+            weight,
+            age,
+            latency,
+            count=self.per_round,
+            rotation=self.rotation,
+            fullness=self.fullness,
         )
-        now.memory[MEMORY] = {**last, **{str(here[position]): now.number for position in chosen}}
+        LAST_CHOSEN.keep(now.memory, last | {here[position]: now.number for position in chosen})
         now.notes["schedule"] = {
             "cluster": names,
             "reachable": [len(members) for members in clusters],

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from covey.core import Client, Reply, Task
+from covey.needs import UTILITY, Facts
 from covey.statistics import Known, Stat
 from covey.steps.train import Train, best_row, local_fit, reply_of
 
@@ -25,6 +26,7 @@ class TrainWithUtility:
     train: Train
 
     kind: ClassVar[str] = "train.utility"
+    gives: ClassVar[Facts] = (UTILITY,)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
