@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,24 @@ import tomli_w
 import torch
 from torch import nn
 
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.core import Method
-from covey.data import DATASETS, PARTITIONS, SHIFTS, Federation, Samples, federate, load
+from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
-from covey.methods import METHODS
+from covey.mix.robust import Robust
 from covey.model import BufferPolicy
-from covey.models import MODELS, build
-from covey.objective import OBJECTIVES
+from covey.models import build
+from covey.objective import objective_named
+from covey.own_code import bare_name, full_name
+from covey.registry import Registry
 from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
 from covey.steps import Train
+from covey.tables import check_tables, shown
 
 # Arguments that the program fills in; all others of a function are the user's settings.
 GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
@@ -96,7 +101,8 @@ class Config:
 
     @property
     def method_name(self) -> str:
-        return str(self.tables["method"]["name"])
+        """What the method is called, wherever it is from."""
+        return bare_name(str(self.tables["method"]["name"]))
 
     def toml(self) -> str:
         """The file that gives exactly this run."""
@@ -106,13 +112,23 @@ class Config:
 def read_tables(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        return tomllib.loads(path.read_text())
+        tables: dict[str, Any] = with_full_names(tomllib.loads(path.read_text()), path.parent)
+        return tables
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def with_full_names(value: Any, base: Path) -> Any:
+    """The tables with every `file.py:name` in them, which may lie beside the TOML file, by its absolute path."""
+    if isinstance(value, dict):
+        return {full_name(key, base): with_full_names(part, base) for key, part in value.items()}
+    if isinstance(value, list):
+        return [with_full_names(part, base) for part in value]
+    return full_name(value, base) if isinstance(value, str) else value
 
 
 def with_setting(tables: dict[str, Any], assignment: str) -> None:
@@ -123,7 +139,7 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
         raise UserError(f"--set {assignment!r} must look like table.key=value")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also of numbers with too many digits, and of thousands of brackets
         value = text.strip()
     table = tables
     for name in names[:-1]:
@@ -135,15 +151,17 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
 
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
-    per_method = _method_tables(tables.get("methods", {}))
-    tables = {key: copy.deepcopy(value) for key, value in tables.items() if key != "methods"}
-    plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
+    check_tables(tables)
+    per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
+    here = {key: value for key, value in tables.items() if key != "methods"}
+    tables = with_full_names(copy.deepcopy(here), Path())
+    plain = {key: value for key, value in tables.items() if key not in SECTIONS}
     known = (*(f.name for f in fields(Top)), *SECTIONS)
     for key in tables:
         if key not in known:
-            raise UserError(unknown(key, key, known))
+            raise UserError(elsewhere(key, tables) or unknown(key, key, known))
         if key in SECTIONS and not isinstance(tables[key], dict):
-            raise UserError(f"{key} is {tables[key]!r}; it must be a table, [{key}]")
+            raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
     result: dict[str, Any] = _complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
@@ -155,6 +173,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     )
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    if tables.get("robust"):
+        result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
         model["name"] = USUAL_MODEL.get(data["name"], "mlp")
@@ -180,6 +200,7 @@ SECTIONS = (
     "data",
     "partition",
     "shift",
+    "robust",
     "model",
     "train",
     "method",
@@ -191,8 +212,38 @@ SECTIONS = (
 )
 
 
+def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
+    """The sentence for a setting that stands outside its table; nothing where no table has it."""
+    makers: dict[str, Any] = {
+        "train": Train,
+        "data": DataSection,
+        "devices": Devices,
+        "engine": Engine,
+        "measure": Measuring,
+        "model": ModelSection,
+        "method": _named(tables, "method", "fedavg", METHODS),
+        "partition": _named(tables, "partition", "dir-class", PARTITIONS),
+    }
+    homes = [
+        table
+        for table, maker in makers.items()
+        if maker and key in settings_of(maker, given=() if inspect.isclass(maker) else GIVEN)
+    ]
+    return (
+        f"{key} is not known; did you mean {' or '.join(f'{home}.{key}' for home in homes)}?" if homes else ""
+    )
+
+
+def _named(tables: Mapping[str, Any], section: str, usual: str, registry: Mapping[str, Any]) -> Any:
+    table = tables.get(section, {})
+    name = table.get("name", usual) if isinstance(table, dict) else usual
+    return registry.get(name) if isinstance(name, str) else None
+
+
 def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:
     method = {"name": "fedavg", **tables.get("method", {})}
+    if not isinstance(method["name"], str):
+        raise UserError(f"method.name is {shown(method['name'])}; allowed: text")
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
     asked = {**method, **own}
     whole = _complete_choice("method", asked, METHODS)
@@ -208,14 +259,13 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
 def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
     """The tables [methods.NAME], each checked, whether its method runs now or not."""
     if not isinstance(per_method, dict):
-        raise UserError(f"methods is {per_method!r}; it must hold tables, [methods.NAME]")
+        raise UserError(f"methods is {shown(per_method)}; it must hold tables, [methods.NAME]")
     for name, table in per_method.items():
-        if name not in METHODS:
-            raise UserError(unknown(f"methods.{name}", name, METHODS))
+        maker = METHODS.find(name, f"methods.{name}")
         if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
-            raise UserError(f"methods.{name} is {table!r}; it must be a table, and its train, too")
+            raise UserError(f"methods.{name} is {shown(table)}; it must be a table, and its train, too")
         own = {key: value for key, value in table.items() if key != "train"}
-        checked(f"methods.{name}", settings_of(METHODS[name], given=GIVEN), own)
+        checked(f"methods.{name}", settings_of(maker, given=GIVEN), own)
         checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
     return per_method
 
@@ -227,8 +277,7 @@ def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
 def _check_top(top: Top) -> None:
     if top.rounds < 1:
         raise UserError(f"rounds is {top.rounds}; it must be at least 1")
-    if top.objective not in OBJECTIVES:
-        raise UserError(f"objective is {top.objective!r}; allowed: {', '.join(OBJECTIVES)}")
+    objective_named(top.objective, f"objective = {top.objective!r}")
     if top.target_on not in ("global-test", "local-test"):
         raise UserError(f"target_on is {top.target_on!r}; allowed: global-test, local-test")
 
@@ -247,15 +296,16 @@ def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, 
 def _complete_choice(
     where: str,
     values: Mapping[str, Any],
-    registry: Mapping[str, Callable[..., Any]],
+    registry: Registry[Any],
     common: Mapping[str, Setting] | None = None,
 ) -> dict[str, Any]:
     """A table that names something: its name, the settings common to all, and those of the thing itself."""
     common = dict(common or {})
     name = values.get("name", common["name"].default if "name" in common else None)
-    if name not in registry:
-        raise UserError(unknown(f"{where}.name = {name!r}", str(name), registry))
-    own = settings_of(registry[name], given=GIVEN)
+    if not isinstance(name, str):
+        raise UserError(f"{where}.name is {shown(name)}; allowed: text")
+    found = registry.find(name, f"{where}.name = {name!r}")
+    own = settings_of(found, given=GIVEN) if callable(found) else {}
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
     return _complete(where, settings, {**values, "name": name})
 
@@ -279,9 +329,19 @@ def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[s
 
 
 def method_of(config: Config) -> Method:
-    """The method that the configuration describes."""
-    table = config["method"]
-    return METHODS[table["name"]](Train(**config["train"]), **own_settings(table))
+    """The method that the configuration describes, with the combine of [robust] inside its mix where there is one."""
+    table, robust = config["method"], config.tables.get("robust")
+    method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    if not robust:
+        return method
+    if method.mix is None:
+        raise UserError(
+            f"robust.name is {robust['name']!r}, but method {method.name} combines in a way of its own; "
+            "leave one of them out"
+        )
+    return replace(
+        method, mix=Robust(mix=method.mix, rule=RULES.find(robust["name"])(**own_settings(robust)))
+    )
 
 
 def federation_of(config: Config) -> Federation:
@@ -315,7 +375,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
     return LocalFleet(
         federation,
         network,
-        objective=OBJECTIVES[config.top.objective],
+        objective=objective_named(config.top.objective),
         devices=Devices(**config["devices"]),
         seed=config.top.seed,
         engine=Engine(**config["engine"]),
@@ -327,7 +387,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
 
 def try_once(network: nn.Module, federation: Federation, config: Config) -> None:
     """One forward pass and one loss, so that a model, a loss and data that do not fit are found before the run."""
-    objective = OBJECTIVES[config.top.objective]
+    objective = objective_named(config.top.objective)
     x, y = Samples(federation.dataset, federation.dataset.train[:2]).tensors()
     try:
         with torch.no_grad():
