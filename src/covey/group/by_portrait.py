@@ -26,8 +26,8 @@ NAMES: Key[int] = Key("flocks so far")
 class ByPortrait:
     """Everybody describes its classes once; clients whose classes look alike are a flock.
 
-    With `every` > 0 whoever is here describes itself again every so many rounds. Where anything new was told, flocks are
-    found anew, and each keeps the number (so the model) that most of its members had.
+    With `every` > 0 whoever is here describes itself again every so many rounds. Where anything new was told, flocks
+    are found anew, and each keeps the number (so the model) that most of its members had.
     """
 
     describe: DescribeClasses = DescribeClasses()
@@ -89,7 +89,7 @@ def told_in_words(cut: Cut, groups: Mapping[int, int]) -> dict[str, str]:
         return {"text": f"The {len(groups)} clients' classes look alike: one flock, one model for everybody."}
     sizes = sorted((list(groups.values()).count(flock) for flock in set(groups.values())), reverse=True)
     return {
-        "text": f"The clients' classes look different: {cut.count} flocks of {', '.join(map(str, sizes))} clients, each with a "
-        f"model of its own. A class differs between the two nearest flocks {cut.apart:.2f} times as much as two classes "
-        f"differ at one client, and {cut.inside:.2f} times inside a flock."
+        "text": f"The clients' classes look different: {cut.count} flocks of {', '.join(map(str, sizes))} clients, "
+        f"each with a model of its own. A class differs between the two nearest flocks {cut.apart:.2f} times as "
+        f"much as two classes differ at one client, and {cut.inside:.2f} times inside a flock."
     }

@@ -63,13 +63,17 @@ def judged(found: Unlikeness, labels: Labels) -> Cut | None:
         mean_distance(found, labels == a, labels == b) for a in range(count) for b in range(a + 1, count)
     ]
     inside = [mean_distance(found, labels == a, labels == a) for a in range(count)]
-    width = max(0.0, float(np.average([m for m, _, _ in inside], weights=[max(w, 1e-12) for _, _, w in inside])))
+    width = max(
+        0.0, float(np.average([m for m, _, _ in inside], weights=[max(w, 1e-12) for _, _, w in inside]))
+    )
     nearest, error, _ = min(between)
     stands_out = nearest > max(APART, SIGMAS * error) and width < TIGHT * nearest
     return Cut(labels=labels, apart=nearest, inside=width) if stands_out else None
 
 
-def mean_distance(found: Unlikeness, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[float, float, float]:
+def mean_distance(
+    found: Unlikeness, first: NDArray[np.bool_], second: NDArray[np.bool_]
+) -> tuple[float, float, float]:
     """The weighted mean distance of two sets of clients, its standard error and its weight; pairs of a client are none.
 
     The pairs of one client share its noise, so the error counts clients, not pairs.
@@ -100,7 +104,11 @@ def tree(found: Unlikeness) -> list[tuple[int, int]]:
         mean[:, ~alive] = np.inf
         np.fill_diagonal(mean, np.inf)
         place = int(np.argmin(mean))
-        a, b = sorted(divmod(place, count)) if np.isfinite(mean.flat[place]) else np.flatnonzero(alive)[:2].tolist()
+        a, b = (
+            sorted(divmod(place, count))
+            if np.isfinite(mean.flat[place])
+            else np.flatnonzero(alive)[:2].tolist()
+        )
         for table in (sums, weights):
             table[a] += table[b]
             table[:, a] += table[:, b]
@@ -120,15 +128,20 @@ def cut_into(merges: list[tuple[int, int]], clients: int, count: int) -> Labels:
 def settled(found: Unlikeness, labels: Labels) -> Labels:
     """Everybody goes to the flock whose other members are nearest on the whole, again and again until nobody moves.
 
-    A tree never takes a merge back; this puts right what it joined too early.
+    Who is alone in a flock stays, for others to come. A tree never takes a merge back; this puts right what it joined
+    too early.
     """
     for _ in range(SETTLING):
         inside = np.eye(int(labels.max()) + 1)[labels]
         weight = found.weight @ inside
         mean = np.divide(
-            (found.weight * found.distance) @ inside, weight, out=np.full_like(weight, np.inf), where=weight > 0
+            (found.weight * found.distance) @ inside,
+            weight,
+            out=np.full_like(weight, np.inf),
+            where=weight > 0,
         )
-        moved = np.where(np.isfinite(mean).any(axis=1), mean.argmin(axis=1), labels)
+        stays = (inside.sum(axis=0)[labels] == 1) | ~np.isfinite(mean).any(axis=1)
+        moved = np.where(stays, labels, mean.argmin(axis=1))
         if (moved == labels).all():
             break
         labels = moved
@@ -157,7 +170,9 @@ def without_small(found: Unlikeness, labels: Labels, least: int) -> Labels:
         labels[labels == small] = min(known, key=lambda name: far[name][0]) if known else largest
 
 
-def renamed(labels: Labels, ids: tuple[int, ...], before: Mapping[int, int], first_free: int) -> dict[int, int]:
+def renamed(
+    labels: Labels, ids: tuple[int, ...], before: Mapping[int, int], first_free: int
+) -> dict[int, int]:
     """The flocks under the names they had: each takes the old name that most of its members had, the largest first.
 
     A flock that shares no member with an old one that is still free gets a new name, from `first_free` on.

@@ -46,7 +46,9 @@ class JudgedTrain:
         x, y = judging.tensors()
         main, found = client.bench.objective.main, []
         for share in TRIED:
-            scores = client.bench.objective.scores(*outputs_of(client, torch.lerp(start, fit.row, share), x, y))
+            scores = client.bench.objective.scores(
+                *outputs_of(client, torch.lerp(start, fit.row, share), x, y)
+            )
             found.append([float(scores[name].double().mean()) for name in (main, "loss")])
         values = np.array(found)
         judged = {"scores": values[:, 0], "losses": values[:, 1], "judged": len(judging)}
@@ -76,7 +78,7 @@ def kept_out(part: Samples, client: Client) -> tuple[Samples, Samples]:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateAdapted:
-    """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w as in a round.
+    """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.
 
     a is the task's argument `own`; without it, 1. The trained model stays with the client.
     """

@@ -39,11 +39,11 @@ USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeClasses:
-    """Asks for a portrait: counts of the labels, and noisy bits of the mean of every class, of two halves of the samples.
+    """Asks for a portrait: counts of the labels, and noisy bits of every class's mean in two halves of the samples.
 
-    flip: the probability with which a bit lies. privacy: of the counts. noise: "simulated" draws from the client's seeded
-    stream, "opendp" from OpenDP's secure source, which a real device always does. Dithering and answers are drawn
-    once, so that asking again tells nothing new about data that did not change.
+    flip: the probability with which a bit lies. privacy: of the counts. noise: "simulated" draws from the client's
+    seeded stream, "opendp" from OpenDP's secure source, which a real device always does. Dithering and answers are
+    drawn once, so that asking again tells nothing new about data that did not change.
     """
 
     flip: float = 0.1
@@ -124,8 +124,8 @@ def repeats(values: int) -> int:
 def described(x: Tensor) -> Floats:
     """What is told of standardised samples: of a picture its values and its edges, averaged down; else the features.
 
-    Edges, |gradient| of the mean over the channels, tell bright-on-dark and dark-on-bright things apart from others where
-    their values cancel.
+    Edges, |gradient| of the mean over the channels, show things that are bright on dark here and dark on bright there,
+    whose values cancel.
     """
     if x.dim() != 4 or min(x.shape[-2:]) < 3:
         flat = x.reshape(len(x), -1).float()
