@@ -132,7 +132,7 @@ def described(x: Tensor) -> Floats:
         if flat.shape[1] > BITS:
             flat = torch.nn.functional.adaptive_avg_pool1d(flat[:, None], BITS)[:, 0]
         return flat.numpy().astype(np.float64)
-    side = tuple(min(SIDE, size) for size in x.shape[-2:])
+    side = (min(SIDE, x.shape[-2]), min(SIDE, x.shape[-1]))
     grey = x.mean(dim=1, keepdim=True)
     across = (grey[..., 1:-1, 2:] - grey[..., 1:-1, :-2]) / 2
     down = (grey[..., 2:, 1:-1] - grey[..., :-2, 1:-1]) / 2
