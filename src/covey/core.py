@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from covey.fleet.ledger import Ledger
     from covey.model import Layout
     from covey.objective import Objective
+    from covey.steps.train import Train
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
@@ -151,16 +152,32 @@ class Step(Protocol):
         ...
 
 
+class Rule(Protocol):
+    """What takes the place of a weighted mean where some rows may be hostile (`mix/robust.py`)."""
+
+    around_start: ClassVar[bool]  # whether the result depends on the row that is replaced
+
+    def combine(self, rows: Sequence[Tensor], weights: np.ndarray, start: Tensor) -> Tensor:
+        """One row out of at least two; `weights` add up to 1, `start` is the row that is replaced."""
+        ...
+
+    def fewest(self) -> int:
+        """Of how many rows, at least, it withstands a bad one."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mixing:
     """A product of matrices for some columns of the bank; the first one maps `[old rows; replies]` to the new rows.
 
-    With `peers`, row i lives at a client: every entry that takes from another client's row is one message.
+    With `peers`, row i lives at a client: every entry that takes from another client's row is one message. With a
+    `rule`, replies are combined by it in place of their weighted mean.
     """
 
     factors: Sequence[Any]  # dense or scipy.sparse matrices, applied in this order
     columns: slice = field(default_factory=lambda: slice(None))
     peers: bool = False
+    rule: Rule | None = None
 
 
 class Fleet(Protocol):
@@ -309,6 +326,7 @@ class Method:
     bank: Bank = one_model
     send: Send = to_everybody
     serve: Send | None = None  # which rows a client is given to use, if not those it is sent to train
+    adapt: Train | None = None  # training that a client does at home before it uses the row that serves it
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
     after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
