@@ -10,6 +10,7 @@ from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
 from covey.methods.cfl import cfl
 from covey.methods.clustered_sampling import clustered_sampling
+from covey.methods.compose import compose
 from covey.methods.embedding import embedding
 from covey.methods.feddisco import feddisco
 from covey.methods.feddyn import feddyn
@@ -55,4 +56,5 @@ METHODS: dict[str, MethodMaker] = {
     "embedding": embedding,
     "ifca": ifca,
     "ladd": ladd,
+    "compose": compose,
 }

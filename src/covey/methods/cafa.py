@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from covey.core import Method
+from covey.errors import UserError
 from covey.group.label_mix import ByLabelMix
 from covey.mix.accuracy import LikenessAverage
 from covey.mix.average import Average
@@ -37,10 +38,10 @@ def cafa(
     train = with_validation(train)
     return Method(
         name="cafa",
-        group=by_label_mix(clusters, epsilon, noise, budget),
+        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
         select=Uniform(per_round=per_round),
         local=train,
-        mix=LikenessAverage(by_cluster=True, by_accuracy=True, holdout=train.holdout),
+        mix=by_likeness(train),
     )
 
 
@@ -55,7 +56,7 @@ def abfa(train: Train, *, per_round: int = 6) -> Method:
         name="abfa",
         select=Uniform(per_round=per_round),
         local=train,
-        mix=LikenessAverage(by_cluster=False, by_accuracy=True, holdout=train.holdout),
+        mix=by_likeness(train, by_cluster=False),
     )
 
 
@@ -74,10 +75,10 @@ def cbcc(
     """
     return Method(
         name="cbcc",
-        group=by_label_mix(clusters, epsilon, noise, budget),
+        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
         select=Uniform(per_round=per_round),
         local=train,
-        mix=LikenessAverage(by_cluster=True, by_accuracy=False),
+        mix=by_likeness(train, by_accuracy=False),
     )
 
 
@@ -93,7 +94,7 @@ def cbcc_select(
     """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7)."""
     return Method(
         name="cbcc-select",
-        group=by_label_mix(clusters, epsilon, noise, budget),
+        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
         select=LargestGroup(per_round=per_round),
         local=train,
         mix=Average(weighting="equal"),
@@ -101,11 +102,22 @@ def cbcc_select(
 
 
 def by_label_mix(
-    clusters: int | None, epsilon: float | None, noise: SummaryNoise, budget: float | None
+    *,
+    clusters: int | None = None,
+    epsilon: float | None = None,
+    noise: SummaryNoise = "simulated",
+    budget: float | None = None,
 ) -> ByLabelMix:
-    """CBCC's clusters."""
+    """CAFA's clusters: K-means on the shares of labels, k by silhouette unless `clusters` says it."""
     ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))
     return ByLabelMix(ask=ask, clusters=clusters)
+
+
+def by_likeness(train: Train, *, by_cluster: bool = True, by_accuracy: bool = True) -> LikenessAverage:
+    """CAFA's weights: the size of the client's cluster times the accuracy of its model on the others' data."""
+    if by_accuracy and not train.holdout:
+        raise UserError("models are judged on validation data: set train.holdout, e.g. 0.2")
+    return LikenessAverage(by_cluster=by_cluster, by_accuracy=by_accuracy, holdout=train.holdout)
 
 
 def with_validation(train: Train) -> Train:
