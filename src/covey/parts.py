@@ -6,14 +6,14 @@ or a function with keyword arguments. Arguments in `GIVEN` are filled in by the 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from covey.catalogue import PARTS
 from covey.errors import UserError
-from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
+from covey.settings import REQUIRED, Setting, checked, settings_of
 
 # train: the settings of local training. step: what clients are asked to do. send: which models they would get.
 # exchange: the mix over a topology.
@@ -31,96 +31,7 @@ QUESTIONS = {
     "after": "what is remembered of a round; what other parts need is added by itself",
 }
 
-PARTS: dict[str, dict[str, str]] = {
-    "group": {
-        "label-feature": "covey.group.label_feature:by_label",
-        "label-mix": "covey.methods.cafa:by_label_mix",
-        "label-clusters": "covey.group.labels:LabelClusters",
-        "summary": "covey.methods.haccs:by_summary",
-        "embedding": "covey.methods.embedding:by_embedding",
-        "style": "covey.methods.ladd:by_style",
-    },
-    "bank": {
-        "one": "covey.core:one_model",
-        "per-group": "covey.rows:one_per_group",
-        "per-client": "covey.rows:one_per_client",
-        "random-starts": "covey.methods.ifca:RandomStarts",
-    },
-    "select": {
-        "uniform": "covey.select.plain:Uniform",
-        "everybody": "covey.select.plain:Everybody",
-        "server": "covey.select.plain:the_server",
-        "every-cluster": "covey.select.clusters:EveryCluster",
-        "each-group": "covey.select.groups:EachGroup",
-        "largest-group": "covey.select.largest:LargestGroup",
-        "haccs": "covey.select.haccs:ByCluster",
-        "fair": "covey.select.fair:FairSchedule",
-        "tifl": "covey.select.tifl:ByTier",
-        "oort": "covey.select.oort:ByUtility",
-        "oort-simple": "covey.select.oort:ByPenalisedLoss",
-        "power-of-choice": "covey.select.power_of_choice:PowerOfChoice",
-        "urns": "covey.select.clustered_sampling:FromUrns",
-        "grouped": "covey.methods.topologies:Grouped",
-        "representatives": "covey.methods.topologies:Leaders",
-    },
-    "send": {
-        "everybody": "covey.core:to_everybody",
-        "group": "covey.rows:to_group",
-        "owner": "covey.rows:to_owner",
-        "all": "covey.methods.ifca:AllModels",
-        "last-choice": "covey.methods.ifca:LastChoice",
-        "known-group": "covey.methods.cfl:to_known_group",
-        "with-memory": "covey.methods.feddyn:WithMemory",
-    },
-    "local": {
-        "train": "covey.steps.train:as_set",
-        "scored": "covey.steps.scored:ScoredTrain",
-        "utility": "covey.steps.utility:TrainWithUtility",
-        "dyn": "covey.steps.dyn:DynTrain",
-    },
-    "mix": {
-        "average": "covey.mix.average:Average",
-        "group-average": "covey.mix.shared:GroupAverage",
-        "own": "covey.mix.average:keep_own",
-        "likeness": "covey.methods.cafa:by_likeness",
-        "krum": "covey.mix.robust:Krum",
-        "discrepancy": "covey.methods.feddisco:DiscoAverage",
-        "fairness": "covey.methods.fedfa:FairAverage",
-        "common-descent": "covey.mix.mgda:CommonDescent",
-        "split": "covey.methods.cfl:SplitAndAverage",
-        "decentralized": "covey.mix.exchange:everybody_exchanges",
-        "hierarchical": "covey.mix.exchange:clusters_exchange",
-        "semi-decentralized": "covey.mix.exchange:representatives_exchange",
-    },
-    "combine": {
-        "trimmed-mean": "covey.mix.robust:TrimmedMean",
-        "median": "covey.mix.robust:Median",
-    },
-    "update": {
-        "cluster-correction": "covey.update.clusters:ClusterCorrection",
-        "adaptive-correction": "covey.update.clusters:AdaptiveCorrection",
-        "momentum": "covey.update.momentum:ServerMomentum",
-    },
-    "after": {
-        "losses": "covey.select.feedback:remember_losses",
-        "utilities": "covey.select.oort:remember_utilities",
-        "sketches": "covey.select.clustered_sampling:remember_sketches",
-        "moves": "covey.methods.feddyn:remember_moves",
-        "choices": "covey.methods.ifca:remember_choices",
-        "spread": "covey.mix.exchange:note_spread",
-    },
-}
-
 Table = dict[str, Any]
-
-
-def find_part(kind: str, name: object, where: str = "") -> Callable[..., Any]:
-    """The part, or what makes it."""
-    if not isinstance(name, str) or name not in PARTS[kind]:
-        raise UserError(unknown(where or f"{kind} {name!r}", str(name), PARTS[kind]))
-    module, _, attribute = PARTS[kind][name].partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    return found
 
 
 def is_part(found: Callable[..., Any]) -> bool:
@@ -130,13 +41,13 @@ def is_part(found: Callable[..., Any]) -> bool:
 
 def part_settings(kind: str, name: object, where: str = "") -> dict[str, Setting]:
     """The settings that a user can give the part."""
-    found = find_part(kind, name, where)
+    found = PARTS[kind].find(name, where)
     return {} if is_part(found) else settings_of(found, given=GIVEN)
 
 
 def make_part(kind: str, table: Mapping[str, Any], given: Mapping[str, object]) -> Any:
     """The part that a complete table describes."""
-    found = find_part(kind, table["name"])
+    found = PARTS[kind].find(table["name"])
     if is_part(found):
         return found
     wanted = inspect.signature(found).parameters

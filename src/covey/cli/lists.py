@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from covey.errors import UserError
+from covey.registry import Registry
 from covey.settings import Setting
 
 Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
@@ -24,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 def methods(name: Name = None) -> None:
     """List the methods; with a name, its settings."""
-    from covey.methods import METHODS
+    from covey.catalogue import METHODS
 
     show("method", METHODS, name)
 
@@ -36,22 +37,23 @@ def parts(
     name: Name = None,
 ) -> None:
     """List the parts that a method can be composed of; with a question, its parts; with a name, its settings."""
-    from covey.parts import PARTS, QUESTIONS, find_part, part_settings
+    from covey.catalogue import PARTS
+    from covey.parts import QUESTIONS, part_settings
     from covey.settings import unknown
 
     if kind is not None and kind not in PARTS:
         raise UserError(unknown(f"parts {kind!r}", kind, PARTS))
     if kind is not None and name is not None:
-        show_one(f"method.{kind}", name, find_part(kind, name), part_settings(kind, name))
+        show_one(f"method.{kind}", name, PARTS[kind].find(name), part_settings(kind, name))
         return
     for each in PARTS if kind is None else [kind]:
         Console().print(Text.assemble((each, "bold"), f": {QUESTIONS[each]}"))
-        show_all({key: find_part(each, key) for key in PARTS[each]}, indent=2)
+        show_all(PARTS[each], indent=2)
 
 
 def datasets(name: Name = None) -> None:
     """List the data sets; with a name, its settings."""
-    from covey.data import DATASETS
+    from covey.catalogue import DATASETS
     from covey.data.sources import SOURCES
 
     show("data", DATASETS, name)
@@ -70,29 +72,28 @@ def datasets(name: Name = None) -> None:
 
 def partitions(name: Name = None) -> None:
     """List the partitions (who gets which data); with a name, its settings."""
-    from covey.data import PARTITIONS
+    from covey.catalogue import PARTITIONS
 
     show("partition", PARTITIONS, name)
 
 
 def models(name: Name = None) -> None:
     """List the networks; with a name, its settings."""
-    from covey.models import MODELS
+    from covey.catalogue import MODELS
 
     show("model", MODELS, name)
 
 
-def show(table_name: str, registry: Mapping[str, Callable[..., Any]], name: str | None) -> None:
+def show(table_name: str, registry: Registry[Any], name: str | None) -> None:
     """One line for each entry, or one entry in full."""
     from covey.config import GIVEN
-    from covey.settings import settings_of, unknown
+    from covey.settings import settings_of
 
     if name is None:
         show_all(registry)
         return
-    if name not in registry:
-        raise UserError(unknown(f"{table_name} {name!r}", name, registry))
-    show_one(table_name, name, registry[name], settings_of(registry[name], given=GIVEN))
+    maker = registry.find(name)
+    show_one(table_name, name, maker, settings_of(maker, given=GIVEN))
 
 
 def show_all(registry: Mapping[str, Callable[..., Any]], indent: int = 0) -> None:

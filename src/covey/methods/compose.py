@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from covey.catalogue import PARTS
 from covey.core import Method
 from covey.needs import (
     GROUPS,
+    KNOWN_GROUPS,
     MODEL_PER_CLIENT,
     MODEL_PER_GROUP,
     SEVERAL_MODELS,
@@ -15,7 +17,7 @@ from covey.needs import (
     gives_of,
     missing,
 )
-from covey.parts import PARTS, PartOf, PartsOf, Table, find_part, is_part, make_part
+from covey.parts import PartOf, PartsOf, Table, is_part, make_part
 from covey.steps import Train
 
 Group = Annotated[Any, PartOf("group")]
@@ -100,15 +102,12 @@ def usual_send(bank: object, mix: object) -> str:
     for fact, send in ((MODEL_PER_CLIENT, "owner"), (MODEL_PER_GROUP, "group"), (SEVERAL_MODELS, "all")):
         if fact in given:
             return send
-    return "known-group" if GROUPS in gives_of(mix) else "everybody"
+    return "known-group" if KNOWN_GROUPS in gives_of(mix) else "everybody"
 
 
 def keeper_of(fact: Fact) -> str:
     """The bookkeeping that gives a fact; empty where none does. Groups are a choice, and no bookkeeping."""
-    if fact == GROUPS:
+    if fact in (GROUPS, KNOWN_GROUPS):
         return ""
-    for name in PARTS["after"]:
-        part = find_part("after", name)
-        if is_part(part) and fact in gives_of(part):
-            return name
-    return ""
+    found = (name for name, part in PARTS["after"].items() if is_part(part) and fact in gives_of(part))
+    return next(found, "")

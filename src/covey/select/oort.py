@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from covey.core import Round, Send, Step, to_everybody
 from covey.errors import UserError
-from covey.needs import UTILITY, Facts, Key, declares
+from covey.needs import UTILITY, Fact, Facts, Key, declares
 from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
 from covey.steps import Train
 from covey.steps.size import sizes
@@ -21,6 +21,7 @@ from covey.steps.utility import most_samples
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+EXPLOITED = Fact("clients that Oort chose", 'set select = "oort"')
 UTILITIES: Key[dict[str, Any]] = Key("oort", 'add "utilities" to after')
 
 
@@ -68,6 +69,7 @@ class ByUtility(Oort):
     per_round: int = 10
 
     needs: ClassVar[Facts] = (UTILITIES,)
+    gives: ClassVar[Facts] = (EXPLOITED,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,7 +116,7 @@ class ByUtility(Oort):
         return sorted(now.here[position] for position in chosen)
 
 
-@declares(needs=(UTILITY,), gives=(UTILITIES,))
+@declares(needs=(UTILITY, EXPLOITED), gives=(UTILITIES,))
 def remember_utilities(now: Round) -> None:
     """Keeps each worker's utility and round, and what the exploited ones gained."""
     state = UTILITIES.of(now.memory)
