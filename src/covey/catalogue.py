@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
-    from covey.core import Method, Watcher
+    from covey.core import Method, Rule, Watcher
     from covey.data.types import Dataset, Shift
     from covey.fleet.devices import Device
     from covey.metrics import Metric
@@ -186,6 +186,18 @@ STEPS: Registry[type] = Registry(
     },
 )
 
+# settings -> a rule that combines replies, some of which may be hostile
+RULES: Registry[Callable[..., Rule]] = Registry(
+    "robust combine",
+    "covey.rules",
+    {
+        "median": "covey.mix.robust:Median",
+        "trimmed-mean": "covey.mix.robust:TrimmedMean",
+        "krum": "covey.mix.robust:Krum",
+        "clip": "covey.mix.robust:Clip",
+    },
+)
+
 # The parts that a method can be composed of, by the question that they answer: parts, or makers of parts.
 PARTS: dict[str, Registry[Callable[..., Any]]] = {
     "group": Registry(
@@ -278,6 +290,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         {
             "trimmed-mean": "covey.mix.robust:TrimmedMean",
             "median": "covey.mix.robust:Median",
+            "clip": "covey.mix.robust:Clip",
         },
     ),
     "update": Registry(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import tomli_w
 import torch
 from torch import nn
 
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.core import Method
 from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
@@ -22,6 +22,7 @@ from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
+from covey.mix.robust import Robust
 from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
@@ -171,6 +172,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     )
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    if tables.get("robust"):
+        result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
         model["name"] = USUAL_MODEL.get(data["name"], "mlp")
@@ -196,6 +199,7 @@ SECTIONS = (
     "data",
     "partition",
     "shift",
+    "robust",
     "model",
     "train",
     "method",
@@ -301,9 +305,19 @@ def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[s
 
 
 def method_of(config: Config) -> Method:
-    """The method that the configuration describes."""
-    table = config["method"]
-    return METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    """The method that the configuration describes, with the combine of [robust] inside its mix where there is one."""
+    table, robust = config["method"], config.tables.get("robust")
+    method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    if not robust:
+        return method
+    if method.mix is None:
+        raise UserError(
+            f"robust.name is {robust['name']!r}, but method {method.name} combines in a way of its own; "
+            "leave one of them out"
+        )
+    return replace(
+        method, mix=Robust(mix=method.mix, rule=RULES.find(robust["name"])(**own_settings(robust)))
+    )
 
 
 def federation_of(config: Config) -> Federation:
