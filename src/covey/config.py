@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -30,6 +31,7 @@ from covey.own_code import bare_name, full_name
 from covey.registry import Registry
 from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown
 from covey.steps import Train
+from covey.tables import check_tables, shown
 
 # Arguments that the program fills in; all others of a function are the user's settings.
 GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
@@ -116,7 +118,7 @@ def read_tables(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -137,7 +139,7 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
         raise UserError(f"--set {assignment!r} must look like table.key=value")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also of numbers with too many digits, and of thousands of brackets
         value = text.strip()
     table = tables
     for name in names[:-1]:
@@ -151,16 +153,17 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
 
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
+    check_tables(tables)
     per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
     here = {key: value for key, value in tables.items() if key != "methods"}
     tables = with_full_names(copy.deepcopy(here), Path())
-    plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
+    plain = {key: value for key, value in tables.items() if key not in SECTIONS}
     known = (*(f.name for f in fields(Top)), *SECTIONS)
     for key in tables:
         if key not in known:
-            raise UserError(unknown(key, key, known))
+            raise UserError(elsewhere(key, tables) or unknown(key, key, known))
         if key in SECTIONS and not isinstance(tables[key], dict):
-            raise UserError(f"{key} is {tables[key]!r}; it must be a table, [{key}]")
+            raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
     result: dict[str, Any] = _complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
@@ -211,8 +214,38 @@ SECTIONS = (
 )
 
 
+def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
+    """The sentence for a setting that stands outside its table; nothing where no table has it."""
+    makers: dict[str, Any] = {
+        "train": Train,
+        "data": DataSection,
+        "devices": Devices,
+        "engine": Engine,
+        "measure": Measuring,
+        "model": ModelSection,
+        "method": _named(tables, "method", "fedavg", METHODS),
+        "partition": _named(tables, "partition", "dir-class", PARTITIONS),
+    }
+    homes = [
+        table
+        for table, maker in makers.items()
+        if maker and key in settings_of(maker, given=() if inspect.isclass(maker) else GIVEN)
+    ]
+    return (
+        f"{key} is not known; did you mean {' or '.join(f'{home}.{key}' for home in homes)}?" if homes else ""
+    )
+
+
+def _named(tables: Mapping[str, Any], section: str, usual: str, registry: Mapping[str, Any]) -> Any:
+    table = tables.get(section, {})
+    name = table.get("name", usual) if isinstance(table, dict) else usual
+    return registry.get(name) if isinstance(name, str) else None
+
+
 def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:
     method = {"name": "fedavg", **tables.get("method", {})}
+    if not isinstance(method["name"], str):
+        raise UserError(f"method.name is {shown(method['name'])}; allowed: text")
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
     asked = {**method, **own}
     whole = _complete_choice("method", asked, METHODS)
@@ -236,11 +269,11 @@ def _fit_to_fleet(where: str, whole: dict[str, Any], asked: Any, clients: int) -
 def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
     """The tables [methods.NAME], each checked, whether its method runs now or not."""
     if not isinstance(per_method, dict):
-        raise UserError(f"methods is {per_method!r}; it must hold tables, [methods.NAME]")
+        raise UserError(f"methods is {shown(per_method)}; it must hold tables, [methods.NAME]")
     for name, table in per_method.items():
         maker = METHODS.find(name, f"methods.{name}")
         if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
-            raise UserError(f"methods.{name} is {table!r}; it must be a table, and its train, too")
+            raise UserError(f"methods.{name} is {shown(table)}; it must be a table, and its train, too")
         own = {key: value for key, value in table.items() if key != "train"}
         checked(f"methods.{name}", settings_of(maker, given=GIVEN), own)
         checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
@@ -280,6 +313,8 @@ def _complete_choice(
     """A table that names something: its name, the settings common to all, and those of the thing itself."""
     common = dict(common or {})
     name = values.get("name", common["name"].default if "name" in common else None)
+    if not isinstance(name, str):
+        raise UserError(f"{where}.name is {shown(name)}; allowed: text")
     found = registry.find(name, f"{where}.name = {name!r}")
     own = settings_of(found, given=GIVEN) if callable(found) else {}
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
