@@ -9,6 +9,7 @@ from covey.methods.cfic import cfic
 from covey.methods.cfl import cfl
 from covey.methods.clustered_sampling import clustered_sampling
 from covey.methods.compose import compose
+from covey.methods.covey import covey
 from covey.methods.embedding import embedding
 from covey.methods.feddisco import feddisco
 from covey.methods.feddyn import feddyn
@@ -32,6 +33,7 @@ __all__ = [
     "cfl",
     "clustered_sampling",
     "compose",
+    "covey",
     "decentralized",
     "embedding",
     "fedavg",
