@@ -14,9 +14,9 @@ import torch
 
 from covey.core import Mixing, Reply, empty_state, one_round
 from covey.data import federate, load
-from covey.fleet.ledger import Cost
+from covey.ledger import Cost
 from covey.fleet.local import Engine, LocalFleet
-from covey.fleet.peers import apply_mixings
+from covey.mix.peers import apply_mixings
 from covey.methods import METHODS
 from covey.mix.graphs import adjacency, graph, mixing
 from covey.mix.topology import collect

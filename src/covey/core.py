@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from covey.bench import Bench
     from covey.data.types import Samples
-    from covey.fleet.ledger import Ledger
+    from covey.ledger import Ledger
     from covey.model import Layout
     from covey.objective import Objective
 

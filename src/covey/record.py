@@ -21,7 +21,7 @@ from covey.config import Config
 from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
 from covey.data.types import Federation
 from covey.errors import UserError
-from covey.fleet.ledger import Ledger
+from covey.ledger import Ledger
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
 from covey.writing import storing, write_atomically

@@ -24,8 +24,8 @@ from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.executors import Serial
-from covey.fleet.ledger import Cost, Ledger
-from covey.fleet.peers import apply_mixings, peer_links
+from covey.ledger import Cost, Ledger
+from covey.mix.peers import apply_mixings, peer_links
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
 from covey.model import Layout, fresh_row

@@ -11,7 +11,7 @@ import torch
 
 from covey.core import Reply, Step, Task
 from covey.errors import UserError
-from covey.fleet.ledger import Busy, Cost, Ledger, Problem
+from covey.ledger import Busy, Cost, Ledger, Problem
 from covey.fleet.work import Call, Outcome
 from covey.model import Layout
 
