@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tests.hostile.damaged_folders import ENDS, run_until
 
 from covey.checkpoint import load_checkpoint
 from covey.config import resolve
 from covey.errors import UserError
 from covey.simulate import Finished, resume, simulate
 from covey.writing import write_atomically
+from tests.hostile.damaged_folders import ENDS, run_until
 
 TABLES = {"data": {"name": "digits", "clients": 4}, "method": {"name": "cafa", "per_round": 3}}
 SERIAL = {"engine": {"mode": "serial"}}

@@ -1,4 +1,4 @@
-"""Named random streams: the same seed and names give the same numbers, wherever and in whatever order they are asked for."""
+"""Named random streams: results depend on no order of calls, no number of workers and no engine."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.streams import stream
 from covey.data import ground_truth
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions import PARTITIONS
@@ -19,6 +18,7 @@ from covey.data.shifts import SHIFTS
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
 from covey.settings import checked, settings_of, unknown
+from covey.streams import stream
 
 Entry = TypeVar("Entry")
 
