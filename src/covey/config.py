@@ -18,6 +18,7 @@ from covey.data import DATASETS, PARTITIONS, SHIFTS, Federation, Samples, federa
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
 from covey.fleet.devices import Devices
+from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
 from covey.methods import METHODS
@@ -164,6 +165,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         ("train", Train),
         ("devices", Devices),
         ("engine", Engine),
+        ("guard", Guard),
         ("measure", Measuring),
     ):
         values = train if section == "train" else tables.get(section, {})
@@ -184,6 +186,7 @@ SECTIONS = (
     "methods",
     "devices",
     "engine",
+    "guard",
     "measure",
 )
 
@@ -317,6 +320,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         seed=config.top.seed,
         engine=Engine(**config["engine"]),
         buffers=model["buffers"],
+        guard=Guard(**config["guard"]),
         say=say,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MAX_EXAMPLES = 50  # problems kept word for word; the rest is only counted
+LONGEST_KEPT = 50  # rounds of which it is remembered who sent the longest update
 
 
 @dataclass(kw_only=True)
@@ -67,6 +68,10 @@ class Ledger:
     refused_in_round: int = 0
     problems: list[tuple[str, Problem]] = field(default_factory=list)
     epsilon: dict[int, float] = field(default_factory=dict)  # client -> privacy budget spent
+    longest: list[tuple[int, int, float]] = field(
+        default_factory=list
+    )  # round, client, times the others' update
+    barred: dict[int, str] = field(default_factory=dict)  # client -> why it takes part no more
 
     def open(self) -> None:
         """A new round begins."""
@@ -93,6 +98,10 @@ class Ledger:
             self.refused_in_round += 1
         if len(self.problems) < MAX_EXAMPLES:
             self.problems.append((what, problem))
+
+    def note_longest(self, round: int, client: int, times: float) -> None:
+        """Who sent the longest update of the round beside the others': whom to ask first should the run be spoiled."""
+        self.longest = [*self.longest[1 - LONGEST_KEPT :], (round, client, times)]
 
     def last_problem(self) -> str:
         """The latest problem in words."""
@@ -122,6 +131,8 @@ class Ledger:
             "refused": self.refused,
             "problems": [[what, asdict(problem)] for what, problem in self.problems],
             "epsilon": {str(client): spent for client, spent in self.epsilon.items()},
+            "longest": [list(one) for one in self.longest],
+            "barred": {str(client): why for client, why in self.barred.items()},
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -132,4 +143,6 @@ class Ledger:
         self.lost, self.refused = saved["lost"], saved["refused"]
         self.problems = [(what, Problem(**problem)) for what, problem in saved["problems"]]
         self.epsilon = {int(client): spent for client, spent in saved["epsilon"].items()}
+        self.longest = [(round, client, times) for round, client, times in saved.get("longest", [])]
+        self.barred = {int(client): why for client, why in saved.get("barred", {}).items()}
         self.open()

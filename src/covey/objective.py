@@ -8,6 +8,8 @@ from typing import ClassVar, Protocol
 import torch.nn.functional as F
 from torch import Tensor
 
+from covey.statistics import LARGEST
+
 
 class Objective(Protocol):
     """Any object with these four can be trained for; `scores` gives one value a sample under each metric's name."""
@@ -73,6 +75,11 @@ class Reconstruction(Regression):
 
     def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
         return x
+
+
+def lowest_loss(objective: Objective) -> float:
+    """What no loss of the objective falls below: 0, up to rounding, for those above; of one's own nothing is known."""
+    return -1e-6 if objective.kernel else -LARGEST
 
 
 OBJECTIVES: dict[str, Objective] = {

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
-from tests.hostile.frame import Outcome, attempt, held
+from functools import cache, partial
+
+import torch
+
+from tests.hostile.frame import Outcome, attempt, broke, held
+from tests.hostile.liar import ALL, LIAR, LIES, run_with
 
 
-@attempt("nobody lies: every method ends", seconds=300)
-def honest() -> Outcome:
-    from covey.methods import METHODS
-    from covey.testing import check_toml, final, small_fleet
+@cache
+def accuracy(name: str, lie: str) -> float:
+    """On the others' test data after the run; the run must end with a finite bank."""
+    from covey.measure import on_local_tests
+    from tests.hostile.liar import method
 
-    quick = {"embedding": {"pretrain_rounds": 1, "pretrain_epochs": 1}}
-    for name in METHODS:
-        final(check_toml(name, quick.get(name, {})), small_fleet())
-    return held(f"{len(METHODS)} of {len(METHODS)} methods")
+    state, fleet = run_with(name, LIES[lie] if lie else lambda reply: reply)
+    if not torch.isfinite(state.models).all():
+        raise ArithmeticError("the bank is not finite")
+    found = on_local_tests(method(name), state, fleet)
+    others = [m.value for m in found if m.metric == "accuracy" and m.client not in (-1, LIAR)]
+    if len(others) < 7:
+        raise ArithmeticError(f"{7 - len(others)} honest clients have no score")
+    return sum(others) / len(others)
+
+
+def every_method(lie: str) -> Outcome:
+    """Every method with that lie: it must end, with models as good for the others as without the liar, nearly."""
+    harm = []
+    for name in ALL:
+        try:
+            honest, bent = accuracy(name, ""), accuracy(name, lie)
+            if bent < honest - 0.1:
+                harm.append(f"{name}: accuracy {honest:.2f} became {bent:.2f}")
+        except Exception as error:
+            harm.append(f"{name}: {type(error).__name__}: {str(error)[:100]}")
+    said = f"{len(ALL) - len(harm)} of {len(ALL)} methods went on unharmed"
+    return broke(f"{said}; {'; '.join(harm)}") if harm else held(said)
+
+
+for number, words in enumerate(LIES):
+    globals()[f"lie_{number}"] = attempt(f"one of 8 sends {words}", seconds=300)(partial(every_method, words))

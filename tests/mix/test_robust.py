@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from covey.core import Method, run
 from covey.errors import UserError
+from covey.fleet.guard import Guard
 from covey.methods import METHODS
 from covey.mix.robust import Krum, Median, TrimmedMean, krum_scores, trimmed_mean
 from covey.steps import Train
@@ -98,12 +99,22 @@ BOUNDED = {"fedmgda": {"eta": 1.0}}  # every client's say has length 1
 @pytest.mark.parametrize("name", [*ROBUST, *UNGUARDED, *BOUNDED])
 def test_what_an_update_times_1000_does(digits_fleet, name: str) -> None:
     method = METHODS[name](TRAIN, **{**ROBUST, **UNGUARDED, **BOUNDED}[name])
-    honest = moved_by(method, digits_fleet(clients=10, alpha=1.0))
-    hostile = moved_by(poisoned(method, "scale"), digits_fleet(clients=10, alpha=1.0))
+    open_door = Guard(norm=0)  # what the combine alone withstands
+    honest = moved_by(method, digits_fleet(clients=10, alpha=1.0, guard=open_door))
+    hostile = moved_by(poisoned(method, "scale"), digits_fleet(clients=10, alpha=1.0, guard=open_door))
     if name in UNGUARDED:
         assert hostile > 20 * honest
     else:
         assert hostile < 2 * honest
+
+
+@pytest.mark.parametrize("name", [*ROBUST, *UNGUARDED, *BOUNDED])
+def test_the_guard_refuses_an_update_times_1000_whatever_the_combine(digits_fleet, name: str) -> None:
+    method = METHODS[name](TRAIN, **{**ROBUST, **UNGUARDED, **BOUNDED}[name])
+    honest = moved_by(method, digits_fleet(clients=10, alpha=1.0))
+    fleet = digits_fleet(clients=10, alpha=1.0)
+    assert moved_by(poisoned(method, "scale"), fleet) < 2 * honest
+    assert {refused["client"] for refused in fleet.ledger.examples("refused")} <= set(HOSTILE)
 
 
 @pytest.mark.parametrize("name", [*ROBUST, *UNGUARDED, *BOUNDED])

@@ -6,6 +6,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ from covey.codec import named_from_bytes, reply_from_plain, task_to_plain, to_by
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation
 from covey.deploy.reply_schema import ReplySchemas
-from covey.deploy.site import names_mark
+from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, SiteRegistry
 from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
@@ -23,12 +24,14 @@ from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.executors import Serial
+from covey.fleet.guard import Guard
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
-from covey.ledger import Cost, Ledger
+from covey.ledger import Cost, Ledger, Problem
 from covey.mix.peers import apply_mixings, peer_links
 from covey.model import Layout, fresh_row
-from covey.objective import Objective
+from covey.objective import Objective, lowest_loss
+from covey.statistics import Known
 from covey.text import printable
 from covey.version import __version__
 
@@ -49,6 +52,7 @@ class SiteFleet:
         patience: float = 3600.0,
         run: str = "",
         lanes: bool = False,
+        guard: Guard | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.transport = transport
@@ -61,6 +65,7 @@ class SiteFleet:
         self.run = run or uuid.uuid4().hex
         self.session = uuid.uuid4().hex
         self.lanes = lanes
+        self.guard = guard or Guard()
         self.name = "run"
         self.say = say
         self.model: nn.Module = spec.build(seed)
@@ -92,12 +97,31 @@ class SiteFleet:
         if not self.is_child:
             self.ledger.open()
         least = self.least if round == 1 or not self.registry.sites else 1
-        self.here = self.registry.wait(least, self.patience, round)
+        self.here = self._believed(self.registry.wait(least, self.patience, round))
         self.info["workers"] = len(self.registry.sites)
         self.info["sites"] = ", ".join(
             f"{site.name} = {i}" for i, site in sorted(self.registry.sites.items())
         )
         return list(self.here)
+
+    def _believed(self, here: list[int]) -> list[int]:
+        """Those of the sites that may take part: not barred, and with a number of samples that can be believed."""
+        sizes = [self.registry.sites[i].sizes[0] for i in here]
+        doubted = {here[place]: why for place, why in self.guard.too_many(sizes).items()}
+        for client, why in doubted.items():
+            problem = Problem(client=client, kind=HELLO, round=self.round, reason=why)
+            self.ledger.note_problem("refused", problem)
+        return [i for i in here if i not in doubted and i not in self.ledger.barred]
+
+    def known(self, client: int) -> Known:
+        """What the server knows of a client: of its data what it told when it first came."""
+        train, test = self.registry.sites[client].sizes if client in self.registry.sites else (0, 0)
+        known = Known(
+            classes=len(self.server_data.dataset.classes),
+            shape=self.spec.shape,
+            lowest_loss=lowest_loss(self.objective),
+        )
+        return known if client < 0 else replace(known, train=train, test=test)
 
     def members(self) -> list[int]:
         """The sites that are there in this round: of the others it is not known whether they still belong to it."""
@@ -128,6 +152,8 @@ class SiteFleet:
             deadline=limit if any(trip.seconds >= limit for trip in trips.values()) else None,
             measure=measure,
             child=self.is_child,
+            known=self.known,
+            guard=self.guard,
         )
         if step.kind.startswith("train."):
             for reply in replies:
@@ -225,6 +251,7 @@ class SiteFleet:
             deadline=self.deadline,
             run=f"{self.run}{name}",
             lanes=self.lanes,
+            guard=self.guard,
             say=self.say,
         )
         fleet.model = model

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from covey.core import Reply, Step, Task
+from covey.core import Step, Task
+from covey.fleet.replies import is_silent
 from covey.fleet.work import Outcome
 
 Schema = tuple[Any, ...]
@@ -48,12 +49,6 @@ class ReplySchemas:
 def likeness(step: Step, task: Task) -> Schema:
     """Equal for questions whose answers have the same schema."""
     return (repr(step), len(task.models), *sorted(task.args))
-
-
-def is_silent(step: Step, task: Task, reply: Reply) -> bool:
-    """Whether a reply rightly tells nothing: it has no samples to judge by, or no news since it last told."""
-    no_samples = step.kind.startswith("evaluate.") and not reply.size
-    return not reply.stats and (no_samples or "tolerance" in task.args)
 
 
 def schema_of(stats: Mapping[str, Any]) -> Schema:

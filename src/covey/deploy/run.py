@@ -16,6 +16,7 @@ from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Transport
 from covey.deploy.wire import ModelSpec
 from covey.fleet.devices import Devices
+from covey.fleet.guard import Guard
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
 
@@ -55,6 +56,7 @@ def site_fleet(
         deadline=Devices(**config["devices"]).deadline or DEADLINE,
         least=least,
         lanes=config["engine"]["lanes"],
+        guard=Guard(**config["guard"]),
         say=say,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -20,12 +20,14 @@ from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Device, Devices
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
+from covey.fleet.guard import Guard
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
 from covey.ledger import Cost, Ledger
 from covey.mix.peers import Links, apply_mixings, peer_links
 from covey.model import BufferPolicy, Layout, activations, fresh_row
-from covey.objective import Classification, Objective
+from covey.objective import Classification, Objective, lowest_loss
+from covey.statistics import Known
 
 if TYPE_CHECKING:
     from covey.fleet.ray import Crew
@@ -76,12 +78,14 @@ class LocalFleet:
         seed: int = 0,
         engine: Engine | None = None,
         buffers: BufferPolicy = "average",
+        guard: Guard | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.data = data
         self.model = model
         self.seed = seed
         self.engine = engine or Engine()
+        self.guard = guard or Guard()
         self.devices = devices or Devices()
         self.objective: Objective = objective or Classification()
         self.layout = Layout.of(model, buffers)
@@ -111,11 +115,23 @@ class LocalFleet:
             self.ledger.open()
         members = self.members()
         away = self.devices.away(members, round, partial(stream, self.seed), self.machines)
-        return [i for i in members if i not in away]
+        return [i for i in members if i not in away and i not in self.ledger.barred]
 
     def members(self) -> list[int]:
         """Who belongs to the fleet in this round."""
         return self.devices.members(len(self.client_data), self.round)
+
+    def known(self, client: int) -> Known:
+        """What the server knows of a client."""
+        known = Known(
+            classes=len(self.data.dataset.classes),
+            shape=self._input_shape,
+            lowest_loss=lowest_loss(self.objective),
+        )
+        if client < 0:  # the server itself
+            return known
+        train, test = self.client_data.sizes(client)
+        return replace(known, train=train, test=test)
 
     def start(self, number: int = 0) -> Tensor:
         """A row to start from."""
@@ -131,6 +147,7 @@ class LocalFleet:
             seed=self.seed,
             engine=self.engine,
             buffers=self.layout.buffers,
+            guard=self.guard,
             say=self._say,
         )
         fleet.ledger = self.ledger
@@ -184,6 +201,8 @@ class LocalFleet:
             deadline=deadline or self.devices.deadline,
             measure=measure,
             child=self.is_child,
+            known=self.known,
+            guard=self.guard,
         )
 
     def combine(

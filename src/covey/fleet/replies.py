@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from covey.core import Reply, Step, Task
 from covey.errors import UserError
+from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.work import Call, Outcome
 from covey.ledger import Busy, Cost, Ledger, Problem
 from covey.model import Layout
+from covey.statistics import Known, objection
 
 
 def next_call(
@@ -45,10 +46,13 @@ def accept_replies(
     deadline: float | None,
     measure: bool,
     child: bool = False,
+    known: Callable[[int], Known] = lambda _: Known(),
+    guard: Guard = Guard(),
 ) -> list[Reply]:
     """Checks the replies, books the cost, moves the clock; returns the replies that count.
 
-    A `child`'s rounds lie within one round of the run: whom it asks is not counted as asked in that round.
+    A `child`'s rounds lie within one round of the run: whom it asks is not counted as asked in that round. `known` is
+    what the server knows of a client, `guard` what its update may be beside the others'.
     """
     step = call.step
     cost = Cost()
@@ -58,8 +62,21 @@ def accept_replies(
     for outcome in outcomes:
         if outcome.mistake:
             raise UserError(outcome.mistake)
+    trips = {outcome.id: trip(outcome) for outcome in outcomes}
+    late = _too_late(outcomes, trips, deadline)
+    refusals = {
+        o.id: check_reply(o.reply, o.id, step, tasks[o.id], layout, known(o.id))
+        for o in outcomes
+        if o.reply is not None and o.id not in late
+    }
+    if training:
+        usable = [o.reply for o in outcomes if o.reply is not None and refusals.get(o.id) == ""]
+        refusals |= _outliers(
+            [reply for reply in usable if reply.id >= 0], call, tasks, layout, ledger, guard
+        )
+    for outcome in outcomes:
         task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
-        took = trip(outcome)
+        took = trips[client]
         if client >= 0:
             rows_sent = len(task.models) - len(task.held)
             cost.messages += (
@@ -71,11 +88,7 @@ def accept_replies(
         else:
             cost.bytes_down += took.down
         cost.bytes_up += took.up
-        lost, refused = outcome.lost, outcome.refused
-        if reply is not None and deadline is not None and took.seconds > deadline:
-            lost = f"it took {took.seconds:.1f} s, the deadline is {deadline:.1f} s"
-        elif reply is not None:
-            refused = check_reply(reply, client, step, task, layout)
+        lost, refused = late.get(client, outcome.lost), refusals.get(client, outcome.refused)
         if lost or refused:
             problem = Problem(client=client, kind=step.kind, round=call.round, reason=lost or refused)
             ledger.note_problem("lost" if lost else "refused", problem)
@@ -96,27 +109,66 @@ def accept_replies(
     return accepted
 
 
-def check_reply(reply: Reply, client: int, step: Step, task: Task, layout: Layout) -> str:
+def _too_late(
+    outcomes: Sequence[Outcome], trips: Mapping[int, Trip], deadline: float | None
+) -> dict[int, str]:
+    """Whose reply came after the deadline, in words."""
+    return {
+        o.id: f"it took {trips[o.id].seconds:.1f} s, the deadline is {deadline:.1f} s"
+        for o in outcomes
+        if o.reply is not None and deadline is not None and trips[o.id].seconds > deadline
+    }
+
+
+def _outliers(
+    replies: Sequence[Reply],
+    call: Call,
+    tasks: Mapping[int, Task],
+    layout: Layout,
+    ledger: Ledger,
+    guard: Guard,
+) -> dict[int, str]:
+    """Whose update is too long beside the others', in words; who stands out most is remembered."""
+    if not replies:
+        return {}
+    lengths = lengths_of(replies, tasks, layout)
+    refusals = {replies[place].id: why for place, why in guard.too_long(lengths).items()}
+    place, times = lengths.stands_out()
+    if replies[place].id not in refusals:
+        ledger.note_longest(call.round, replies[place].id, times)
+    return refusals
+
+
+def check_reply(
+    reply: Reply, client: int, step: Step, task: Task, layout: Layout, known: Known = Known()
+) -> str:
     """Why a reply cannot be used, or an empty string."""
+    training = step.kind.startswith("train.")
     if reply.id != client:
         return f"it says it is from client {reply.id}"
     if reply.size < 0:
         return f"its number of samples is {reply.size}"
-    if reply.slot not in task.slots and (task.slots or step.kind.startswith("train.")):
+    if client >= 0 and reply.size > (known.train if training else known.most):
+        return f"its number of samples is {reply.size}; it has {known.train if training else known.most}"
+    if reply.slot not in task.slots and (task.slots or training):
         return f"its row is said to come from slot {reply.slot}, which it was not sent"
-    for name, value in reply.stats.items():
-        # A summary without noise spends an infinite epsilon; every other number must be one.
-        if isinstance(value, float) and not math.isfinite(value) and name != "epsilon":
-            return f"its {name} is {value}"
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not np.isfinite(value).all():
-            return f"its {name} holds NaN or infinity"
+    expects = getattr(step, "expects", None)
+    expected = {} if expects is None or is_silent(step, task, reply) else expects(known)
+    if why := objection(reply.stats, expected):
+        return why
     if reply.vector is None:
-        return "a trained row is missing" if step.kind.startswith("train.") else ""
+        return "a trained row is missing" if training else ""
     if reply.vector.dtype != torch.float32:
         return f"its row is of {reply.vector.dtype}, not torch.float32"
-    if step.kind.startswith("train.") and tuple(reply.vector.shape) != (layout.size,):
+    if training and tuple(reply.vector.shape) != (layout.size,):
         return f"its row has shape {tuple(reply.vector.shape)}, not ({layout.size},)"
     # A finite sum has only finite terms; the long way is for sums that overflow.
     if not math.isfinite(float(reply.vector.sum())) and not bool(torch.isfinite(reply.vector).all()):
         return "its row holds NaN or infinity"
     return ""
+
+
+def is_silent(step: Step, task: Task, reply: Reply) -> bool:
+    """Whether a reply rightly tells nothing: it has no samples to judge by, or no news since it last told."""
+    no_samples = step.kind.startswith("evaluate.") and not reply.size
+    return not reply.stats and (no_samples or "tolerance" in task.args)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from covey.core import Client, Reply, Round, Select, Task
 from covey.errors import UserError
+from covey.statistics import Known, Stat
 
 
 def label_feature(counts: NDArray[np.integer]) -> int:
@@ -37,6 +38,9 @@ class TellLabel:
             raise UserError("method cfic groups clients by label, but the data set has no classes")
         counts = np.bincount(client.train.labels().astype(np.int64), minlength=classes)
         return Reply(id=client.id, stats={"label": label_feature(counts)})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return {"label": Stat(low=0, high=known.classes - 1, whole=True)}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return 0.0

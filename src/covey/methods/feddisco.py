@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,6 +13,7 @@ from covey.core import Client, Method, Mixing, Reply, Round, Task
 from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
 from covey.select import Uniform
+from covey.statistics import ROUNDING, Known, Stat
 from covey.steps import Train
 
 Array = NDArray[np.float64]
@@ -52,6 +54,10 @@ class TellDiscrepancy:
             raise UserError("method feddisco compares label shares, but the data set has no classes")
         counts = np.bincount(client.train.labels().astype(np.int64), minlength=classes)
         return Reply(id=client.id, stats={"discrepancy": discrepancy(counts, self.measure)})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """All samples of one class is the farthest from equal shares: KL ln C, L1 below 2, the others below 1."""
+        return {"discrepancy": Stat(low=-ROUNDING, high=max(2.0, math.log(known.classes)))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return 0.0

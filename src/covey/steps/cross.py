@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from covey.core import Client, Reply, Task
 from covey.errors import UserError
+from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.train import split, validation_size, with_own_buffers
 
@@ -39,6 +40,9 @@ class CrossEvaluate:
                 )
             accuracy[place] = float(scores["accuracy"].double().mean())
         return Reply(id=client.id, size=len(y), stats={"accuracy": accuracy})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {"accuracy": replace(SHARE, shape=(self.models,))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         """One forward pass over the validation part for every model."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 
 from covey.core import Client, Reply, Task
+from covey.statistics import Known, Stat
 from covey.steps.train import Train, best_row, local_fit, reply_of
 
 
@@ -35,6 +36,9 @@ class DynTrain:
         if bool(torch.isfinite(move).all()):  # a broken reply is refused; the memory must not keep it
             client.state["dyn"] = memory + move
         return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return self.train.expects(known)
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train, test)

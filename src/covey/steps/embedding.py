@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from covey.core import Client, Reply, Task
 from covey.errors import UserError
 from covey.models.encoders import encode
+from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 
 Floats = NDArray[np.floating[Any]]
@@ -148,6 +149,10 @@ class Embed:
             again=self.again,
         )
         return Reply(id=client.id, size=len(y), stats={"bits": pack(said), "epsilon": spent.sample})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        """Bits, eight to a byte; what they cost can be told from the settings alone."""
+        return {"bits": Stat(low=0, high=255, shape=(None,))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return ENCODER_SHARE * FORWARD_SHARE * train

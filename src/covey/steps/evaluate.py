@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from covey.core import Client, Reply, Task
+from covey.statistics import SHARE, Known, Stat
 from covey.steps.train import best_row, split
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ class Evaluate:
         slot, row = best_row(client, task)
         x, y = self.samples(client).tensors()
         return self.reply(client, slot, *outputs_of(client, row, x, y))
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """Whatever the objective scores; of the usual metrics the range is known."""
+        found = {
+            "accuracy": SHARE,
+            "loss": Stat(low=known.lowest_loss),
+            "mse": Stat(low=0.0),
+            "mae": Stat(low=0.0),
+        }
+        return {metric: replace(stat, optional=True) for metric, stat in found.items()}
 
     def work(self, train: int, test: int) -> float:
         return FORWARD_SHARE * {"test": test, "train": train, "validation": self.holdout * train}[self.split]

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from covey.core import Client, Reply, Task
 from covey.errors import UserError
+from covey.statistics import Known, Stat
 from covey.steps.summaries import label_counts
 
 
@@ -22,6 +23,10 @@ class CountLabels:
             raise UserError(f"the data set {client.train.dataset.name!r} has no classes to group clients by")
         counts = label_counts(client.train.labels(), labels=classes, who=f"client {client.id}")
         return Reply(id=client.id, size=len(client.train), stats={"labels": counts})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """As many counts as the server knows classes, which add up to no more than the client's samples."""
+        return {"labels": Stat(low=0.0, shape=(known.classes,), total=(1.0, known.train))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         """Counting is free beside training."""

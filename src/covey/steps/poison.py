@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -9,6 +10,7 @@ import torch
 
 from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
+from covey.statistics import Known, Stat
 
 Attack = Literal["scale", "flip", "nan"]
 
@@ -42,6 +44,11 @@ class Poisoned:
         start = task.models[task.slots.index(reply.slot)]
         times = self.factor if self.attack == "scale" else -1.0
         return replace(reply, vector=start + times * (reply.vector - start))
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """What the step itself tells."""
+        expects: Callable[[Known], dict[str, Stat]] | None = getattr(self.local, "expects", None)
+        return expects(known) if expects else {}
 
     def work(self, train: int, test: int) -> float:
         return self.local.work(train, test)

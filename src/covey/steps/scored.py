@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from covey.core import Client, Reply, Task
 from covey.errors import UserError
+from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.steps.train import Train, best_row, local_fit, reply_of
 
@@ -30,6 +31,9 @@ class ScoredTrain:
         reply = reply_of(client, local_fit(self.train, client, start), slot, size=len(part))
         accuracy = float(scores["accuracy"].double().mean())
         return replace(reply, stats={**reply.stats, "accuracy": accuracy})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return {**self.train.expects(known), "accuracy": SHARE}
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train, test) + FORWARD_SHARE * train

@@ -19,11 +19,13 @@ from torch import Tensor
 from covey.core import Client, Reply, Task
 from covey.errors import UserError
 from covey.models.encoders import Pixels
+from covey.statistics import Known, Stat
 from covey.steps.embedding import class_means
 from covey.steps.evaluate import FORWARD_SHARE
 
 Floats = NDArray[np.floating[Any]]
 
+MOST_AMPLITUDE = 1e12  # of pictures of any scale and size; its squares can still be added up
 FOURIER_SHARE = 0.1  # a transform and a mean beside a forward pass
 
 
@@ -63,6 +65,12 @@ class Style:
         classes = len(dataset.classes) if by_class else 1
         means = class_means(styles(x, self.share), labels, classes, client.stream("missing classes"))
         return Reply(id=client.id, size=len(y), stats={"style": means.astype(np.float32).reshape(-1)})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """Amplitudes: the numbers of one window per channel and class."""
+        side = 2 * int(self.share * min(known.shape[-2:])) + 1
+        classes = known.classes if self.per_class and known.classes else 1
+        return {"style": Stat(low=0.0, high=MOST_AMPLITUDE, shape=(classes * known.shape[0] * side**2,))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return FOURIER_SHARE * FORWARD_SHARE * train

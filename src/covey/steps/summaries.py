@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from covey.core import Client, Reply, Task
 from covey.errors import Refused, UserError
+from covey.statistics import SHARE, Known, Stat
 from covey.steps.privacy import Privacy, add_noise, present, shares, spend
 
 Array = NDArray[np.float64]
@@ -41,6 +42,10 @@ class LabelSummary:
             return Reply(id=client.id)
         told, noisy = _tell(client, self.privacy, counts, sensitivity=1.0)
         return Reply(id=client.id, stats={"shares": shares(noisy), **told})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """Shares of the labels."""
+        return {"shares": replace(SHARE, shape=(self.labels or known.classes,), total=(1.0, 1.0))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return 0.0
@@ -90,6 +95,14 @@ class FeatureSummary:
         told, noisy = _tell(client, self.privacy, counts, sensitivity=sensitivity)
         has = present(noisy, sensitivity=sensitivity, privacy=self.privacy)
         return Reply(id=client.id, stats={"shares": shares(noisy), "has": has, **told})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """Shares of the bins for each label, and which labels there are."""
+        labels = self.labels or known.classes
+        return {
+            "shares": replace(SHARE, shape=(labels, self.bins), total=(1.0, 1.0)),
+            "has": replace(SHARE, shape=(labels,)),
+        }
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return BINNING_SHARE * train

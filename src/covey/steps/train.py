@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -13,6 +14,7 @@ from torch import Tensor
 from covey.bench import Fit, Recipe
 from covey.core import Client, Reply, Task
 from covey.errors import UserError
+from covey.statistics import Known, Stat
 
 if TYPE_CHECKING:
     from covey.data.types import Samples
@@ -83,6 +85,12 @@ class Train:
             reply_of(client, fit, slot, size=len(y))
             for client, fit, (slot, _), (_, y) in zip(clients, fits, found, data, strict=True)
         ]
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """The mean loss over the batches, and how many there were."""
+        most = self.epochs * math.ceil(known.train / self.batch)
+        most = most if self.batches is None else min(most, self.batches)
+        return {"loss": Stat(low=known.lowest_loss), "batches": Stat(low=0, high=most, whole=True)}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         """Samples that pass through training."""

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from covey.core import Client, Reply, Task
+from covey.statistics import Known, Stat
 from covey.steps.train import Train, best_row, local_fit, reply_of
 
 
@@ -35,6 +36,9 @@ class TrainWithUtility:
         fit = local_fit(self.train, client, start)
         reply = reply_of(client, fit, slot, size=len(part))
         return replace(reply, stats={**reply.stats, "utility": utility(losses)})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return {**self.train.expects(known), "utility": Stat(low=0.0)}
 
     def work(self, train: int, test: int) -> float:
         """The losses come out of training itself on a device: they cost nothing more."""
