@@ -21,9 +21,19 @@ def modules() -> dict[str, Path]:
     }
 
 
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """All that can run, also inside functions. What stands under TYPE_CHECKING loads nothing: it names types in
+    annotations, and a registry or a protocol may speak of what it is for."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from running(node)
+
+
 def imported(path: Path) -> Iterator[str]:
-    """What a file imports of covey, anywhere in it: inside functions and for type checkers only, too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """What a file imports of covey, anywhere in it."""
+    for node in running(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules())
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

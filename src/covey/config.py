@@ -13,18 +13,20 @@ import tomli_w
 import torch
 from torch import nn
 
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
 from covey.core import Method
-from covey.data import DATASETS, PARTITIONS, SHIFTS, Federation, Samples, federate, load
+from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
-from covey.methods import METHODS
 from covey.model import BufferPolicy
-from covey.models import MODELS, build
-from covey.objective import OBJECTIVES
+from covey.models import build
+from covey.objective import objective_named
+from covey.own_code import bare_name, full_name
+from covey.registry import Registry
 from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
 from covey.steps import Train
 
@@ -96,7 +98,8 @@ class Config:
 
     @property
     def method_name(self) -> str:
-        return str(self.tables["method"]["name"])
+        """What the method is called, wherever it is from."""
+        return bare_name(str(self.tables["method"]["name"]))
 
     def toml(self) -> str:
         """The file that gives exactly this run."""
@@ -106,13 +109,23 @@ class Config:
 def read_tables(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        return tomllib.loads(path.read_text())
+        tables: dict[str, Any] = with_full_names(tomllib.loads(path.read_text()), path.parent)
+        return tables
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def with_full_names(value: Any, base: Path) -> Any:
+    """The tables with every `file.py:name` in them, which may lie beside the TOML file, by its absolute path."""
+    if isinstance(value, dict):
+        return {full_name(key, base): with_full_names(part, base) for key, part in value.items()}
+    if isinstance(value, list):
+        return [with_full_names(part, base) for part in value]
+    return full_name(value, base) if isinstance(value, str) else value
 
 
 def with_setting(tables: dict[str, Any], assignment: str) -> None:
@@ -135,8 +148,9 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
 
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
-    per_method = _method_tables(tables.get("methods", {}))
-    tables = {key: copy.deepcopy(value) for key, value in tables.items() if key != "methods"}
+    per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
+    here = {key: value for key, value in tables.items() if key != "methods"}
+    tables = with_full_names(copy.deepcopy(here), Path())
     plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
     known = (*(f.name for f in fields(Top)), *SECTIONS)
     for key in tables:
@@ -210,12 +224,11 @@ def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(per_method, dict):
         raise UserError(f"methods is {per_method!r}; it must hold tables, [methods.NAME]")
     for name, table in per_method.items():
-        if name not in METHODS:
-            raise UserError(unknown(f"methods.{name}", name, METHODS))
+        maker = METHODS.find(name, f"methods.{name}")
         if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
             raise UserError(f"methods.{name} is {table!r}; it must be a table, and its train, too")
         own = {key: value for key, value in table.items() if key != "train"}
-        checked(f"methods.{name}", settings_of(METHODS[name], given=GIVEN), own)
+        checked(f"methods.{name}", settings_of(maker, given=GIVEN), own)
         checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
     return per_method
 
@@ -227,8 +240,7 @@ def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
 def _check_top(top: Top) -> None:
     if top.rounds < 1:
         raise UserError(f"rounds is {top.rounds}; it must be at least 1")
-    if top.objective not in OBJECTIVES:
-        raise UserError(f"objective is {top.objective!r}; allowed: {', '.join(OBJECTIVES)}")
+    objective_named(top.objective, f"objective = {top.objective!r}")
     if top.target_on not in ("global-test", "local-test"):
         raise UserError(f"target_on is {top.target_on!r}; allowed: global-test, local-test")
 
@@ -247,15 +259,14 @@ def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, 
 def _complete_choice(
     where: str,
     values: Mapping[str, Any],
-    registry: Mapping[str, Callable[..., Any]],
+    registry: Registry[Any],
     common: Mapping[str, Setting] | None = None,
 ) -> dict[str, Any]:
     """A table that names something: its name, the settings common to all, and those of the thing itself."""
     common = dict(common or {})
     name = values.get("name", common["name"].default if "name" in common else None)
-    if name not in registry:
-        raise UserError(unknown(f"{where}.name = {name!r}", str(name), registry))
-    own = settings_of(registry[name], given=GIVEN)
+    found = registry.find(name, f"{where}.name = {name!r}")
+    own = settings_of(found, given=GIVEN) if callable(found) else {}
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
     return _complete(where, settings, {**values, "name": name})
 
@@ -281,7 +292,7 @@ def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[s
 def method_of(config: Config) -> Method:
     """The method that the configuration describes."""
     table = config["method"]
-    return METHODS[table["name"]](Train(**config["train"]), **own_settings(table))
+    return METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
 
 
 def federation_of(config: Config) -> Federation:
@@ -315,7 +326,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
     return LocalFleet(
         federation,
         network,
-        objective=OBJECTIVES[config.top.objective],
+        objective=objective_named(config.top.objective),
         devices=Devices(**config["devices"]),
         seed=config.top.seed,
         engine=Engine(**config["engine"]),
@@ -327,7 +338,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
 
 def try_once(network: nn.Module, federation: Federation, config: Config) -> None:
     """One forward pass and one loss, so that a model, a loss and data that do not fit are found before the run."""
-    objective = OBJECTIVES[config.top.objective]
+    objective = objective_named(config.top.objective)
     x, y = Samples(federation.dataset, federation.dataset.train[:2]).tensors()
     try:
         with torch.no_grad():

@@ -9,7 +9,7 @@ that maps `[old rows; replies]` to the new rows. Nothing in this file knows any 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from covey.errors import RunError
 from covey.messages import Reply, Task, plain_bytes
+from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Step, server_client
 from covey.streams import stream
 
@@ -64,7 +65,9 @@ class State:
 
     models: Tensor  # the bank, one row a model
     groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
-    memory: Mapping[str, Any] = field(default_factory=dict)  # what parts keep: tensors, arrays, plain values
+    memory: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what parts keep (`needs.Key`): arrays, plain values
     seen: tuple[int, ...] = ()  # clients in the order in which they first appeared
     notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
     round: int = 0  # rounds done
@@ -116,11 +119,13 @@ Update = Callable[[Round, Tensor], Tensor]
 After = Callable[[Round], None]
 
 
+@declares(gives=(ONE_MODEL,))
 def one_model(now: Round) -> Tensor:
     """A bank of one row: the usual global model."""
     return now.models if len(now.models) else now.fleet.start()[None]
 
 
+@declares(needs=(ONE_MODEL,))
 def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Everybody gets row 0."""
     return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,)))
@@ -141,6 +146,9 @@ class Method:
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
     after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
+
+    def __post_init__(self) -> None:
+        check_parts(named_parts({f.name: getattr(self, f.name) for f in fields(self)[1:-1]}, self.after))
 
 
 def one_round(method: Method, state: State, fleet: Fleet) -> State:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch.nn.functional as F
 from torch import Tensor
 
+from covey.catalogue import OBJECTIVES
+from covey.errors import UserError
 from covey.statistics import LARGEST
 
+NEEDED = ("kernel", "main", "higher_is_better", "target", "loss", "scores")
 
+
+@runtime_checkable
 class Objective(Protocol):
     """Any object with these four can be trained for; `scores` gives one value a sample under each metric's name."""
 
@@ -82,8 +87,10 @@ def lowest_loss(objective: Objective) -> float:
     return -1e-6 if objective.kernel else -LARGEST
 
 
-OBJECTIVES: dict[str, Objective] = {
-    "classification": Classification(),
-    "regression": Regression(),
-    "reconstruction": Reconstruction(),
-}
+def objective_named(name: object, where: str = "") -> Objective:
+    """The objective of that name; one's own may be a class without settings or an instance."""
+    found: Any = OBJECTIVES.find(name, where)
+    made = found() if callable(found) else found
+    if not isinstance(made, Objective):
+        raise UserError(f"objective {name!r} is a {type(made).__name__}; it must have {', '.join(NEEDED)}")
+    return made

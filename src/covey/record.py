@@ -23,6 +23,7 @@ from covey.errors import UserError
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
 from covey.ledger import Ledger
+from covey.own_code import bare_name
 from covey.version import __version__
 from covey.writing import storing, write_atomically
 
@@ -214,8 +215,8 @@ class Recorder:
             "covey": __version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
-            "dataset": getattr(self.fleet, "dataset_name", self.config["data"]["name"]),
-            "model": self.config["model"]["name"],
+            "dataset": getattr(self.fleet, "dataset_name", bare_name(self.config["data"]["name"])),
+            "model": bare_name(self.config["model"]["name"]),
             "parameters": layout.trainable,
             "clients": self.clients,
             "seed": top.seed,

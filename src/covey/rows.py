@@ -8,33 +8,47 @@ import torch
 from torch import Tensor
 
 from covey.core import Round, Task, one_model, to_everybody
+from covey.group.membership import read_membership
+from covey.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, SEVERAL_MODELS, declares
 
 __all__ = ["one_model", "one_per_client", "one_per_group", "to_everybody", "to_group", "to_owner"]
 
 
+@declares(gives=(MODEL_PER_CLIENT,))
 def one_per_client(now: Round) -> Tensor:
     """A row for every client ever seen, in order of arrival; a newcomer starts from the given model."""
     missing = len(now.seen) - len(now.models)
     return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing else now.models
 
 
+@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
 def one_per_group(now: Round) -> Tensor:
-    """A row for every group; a new group starts from the given model."""
-    missing = max(now.groups.values(), default=0) + 1 - len(now.models)
-    return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing > 0 else now.models
+    """A row for every group; a new group starts from the given model.
+
+    Where the grouping knows which group a later one was most like when it was founded, it starts from that one's model.
+    """
+    membership = read_membership(now.memory)
+    parents = membership.parents if membership else ()
+    rows = list(now.models)
+    for group in range(len(rows), max(len(parents), max(now.groups.values(), default=0) + 1)):
+        parent = parents[group] if group < len(parents) else group
+        rows.append(rows[parent] if parent < len(rows) else now.fleet.start())
+    return torch.stack(rows) if len(rows) > len(now.models) else now.models
 
 
+@declares(needs=(MODEL_PER_CLIENT,))
 def to_owner(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """Everybody works on the row that lies with him: nothing travels."""
-    row_of = {client: row for row, client in enumerate(now.seen)}
+    """Every client works on the row that it holds: nothing travels."""
+    places = {client: place for place, client in enumerate(now.seen)}
     return {
-        i: Task(models=now.models[row_of[i] : row_of[i] + 1], slots=(row_of[i],), held=(0,), keep=True)
+        i: Task(models=now.models[places[i] : places[i] + 1], slots=(places[i],), held=(0,), keep=True)
         for i in ids
-        if i in row_of
+        if i in places
     }
 
 
+@declares(needs=(MODEL_PER_GROUP, GROUPS))
 def to_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """Everybody gets the row of his group; who has no group yet is not served."""
+    """Every client gets the row of its group; a client without a group is not served."""
     groups = {i: now.groups[i] for i in ids if i in now.groups}
     return {i: Task(models=now.models[g : g + 1], slots=(g,)) for i, g in groups.items()}

@@ -15,6 +15,7 @@ from covey.errors import UserError
 from covey.extend import extended
 from covey.fleet.local import LocalFleet
 from covey.folder_lock import folder_lock
+from covey.learning import LearningWatch
 from covey.measure import Measuring
 from covey.record import Recorder, same_version
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
@@ -137,6 +138,7 @@ def _go(
 ) -> Finished:
     if say is not None:
         say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
+        watchers = [*watchers, LearningWatch(config=config, say=say)]
     if checkpoint is not None and checkpoint.state.round:
         _load(fleet, checkpoint, folder)
     recorder = Recorder(folder, config, fleet, resumed=checkpoint)

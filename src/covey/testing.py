@@ -19,6 +19,7 @@ from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
 from covey.model import BufferPolicy
 from covey.models import build
+from covey.needs import Facts, gives_of
 
 CLIENTS = 8
 ROUNDS = 3
@@ -132,6 +133,10 @@ class Broken:
     @property
     def kind(self) -> str:
         return self.step.kind
+
+    @property
+    def gives(self) -> Facts:
+        return gives_of(self.step)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         if client.id == self.fails:

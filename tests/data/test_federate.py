@@ -201,7 +201,8 @@ def test_regression_data_are_shared_out_without_classes():
         federate(data, partition="shards", clients=4, seed=0)
 
 
-def test_samples_are_scaled_and_gathered_as_contiguous_float32(digits):
+def test_samples_are_scaled_and_gathered_as_contiguous_float32():
+    digits = load("digits", scaling="unit")
     x, y = federate(digits, partition="iid", clients=10, seed=0).shares[0].train.tensors()
     assert x.dtype == torch.float32
     assert x.is_contiguous()

@@ -12,6 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 import covey
+from covey.catalogue import STEPS
 from covey.cli import app
 from covey.codec import from_bytes, to_bytes
 from covey.config import resolve
@@ -22,7 +23,7 @@ from covey.deploy.run import site_fleet
 from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Response
-from covey.deploy.wire import model_from_plain, step_from_plain, step_kinds, step_to_plain, steps
+from covey.deploy.wire import model_from_plain, step_from_plain, step_kinds, step_to_plain
 from covey.errors import Refused, UserError
 from covey.measure import Measuring
 from covey.methods import METHODS
@@ -65,7 +66,7 @@ def test_what_is_measured_is_the_same() -> None:
 
 
 def test_every_step_of_covey_goes_through_plain_values_and_back() -> None:
-    for maker in steps().values():
+    for maker in STEPS.values():
         try:
             step = maker()
         except TypeError:

@@ -225,7 +225,7 @@ def test_with_epsilon_the_shares_are_noisy_and_the_budget_is_booked() -> None:
 def test_only_the_largest_group_is_selected() -> None:
     def select(groups: dict[int, int], here: list[int], count: int = 9) -> list[int]:
         now = SimpleNamespace(groups=groups, here=here, stream=lambda _: np.random.default_rng(1))
-        return LargestGroup(count=count)(cast(Round, now))
+        return LargestGroup(per_round=count)(cast(Round, now))
 
     groups = {0: 1, 1: 0, 2: 0, 3: 0, 4: 1, 5: 2}
     assert select(groups, [0, 1, 2, 3, 4, 5]) == [1, 2, 3]
@@ -234,7 +234,7 @@ def test_only_the_largest_group_is_selected() -> None:
     assert select(groups, [0, 4, 5, 8]) == [0, 4], "nobody of the largest can be reached"
     assert select({}, [3, 4]) == [3, 4], "nobody has told anything"
     with pytest.raises(UserError, match="per_round is 0"):
-        LargestGroup(count=0)
+        LargestGroup(per_round=0)
 
 
 def test_without_accuracy_there_is_nothing_to_weigh_by() -> None:

@@ -60,7 +60,7 @@ def states(method: Method, fleet: LocalFleet, rounds: int) -> list[State]:
 
 
 def method(**settings: Any) -> Method:
-    return haccs(TRAIN, **{"per_round": 3, "epsilon": None, **settings})
+    return haccs(TRAIN, **{"schedule": "published", "per_round": 3, "epsilon": None, **settings})
 
 
 TRUTH = {client: client // 4 for client in range(12)}
@@ -314,6 +314,7 @@ def test_gathering_only_the_samples_of_the_batches_changes_no_bit() -> None:
 
 def test_every_option_keeps_the_contract() -> None:
     options = {
+        "schedule": "published",
         "summary": "features",
         "epsilon": 50.0,
         "budget": 200.0,

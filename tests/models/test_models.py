@@ -71,6 +71,17 @@ def test_resnet18_with_the_cifar_stem_keeps_small_pictures_large() -> None:
     assert model[:3](torch.rand(1, *COLOUR)).shape == (1, 64, 32, 32)
 
 
+def test_a_narrow_vgg_has_every_layer_narrower() -> None:
+    """1/8: channels 8, 16, 32, 32, 64, 64, 64, 64 and classifier 64-64-64-10, worked out layer by layer."""
+    convolutions = (27 * 8 + 8) + (72 * 16 + 16) + (144 * 32 + 32) + (288 * 32 + 32) + (288 * 64 + 64)
+    convolutions += 3 * (576 * 64 + 64)
+    norms, classifier = 2 * (8 + 16 + 32 + 32 + 4 * 64), 2 * (64 * 64 + 64) + 65 * 10
+    model = build("vgg11", input_shape=COLOUR, outputs=10, width=0.125)
+    assert parameters(model) == convolutions + norms + classifier == 154_218
+    with pytest.raises(UserError, match=r"model\.width is 0"):
+        build("vgg19", input_shape=COLOUR, outputs=10, width=0.0)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_an_accelerator_can_trace_every_model(name: str) -> None:
     shape = COLOUR if name in {"vgg11", "vgg19", "resnet18", "ae-conv", "cnn-cifar"} else GRAY

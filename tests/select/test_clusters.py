@@ -60,7 +60,7 @@ def test_with_more_clusters_than_places_all_are_visited_in_rotation(
     visits = []
     for number in range(1, 4 * ceil(clusters / places) + 1):
         now = a_round(here=sorted(groups), groups=groups, memory=memory, number=number)
-        chosen = EveryCluster(count=places)(now)
+        chosen = EveryCluster(per_round=places)(now)
         memory = now.memory
         assert len({groups[i] for i in chosen}) == places
         visits.append({groups[i] for i in chosen})
@@ -72,19 +72,19 @@ def test_with_more_clusters_than_places_all_are_visited_in_rotation(
 def test_while_no_group_is_known_everybody_is_equally_likely(a_round) -> None:
     times = np.zeros(10)
     for number in range(2000):
-        times[EveryCluster(count=3)(a_round(here=range(10), number=number))] += 1
+        times[EveryCluster(per_round=3)(a_round(here=range(10), number=number))] += 1
     # 600 expected each; the standard deviation is sqrt(2000 * 0.3 * 0.7) = 20.5.
     assert abs(times - 600).max() < 5 * 20.5
 
 
 def test_unreachable_clusters_do_not_take_places(a_round) -> None:
     now = a_round(here=[0, 1, 2, 3], groups={0: 0, 1: 0, 2: 1, 3: 1, 8: 5, 9: 6})
-    chosen = EveryCluster(count=4)(now)
+    chosen = EveryCluster(per_round=4)(now)
     assert chosen == [0, 1, 2, 3]
 
 
 def test_wrong_settings_are_named() -> None:
     with pytest.raises(UserError, match="per_round is 0"):
-        EveryCluster(count=0)
+        EveryCluster(per_round=0)
     with pytest.raises(UserError, match="quota is 'max'"):
-        EveryCluster(count=1, quota="max")  # type: ignore[arg-type]
+        EveryCluster(per_round=1, quota="max")  # type: ignore[arg-type]

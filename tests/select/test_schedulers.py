@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ from covey.select.tifl import (
     stalled,
     tier_probabilities,
 )
-from covey.steps.utility import utility
+from covey.steps import Train
+from covey.steps.utility import first_epoch, utility
 
 # Three clusters A, B, C of seven devices, seconds and losses.
 CLUSTERS = [[0, 1], [2, 3, 4], [5, 6]]
@@ -197,6 +199,16 @@ def test_preferred_duration_is_a_percentile_of_all() -> None:
 def test_statistical_utility() -> None:
     # Losses 3 and 4: mean square 12.5, times the two samples.
     assert utility(torch.tensor([3.0, 4.0])) == pytest.approx(2 * math.sqrt(12.5))
+
+
+def test_the_utility_is_over_the_samples_that_the_first_epoch_trains_on() -> None:
+    """Not the first in stored order: a site sorted by label would be judged by one label."""
+    train, samples = Train(batch=4, batches=3, epochs=5), 100
+    drawn = np.concatenate(train.order(samples, np.random.default_rng(7)))
+    assert first_epoch(train, samples, np.random.default_rng(7)).tolist() == sorted(drawn.tolist())
+    assert max(drawn) > 12
+    few = first_epoch(replace(train, batches=None), 6, np.random.default_rng(7))
+    assert few.tolist() == list(range(6)), "all of one epoch, each once"
 
 
 def test_oort_scores_by_hand() -> None:

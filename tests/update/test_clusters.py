@@ -128,7 +128,7 @@ def test_agreement_is_the_mean_cosine_between_clusters(a_round, second, agreemen
 
 def test_without_alpha_and_beta_it_is_fedavg_with_that_sampling_bit_for_bit(digits_fleet) -> None:
     train = Train(epochs=2, batch=16, lr=0.1)
-    sampled = replace(fedavg(train), group=by_label, select=EveryCluster(count=6))
+    sampled = replace(fedavg(train), group=by_label, select=EveryCluster(per_round=6))
     plain = run(sampled, digits_fleet(), rounds=4)
     corrected = run(cfic(train, per_round=6, alpha=0.0, beta=0.0), digits_fleet(), rounds=4)
     assert torch.equal(plain.models, corrected.models)

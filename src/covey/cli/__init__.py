@@ -9,6 +9,7 @@ import typer
 
 from covey.cli import lists, look, report, reproduce, run, serve, topology
 from covey.errors import RunError, UserError
+from covey.own_code import own_place, said
 from covey.version import __version__
 
 USERS_MISTAKE = 2
@@ -51,6 +52,11 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # `covey methods | head`
         sys.exit(0)
+    except Exception as error:
+        if not own_place(error):
+            raise
+        print(f"covey: {said(error)}", file=sys.stderr)  # a mistake in somebody's own file
+        sys.exit(USERS_MISTAKE)
 
 
 def in_options(sentence: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from covey.errors import UserError
+from covey.registry import Registry
 
 Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
 
@@ -23,14 +23,14 @@ def register(app: typer.Typer) -> None:
 
 def methods(name: Name = None) -> None:
     """List the methods; with a name, its settings."""
-    from covey.methods import METHODS
+    from covey.catalogue import METHODS
 
     show("method", METHODS, name)
 
 
 def datasets(name: Name = None) -> None:
     """List the data sets; with a name, its settings."""
-    from covey.data import DATASETS
+    from covey.catalogue import DATASETS
     from covey.data.sources import SOURCES
 
     show("data", DATASETS, name)
@@ -49,22 +49,22 @@ def datasets(name: Name = None) -> None:
 
 def partitions(name: Name = None) -> None:
     """List the partitions (who gets which data); with a name, its settings."""
-    from covey.data import PARTITIONS
+    from covey.catalogue import PARTITIONS
 
     show("partition", PARTITIONS, name)
 
 
 def models(name: Name = None) -> None:
     """List the networks; with a name, its settings."""
-    from covey.models import MODELS
+    from covey.catalogue import MODELS
 
     show("model", MODELS, name)
 
 
-def show(table_name: str, registry: Mapping[str, Callable[..., Any]], name: str | None) -> None:
+def show(table_name: str, registry: Registry[Any], name: str | None) -> None:
     """One line for each entry, or one entry in full."""
     from covey.config import GIVEN
-    from covey.settings import REQUIRED, settings_of, unknown
+    from covey.settings import REQUIRED, settings_of
 
     console = Console()
     if name is None:
@@ -75,9 +75,7 @@ def show(table_name: str, registry: Mapping[str, Callable[..., Any]], name: str 
             table.add_row(key, first_sentence(maker))
         console.print(table)
         return
-    if name not in registry:
-        raise UserError(unknown(f"{table_name} {name!r}", name, registry))
-    maker = registry[name]
+    maker = registry.find(name)
     console.print(Text.assemble((name, "bold"), "  ", "\n\n".join(paragraphs(maker)), "\n"))
     settings = settings_of(maker, given=GIVEN)
     if not settings:

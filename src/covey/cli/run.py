@@ -10,6 +10,7 @@ import typer
 from covey.cli.progress import console, live, say
 from covey.errors import UserError
 from covey.folders import new_run_folder
+from covey.own_code import bare_name
 
 if TYPE_CHECKING:
     from covey.config import Config
@@ -146,13 +147,11 @@ def on_equal_data(tables: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 def with_method(tables: dict[str, Any], name: str) -> dict[str, Any]:
     """The tables for another method: of the settings in [method], those that it has too."""
+    from covey.catalogue import METHODS
     from covey.config import GIVEN
-    from covey.methods import METHODS
-    from covey.settings import settings_of, unknown
+    from covey.settings import settings_of
 
-    if name not in METHODS:
-        raise UserError(unknown(f"method {name!r}", name, METHODS))
-    accepted = settings_of(METHODS[name], given=GIVEN)
+    accepted = settings_of(METHODS.find(name), given=GIVEN)
     own = {key: value for key, value in tables.get("method", {}).items() if key in accepted}
     return {**tables, "method": {"name": name, **own}}
 
@@ -199,11 +198,10 @@ def configured(
 
 def announce(config: Config) -> None:
     """What is about to run, on which data."""
-    data, partition = config["data"], config["partition"]
+    partition = config["partition"]
     settings = ", ".join(f"{k} {v}" for k, v in partition.items() if k != "name" and v is not None)
-    say(
-        f"{data['name']}, {data['clients']} clients by {partition['name']} ({settings}), {config['model']['name']}"
-    )
+    data, cut, model = (bare_name(config[table]["name"]) for table in ("data", "partition", "model"))
+    say(f"{data}, {config['data']['clients']} clients by {cut} ({settings}), {model}")
 
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:

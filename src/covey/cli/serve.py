@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import math
 import signal
 from pathlib import Path
-from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from covey.cli.progress import console, live, say
 from covey.errors import UserError
+from covey.own_code import is_file, load_file, one_sentence, split_name
 
 if TYPE_CHECKING:
     from covey.config import Config
@@ -163,9 +162,16 @@ def join(
         float | None,
         typer.Option(help="The most privacy loss (epsilon) that this site ever spends on summaries."),
     ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="FILE.py:NAME of a step, model, objective, metric or optimiser of your own that the server may ask "
+            "for by NAME. Repeatable. [default: only what is installed here]"
+        ),
+    ] = None,
     insecure: InsecureOption = False,
 ) -> None:
-    """Take part in a run with the data of this machine; only this machine's covey ever runs here."""
+    """Take part in a run with the data of this machine; only what is installed or allowed here ever runs here."""
     from covey.deploy.superlink import LOOPBACK, need_flower
 
     host, _, port = address.rpartition(":")
@@ -191,34 +197,23 @@ def join(
     secret = None if insecure or key is None else private_key(key)
     samples = loaded(data, called)
     with locked_folder(state):
-        site = Site(samples, name=called, folder=state, budget=budget, say=say)
+        site = Site(samples, name=called, folder=state, budget=budget, allow=allow or (), say=say)
         serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
 
 
 def loaded(where: str, name: str) -> Any:
     """What FILE.py:FUNCTION gives; a function with an argument is told the site's name."""
-    file, _, function = where.rpartition(":")
-    path = Path(file)
-    if path.suffix != ".py":
+    file, function = split_name(where)
+    if not is_file(file):
         raise UserError(f"--data is {where!r}; it must be FILE.py:FUNCTION")
-    if not path.is_file():
-        raise UserError(f"--data is {where!r}, but {path} does not exist")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-        load = getattr(module, function, None)
-        if not callable(load):
-            raise UserError(f"--data is {where!r}, but {path} has no function {function}")
+    if not Path(file).is_file():
+        raise UserError(f"--data is {where!r}, but {file} does not exist")
+    module = load_file(Path(file), f"--data {where}").module
+    load = getattr(module, function, None)
+    if not callable(load):
+        raise UserError(f"--data is {where!r}, but {file} has no function {function}")
+    with one_sentence(f"--data {where}"):
         return load(name) if inspect.signature(load).parameters else load()
-    except UserError:
-        raise
-    except Exception as mistake:  # whatever the user's own lines raise
-        lines = [frame.lineno for frame in extract_tb(mistake.__traceback__) if frame.filename == str(path)]
-        place = f"stopped in line {lines[-1]}" if lines else "cannot be read"
-        raise UserError(f"--data {where} {place}: {type(mistake).__name__}: {mistake}") from mistake
 
 
 def certs(

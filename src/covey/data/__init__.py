@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
+from covey.catalogue import DATASETS, PARTITIONS, SHIFTS
 from covey.data.convert import from_huggingface, from_tensors, from_torch
-from covey.data.federate import GIVEN, federate, pick
-from covey.data.loaders import DATASETS
-from covey.data.partitions import PARTITIONS
-from covey.data.shifts import SHIFTS
+from covey.data.federate import GIVEN, federate
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift
+from covey.errors import UserError
 from covey.settings import checked, settings_of
 
 
 def load(name: str, *, folder: Path | None = None, **settings: Any) -> Dataset:
     """Load a data set by its name; `folder` says where its files are, the settings are the loader's own."""
-    loader = pick("dataset", name, DATASETS)
-    return loader(folder=folder, **checked("data", settings_of(loader, given=GIVEN), settings))
+    loader = DATASETS.find(name)
+    settings = checked("data", settings_of(loader, given=GIVEN), settings)
+    if "folder" in inspect.signature(loader).parameters:
+        settings["folder"] = folder
+    dataset = loader(**settings)
+    if not isinstance(dataset, Dataset):
+        raise UserError(
+            f"data set {name!r} gave a {type(dataset).__name__}; it must give a Dataset (see covey.from_tensors)"
+        )
+    return dataset
 
 
 __all__ = [

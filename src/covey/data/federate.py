@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.catalogue import PARTITIONS, SHIFTS
 from covey.data import ground_truth
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
-from covey.data.partitions import PARTITIONS
 from covey.data.partitions.cutting import Parts
 from covey.data.partitions.mixes import IID_CLIENTS
-from covey.data.shifts import SHIFTS
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
-from covey.settings import checked, settings_of, unknown
+from covey.settings import checked, settings_of
 from covey.streams import stream
-
-Entry = TypeVar("Entry")
 
 # Arguments that the program fills in; all others of a loader, partition or shift are the user's settings.
 GIVEN = frozenset({"folder", "dataset", "labels", "groups", "pixels", "counts", "clients", "rng"})
@@ -47,8 +44,8 @@ def federate(
     shifted as the training data are; the global test set is not. `settings` are the partition's and the
     shift's. The same seed gives the same shares.
     """
-    cut = pick("partition", partition, PARTITIONS)
-    move = None if shift is None else pick("shift", shift, SHIFTS)
+    cut = PARTITIONS.find(partition)
+    move = None if shift is None else SHIFTS.find(shift)
     cut_settings = settings_of(cut, given=GIVEN)
     move_settings = settings_of(move, given=GIVEN) if move else {}
     settings = checked("partition", cut_settings | move_settings, settings)
@@ -76,13 +73,6 @@ def federate(
         )
     )
     return Federation(dataset, shares, Samples(dataset, dataset.test))
-
-
-def pick(field: str, name: str, registry: Mapping[str, Entry]) -> Entry:
-    """The entry of that name, or one sentence that says which names there are."""
-    if name not in registry:
-        raise UserError(unknown(f"{field} {name!r}", name, registry))
-    return registry[name]
 
 
 def _only(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

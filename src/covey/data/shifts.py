@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
 import numpy as np
 
 from covey.data.types import Dataset, Indices, Shift
@@ -47,9 +44,6 @@ def tilt(dataset: Dataset, counts: Indices) -> list[Shift]:
         alike = np.flatnonzero(counts.argmax(axis=1) == label)
         shares[alike, label] = np.arange(len(alike)) % 2
     return [Shift(tilt=tuple(row)) for row in shares.tolist()]
-
-
-SHIFTS: Final[dict[str, Callable[..., list[Shift]]]] = {"rotation": rotation, "label": label, "tilt": tilt}
 
 
 def _check_images(dataset: Dataset, shift: str, *, square: bool) -> None:

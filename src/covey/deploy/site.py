@@ -21,6 +21,8 @@ from covey.errors import Refused, UserError
 from covey.fleet.executors import one_thread
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.folder_lock import folder_lock
+from covey.own_code import bare_name, load_own
+from covey.registry import only_installed
 from covey.steps.cross import CrossEvaluate
 from covey.steps.evaluate import Evaluate
 from covey.steps.poison import Poisoned
@@ -162,9 +164,14 @@ class Site:
         name: str = "",
         folder: Path | None = None,
         budget: float | None = None,
+        allow: Sequence[str] = (),
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_budget(budget)
+        # Things of this site's own that a server may ask for by their bare names.
+        self.allowed = {bare_name(thing): thing for thing in allow}
+        for thing in allow:
+            load_own(thing, f"--allow {thing}")
         self.data = SiteData.of(data)
         self.name = name
         self.budget = budget
@@ -184,7 +191,8 @@ class Site:
             if "hello" in request:
                 self.hear(str(request.get("left_out", "")))
                 return to_bytes(self.hello())
-            return to_bytes(self._work(request))
+            with only_installed(self.allowed):
+                return to_bytes(self._work(request))
         except Refused as no:
             reason = str(no)
         except Exception as error:  # a server must not be able to stop a site

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib
-import pkgutil
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,37 +12,23 @@ from torch import nn
 
 from covey.bench import Bench
 from covey.bench.choose import choose_bench
+from covey.catalogue import MODELS, OBJECTIVES, STEPS
 from covey.core import Step
 from covey.data.types import Scale
 from covey.errors import Refused, UserError
 from covey.methods.pretraining import Pictures
 from covey.model import BufferPolicy
-from covey.models import MODELS, build
+from covey.models import build
 from covey.models.encoders import autoencoder
-from covey.objective import OBJECTIVES, Objective
+from covey.objective import Objective, objective_named
+from covey.own_code import bare_name, is_own
+from covey.registry import Registry, only_installed
 from covey.settings import convert
-
-HOMES = ("steps", "group", "select", "mix", "update", "methods")  # packages in which steps are defined
-
-
-@functools.cache
-def steps() -> dict[str, type]:
-    """Every step of this covey by the name of its class."""
-    found: dict[str, type] = {}
-    for home in HOMES:
-        package = importlib.import_module(f"covey.{home}")
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            for value in vars(importlib.import_module(module.name)).values():
-                if not isinstance(value, type) or value.__module__ != module.name:
-                    continue
-                if dataclasses.is_dataclass(value) and isinstance(getattr(value, "kind", None), str):
-                    found[value.__qualname__] = value
-    return found
 
 
 def step_kinds() -> list[str]:
-    """Every kind of step, as Flower spells message types."""
-    return sorted({message_type(step.kind) for step in steps().values()})  # type: ignore[attr-defined]
+    """Every kind of step that is built in or installed, as Flower spells message types."""
+    return sorted({message_type(step.kind) for step in STEPS.values()})  # type: ignore[attr-defined]
 
 
 def message_type(kind: str) -> str:
@@ -54,15 +37,22 @@ def message_type(kind: str) -> str:
 
 
 def step_to_plain(step: Step) -> dict[str, Any]:
-    """A step as the name of its class and its settings."""
+    """A step as the name of its class and its settings; whether a site knows that name is the site's affair."""
     name = type(step).__name__
     if not _is_step(step):
-        raise UserError(f"the step {name} is not part of covey, so that no site knows it")
+        raise UserError(
+            f"the step {name} is not part of covey, of an installed package (entry points covey.steps) or of the file "
+            "that the method is in, so that no site knows it"
+        )
     return {"step": name, "settings": _settings(step)}
 
 
 def _is_step(value: Any) -> bool:
-    return steps().get(type(value).__name__) is type(value)
+    """Whether a site can know it: it is built in, installed, or defined beside a method of one's own."""
+    made = type(value)
+    if not dataclasses.is_dataclass(made) or not isinstance(getattr(made, "kind", None), str):
+        return False
+    return STEPS.get(made.__name__) is made or is_own(made.__module__)
 
 
 def _settings(value: Any) -> dict[str, Any]:
@@ -80,11 +70,18 @@ def _plain(value: Any) -> Any:
 def step_from_plain(plain: Mapping[str, Any]) -> Step:
     """The step of this covey with that name and these settings, or a refusal in one sentence."""
     name = plain.get("step")
-    maker = steps().get(str(name))
-    if maker is None:
-        raise Refused(f"the step {name!r} is not known to this site's covey")
+    maker = _known(STEPS, name)
     step: Step = _made(maker, plain.get("settings", {}), str(name))
     return step
+
+
+def _known(registry: Registry[Any], name: object) -> Any:
+    """What this site has under that name; nothing is loaded because a request names it."""
+    with only_installed():
+        found = registry.get(str(name))
+    if found is None:
+        raise Refused(f"the {registry.kind} {name!r} is not known to this site's covey")
+    return found
 
 
 def _made(maker: Any, settings: Mapping[str, Any], where: str) -> Any:
@@ -134,7 +131,9 @@ class ModelSpec:
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def plain(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        """What travels: names without the files that they are in here."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {**fields, "name": bare_name(self.name), "objective": bare_name(self.objective)}
 
     def build(self, seed: int = 0) -> nn.Module:
         """The network; its first weights matter only where the run begins."""
@@ -151,7 +150,7 @@ class ModelSpec:
     @property
     def goal(self) -> Objective:
         """What it is trained for."""
-        return Pictures(self._scale) if self.autoencoder else OBJECTIVES[self.objective]
+        return Pictures(self._scale) if self.autoencoder else objective_named(self.objective)
 
     def child(self, model: nn.Module, *, lanes: bool = False) -> ModelSpec:
         """The spec of a method's own model on the same samples."""
@@ -189,10 +188,8 @@ class ModelSpec:
 def model_from_plain(plain: Mapping[str, Any]) -> ModelSpec:
     """The model spec of a request; an unknown model is refused."""
     name = plain.get("name")
-    if name not in MODELS:
-        raise Refused(f"the model {name!r} is not known to this site's covey")
-    if plain.get("objective") not in OBJECTIVES:
-        raise Refused(f"the objective {plain.get('objective')!r} is not known to this site's covey")
+    _known(MODELS, name)
+    _known(OBJECTIVES, plain.get("objective"))
     try:
         scale = plain.get("scale")
         return ModelSpec(

@@ -10,10 +10,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from covey.catalogue import METHODS, MODELS, PARTITIONS, SHIFTS
 from covey.config import GIVEN, ModelSection
-from covey.data import PARTITIONS, SHIFTS
-from covey.methods import METHODS
-from covey.models import MODELS
 from covey.settings import settings_of
 
 Table = Mapping[str, Any]

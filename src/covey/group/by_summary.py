@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.ask_once import answers, news
 from covey.core import Reply, Round
 from covey.errors import UserError
 from covey.group.density import Density, nearest_fellow, place, reaches
 from covey.group.distances import conditional, hellinger_points, l2
 from covey.group.figures import note_groups
+from covey.needs import GROUPS, Facts, Key
 from covey.steps.summaries import FeatureSummary, LabelSummary
 
 Distance = Literal["l2", "hellinger"]
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-MEMORY = "summaries"
+SUMMARIES: Key[dict[str, Any]] = Key("summaries")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +37,7 @@ class Told:
 
     @staticmethod
     def of(memory: Mapping[str, Any]) -> Told | None:
-        return Told(**memory[MEMORY]) if MEMORY in memory else None
+        return Told(**SUMMARIES.of(memory)) if SUMMARIES.name in memory else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ class BySummary:
     tolerance: float = 0.1
     recluster: float = 0.2
 
+    gives: ClassVar[Facts] = (GROUPS,)
+
     def __post_init__(self) -> None:
         if self.distance not in ("l2", "hellinger"):
             raise UserError(f'distance is "{self.distance}"; it must be l2 or hellinger.')
@@ -69,7 +73,7 @@ class BySummary:
         replies = self._listen(now, told)
         if replies:
             told = self._clustered(told, replies)
-            now.memory[MEMORY] = vars(told)
+            SUMMARIES.keep(now.memory, vars(told))
             self._note(now, told)
         groups = {} if told is None else dict(zip(told.ids.tolist(), told.clusters.tolist(), strict=True))
         alone = max(groups.values(), default=-1) + 1
@@ -79,8 +83,8 @@ class BySummary:
     def _listen(self, now: Round, told: Told | None) -> list[Reply]:
         """Summaries that are new in this round: of newcomers, and of clients whose data moved."""
         known = set() if told is None else set(told.ids.tolist())
-        newcomers = [i for i in now.here if i not in known]
-        replies = now.ask(self.ask, newcomers) if newcomers else []
+        ask = answers(now, self.ask, lambda reply: reply if "shares" in reply.stats else None)
+        replies = list(news(now, known, ask).values())
         if self.watch and known and now.number % self.watch == 0:
             settled = [i for i in now.here if i in known]
             replies += now.ask(self.ask, settled, tolerance=self.tolerance)

@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.ask_once import answers, news
 from covey.core import Client, Reply, Round, Select, Task
 from covey.errors import UserError
+from covey.needs import GROUPS, Facts, declares
 from covey.statistics import Known, Stat
 
 
@@ -48,11 +50,11 @@ class TellLabel:
 
 def with_labels(now: Round, ids: Iterable[int]) -> dict[int, int]:
     """The groups, with those of `ids` that had none asked for their label; who does not answer is asked again."""
-    unknown = [i for i in ids if i not in now.groups]
-    replies = now.ask(TellLabel(), unknown) if unknown else []
-    return now.groups | {reply.id: int(reply.stats["label"]) for reply in replies}
+    ask = answers(now, TellLabel(), lambda reply: int(reply.stats["label"]))
+    return now.groups | news(now, now.groups, ask, ids)
 
 
+@declares(gives=(GROUPS,))
 def by_label(now: Round) -> dict[int, int]:
     """Clients of equal label are a group; a newcomer is asked, and placed, as soon as it can be reached."""
     return with_labels(now, now.here)
@@ -63,6 +65,8 @@ class LabelWhenChosen:
     """Algorithm 1 to the letter: a client's label becomes known only when it is first chosen to train."""
 
     select: Select
+
+    gives: ClassVar[Facts] = (GROUPS,)
 
     def __call__(self, now: Round) -> list[int]:
         chosen = self.select(now)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.ask_once import answers, ask_once
 from covey.core import Round
 from covey.group.figures import note_groups
 from covey.group.silhouette import Clusters, cluster
+from covey.needs import GROUPS, Facts, Key
 from covey.steps.summaries import LabelSummary
 
-MEMORY = "label mix"
+SHARES: Key[dict[int, NDArray[np.float64]]] = Key("label mix")
 IID = 0  # the number of the largest cluster, which CAFA calls the IID cluster (eq. 7)
 
 
@@ -29,15 +31,13 @@ class ByLabelMix:
     ask: LabelSummary
     clusters: int | None = None
 
+    gives: ClassVar[Facts] = (GROUPS,)
+
     def __call__(self, now: Round) -> dict[int, int]:
-        told: dict[int, NDArray[np.float64]] = dict(now.memory.get(MEMORY, {}))
-        strangers = [i for i in now.here if i not in told]
-        news = now.ask(self.ask, strangers) if strangers else []
-        fresh = {reply.id: reply.stats["shares"] for reply in news if "shares" in reply.stats}
-        if not fresh:
+        heard = ask_once(now, SHARES, answers(now, self.ask, lambda reply: reply.stats.get("shares")))
+        if not heard.news:
             return now.groups
-        told.update(fresh)
-        now.memory[MEMORY] = told
+        told = heard.known
         ids = sorted(told)
         vectors = np.stack([told[i] for i in ids])
         found = cluster(vectors, now.stream("clusters"), clusters=self.clusters)

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.ask_once import Heard, answers, ask_once, grouped_once
 from covey.core import Round
 from covey.errors import UserError
 from covey.group.dbscan_bisection import agglomerative, clusters_by_bisection
 from covey.group.distances import hellinger
 from covey.group.figures import note_groups
+from covey.needs import GROUPS, Facts, Key
 from covey.steps.labels import CountLabels
+from covey.steps.size import SIZES
 
 Linkage = Literal["dbscan", "agglomerative"]
+Array = NDArray[np.float64]
+
+COUNTS: Key[dict[int, Array]] = Key("label counts")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelClusters:
     """Everybody tells its label counts once; the first to come are clustered by Hellinger distance.
 
-    Later ones join the cluster of the client they are most like, so that the number of clusters stays. Counts
-    are kept in `memory["labels"]`, in the order of `memory["labelled"]`.
+    Later ones join the cluster of the client they are most like, so that the number of clusters stays. What they told
+    says how many samples they hold, too.
     """
 
-    clusters: int
+    clusters: int = 10
     by: Linkage = "dbscan"
     min_samples: int = 3
+
+    gives: ClassVar[Facts] = (GROUPS, SIZES)
 
     def __post_init__(self) -> None:
         if self.clusters < 1:
@@ -37,29 +46,24 @@ class LabelClusters:
             raise UserError(f"cluster_by is {self.by!r}; allowed: dbscan, agglomerative")
 
     def __call__(self, now: Round) -> dict[int, int]:
-        unknown = [i for i in now.here if i not in now.groups]
-        replies = now.ask(CountLabels(), unknown) if unknown else []
-        if not replies:
-            return now.groups
-        told = np.array([reply.stats["labels"] for reply in replies], dtype=np.float64)
-        shares = told / told.sum(axis=1, keepdims=True)
-        if not now.groups:
-            labels, counts, ids = self._first(now, shares), told, []
-        else:
-            counts, ids = now.memory["labels"], now.memory["labelled"].tolist()
-            known = counts / counts.sum(axis=1, keepdims=True)
-            nearest = hellinger(shares, known).argmin(axis=1)
-            labels = np.array([now.groups[ids[k]] for k in nearest.tolist()])
-            counts = np.concatenate([counts, told])
-        now.memory["labels"] = counts
-        now.memory["labelled"] = np.array([*ids, *(reply.id for reply in replies)], dtype=np.int64)
-        groups = now.groups | {r.id: int(label) for r, label in zip(replies, labels, strict=True)}
-        everybody = counts / counts.sum(axis=1, keepdims=True)
-        by_client = dict(zip(now.memory["labelled"].tolist(), everybody, strict=True))
-        note_groups(now, by_client, groups, shares=by_client)
+        ask = answers(now, CountLabels(), lambda reply: np.asarray(reply.stats["labels"], np.float64))
+        heard = ask_once(now, COUNTS, ask)
+        groups = grouped_once(
+            now,
+            heard,
+            first=lambda counts: self._first(now, counts),
+            place=lambda heard: {i: now.groups[like] for i, like in _nearest(heard).items()},
+        )
+        if heard.news:
+            told = {i: int(counts.sum()) for i, counts in heard.news.items()}
+            SIZES.keep(now.memory, SIZES.get(now.memory, {}) | told)
+            shares = {i: counts / counts.sum() for i, counts in heard.known.items()}
+            note_groups(now, shares, groups, shares=shares)
         return groups
 
-    def _first(self, now: Round, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _first(self, now: Round, counts: Mapping[int, Array]) -> dict[int, int]:
+        """Everybody's cluster, of those who told first."""
+        shares = _shares(counts.values())
         distances = hellinger(shares, shares)
         clusters = min(self.clusters, len(shares))
         if self.by == "agglomerative" and len(shares) > 1:
@@ -70,4 +74,17 @@ class LabelClusters:
             )
         sizes = sorted(np.bincount(labels).tolist(), reverse=True)
         now.notes["clusters"] = {"found by": how, "eps": eps, "sizes": sizes}
-        return labels
+        return dict(zip(counts, labels.tolist(), strict=True))
+
+
+def _nearest(heard: Heard[Array]) -> dict[int, int]:
+    """For each newcomer the client, of those known before, whose labels are most like its own."""
+    before = [i for i in heard.known if i not in heard.news]
+    known = _shares(heard.known[i] for i in before)
+    nearest = hellinger(_shares(heard.news.values()), known).argmin(axis=1)
+    return {i: before[place] for i, place in zip(heard.news, nearest.tolist(), strict=True)}
+
+
+def _shares(counts: Iterable[Array]) -> Array:
+    table = np.stack(list(counts))
+    return np.asarray(table / table.sum(axis=1, keepdims=True))

@@ -6,23 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from covey.ask_once import Ask, news
 from covey.core import Round
 from covey.group.centroids import Membership, drifted, founded, joined
 from covey.group.figures import note_groups
+from covey.needs import Key
 
 Vectors = dict[int, NDArray[Any]]
-Ask = Callable[[Sequence[int]], Vectors]
 Found = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
 
-MEMBERSHIP = "groups by vector"
+MEMBERSHIP: Key[dict[str, Any]] = Key("groups by vector")
 
 
 def maintained_groups(
-    now: Round, ask: Ask, found: Found, *, every: int = 0, min_size: int = 2, title: str = "Clients"
+    now: Round,
+    ask: Ask[NDArray[Any]],
+    found: Found,
+    *,
+    every: int = 0,
+    min_size: int = 2,
+    title: str = "Clients",
 ) -> dict[int, int]:
     """Asks whoever is here and unknown; the first time everybody is grouped, later newcomers are placed.
 
@@ -30,7 +35,7 @@ def maintained_groups(
     """
     before = membership = read_membership(now.memory)
     known = set(membership.ids) if membership else set()
-    arrived = ask([client for client in now.here if client not in known])
+    arrived = news(now, known, ask)
     if membership is None:
         if not arrived:
             return {}
@@ -43,7 +48,7 @@ def maintained_groups(
                 membership, ask([client for client in now.here if client in known]), min_size
             )
     if membership is not before:
-        now.memory[MEMBERSHIP] = write_membership(membership)
+        MEMBERSHIP.keep(now.memory, write_membership(membership))
         note_groups(
             now, dict(zip(membership.ids, membership.vectors, strict=True)), membership.groups, title=title
         )
@@ -52,9 +57,9 @@ def maintained_groups(
 
 def read_membership(memory: Mapping[str, Any]) -> Membership | None:
     """The groups as the server's memory has them; None before the first clustering."""
-    if MEMBERSHIP not in memory:
+    saved = memory.get(MEMBERSHIP.name)
+    if saved is None:
         return None
-    saved = memory[MEMBERSHIP]
     return Membership(
         ids=tuple(int(i) for i in saved["ids"]),
         vectors=saved["vectors"],
@@ -71,13 +76,3 @@ def write_membership(membership: Membership) -> dict[str, Any]:
         "labels": membership.labels,
         "parents": list(membership.parents),
     }
-
-
-def one_per_maintained_group(now: Round) -> Tensor:
-    """A row for every group; a group that was founded later starts from the model of the one it was most like."""
-    membership = read_membership(now.memory)
-    rows = list(now.models)
-    for group in range(len(rows), len(membership.parents) if membership else 1):
-        parent = membership.parents[group] if membership else group
-        rows.append(rows[parent] if parent < len(rows) else now.fleet.start())
-    return torch.stack(rows) if len(rows) > len(now.models) else now.models

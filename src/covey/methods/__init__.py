@@ -1,10 +1,8 @@
-"""All methods by name; each is a short function that composes parts and reads like its paper."""
+"""All methods; each is a short function that composes parts and reads like its paper."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from covey.core import Method
+from covey.catalogue import METHODS
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
@@ -22,37 +20,36 @@ from covey.methods.robust import krum, median, trimmed_mean
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
 
-MethodMaker = Callable[..., Method]
-
-METHODS: dict[str, MethodMaker] = {
-    "fedavg": fedavg,
-    "fedprox": fedprox,
-    "local": local_only,
-    "centralized": centralized,
-    "decentralized": decentralized,
-    "hierarchical": hierarchical,
-    "semi-decentralized": semi_decentralized,
-    "haccs": haccs,
-    "random": random,
-    "tifl": tifl,
-    "oort": oort,
-    "oort-simple": oort_simple,
-    "power-of-choice": power_of_choice,
-    "cfic": cfic,
-    "cfl": cfl,
-    "feddisco": feddisco,
-    "feddyn": feddyn,
-    "fedfa": fedfa,
-    "fedmgda": fedmgda,
-    "clustered-sampling": clustered_sampling,
-    "krum": krum,
-    "trimmed-mean": trimmed_mean,
-    "median": median,
-    "cafa": cafa,
-    "abfa": abfa,
-    "cbcc": cbcc,
-    "cbcc-select": cbcc_select,
-    "embedding": embedding,
-    "ifca": ifca,
-    "ladd": ladd,
-}
+__all__ = [
+    "METHODS",
+    "abfa",
+    "cafa",
+    "cbcc",
+    "cbcc_select",
+    "centralized",
+    "cfic",
+    "cfl",
+    "clustered_sampling",
+    "decentralized",
+    "embedding",
+    "fedavg",
+    "feddisco",
+    "feddyn",
+    "fedfa",
+    "fedmgda",
+    "fedprox",
+    "haccs",
+    "hierarchical",
+    "ifca",
+    "krum",
+    "ladd",
+    "local_only",
+    "median",
+    "oort",
+    "oort_simple",
+    "power_of_choice",
+    "random",
+    "semi_decentralized",
+    "tifl",
+    "trimmed_mean",
+]

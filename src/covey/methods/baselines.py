@@ -19,7 +19,7 @@ def fedavg(train: Train, *, per_round: int = 10, weighting: Weighting = "samples
     """
     return Method(
         name="fedavg",
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=Average(weighting=weighting),
     )

@@ -38,7 +38,7 @@ def cafa(
     return Method(
         name="cafa",
         group=by_label_mix(clusters, epsilon, noise, budget),
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=LikenessAverage(by_cluster=True, by_accuracy=True, holdout=train.holdout),
     )
@@ -53,7 +53,7 @@ def abfa(train: Train, *, per_round: int = 6) -> Method:
     train = with_validation(train)
     return Method(
         name="abfa",
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=LikenessAverage(by_cluster=False, by_accuracy=True, holdout=train.holdout),
     )
@@ -75,7 +75,7 @@ def cbcc(
     return Method(
         name="cbcc",
         group=by_label_mix(clusters, epsilon, noise, budget),
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=LikenessAverage(by_cluster=True, by_accuracy=False),
     )
@@ -94,7 +94,7 @@ def cbcc_select(
     return Method(
         name="cbcc-select",
         group=by_label_mix(clusters, epsilon, noise, budget),
-        select=LargestGroup(count=per_round),
+        select=LargestGroup(per_round=per_round),
         local=train,
         mix=Average(weighting="equal"),
     )

@@ -44,7 +44,9 @@ def cfic(
             f"adaptive sets beta itself: scale is {scale!r} and decay {decay!r}; allowed: relative, 1.0"
         )
     select: Select = (
-        Uniform(count=per_round) if sampling == "uniform" else EveryCluster(count=per_round, quota=quota)
+        Uniform(per_round=per_round)
+        if sampling == "uniform"
+        else EveryCluster(per_round=per_round, quota=quota)
     )
     fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among="groups")
     return Method(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from scipy.sparse import csr_array
 from covey.core import Method, Mixing, Reply, Round, Task
 from covey.errors import UserError
 from covey.mix.gram import products
+from covey.needs import GROUPS, ONE_MODEL, Facts, declares
 from covey.select import Everybody
 from covey.steps import Train
 
@@ -36,6 +38,7 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
     return bool(np.sqrt(gram.mean()) < still and np.sqrt(np.diag(gram).max()) > apart)
 
 
+@declares(needs=(GROUPS,))
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """The row of the client's group; who has none is sent all rows and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
@@ -49,9 +52,12 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
 class SplitAndAverage:
     """Each group's row is the equal mean of its members' replies, after groups that pull apart were cut in two."""
 
-    still: float
-    apart: float
-    patience: int
+    still: float = 0.4
+    apart: float = 1.6
+    patience: int = 20
+
+    needs: ClassVar[Facts] = (ONE_MODEL,)
+    gives: ClassVar[Facts] = (GROUPS,)
 
     def __call__(self, now: Round) -> Mixing:
         now.groups = now.groups | {reply.id: reply.slot for reply in now.replies}

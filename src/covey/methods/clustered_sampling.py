@@ -20,7 +20,7 @@ def clustered_sampling(
     """
     return Method(
         name="clustered-sampling",
-        select=FromUrns(count=per_round, by=by),
+        select=FromUrns(per_round=per_round, by=by),
         local=train,
         mix=Average(weighting="equal"),
         after=(remember_sketches,) if by == "similarity" else (),

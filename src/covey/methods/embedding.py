@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from covey.core import Method, Reply, Round, Task
 from covey.errors import UserError
 from covey.group.centroids import settled
 from covey.group.denoise import denoise
-from covey.group.membership import Vectors, maintained_groups, one_per_maintained_group
+from covey.group.membership import Vectors, maintained_groups
 from covey.group.ward import Search, Ward
 from covey.methods.pretraining import Pretrain, Way
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage
-from covey.rows import to_group
+from covey.needs import GROUPS, Facts, Key
+from covey.rows import one_per_group, to_group
 from covey.select import Uniform
 from covey.select.groups import EachGroup
 from covey.steps import Train
 from covey.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 
-ENCODER, HOLDERS = "encoder", "clients with the encoder"
+ENCODER: Key[Tensor] = Key("encoder")
+HOLDERS: Key[list[int]] = Key("clients with the encoder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +40,11 @@ class ByEmbedding:
     denoise: bool = True
     every: int = 0
 
+    gives: ClassVar[Facts] = (GROUPS,)
+
     def __call__(self, now: Round) -> dict[int, int]:
-        if ENCODER not in now.memory:
-            now.memory[ENCODER] = self.pretrain(now)
+        if ENCODER.name not in now.memory:
+            ENCODER.keep(now.memory, self.pretrain(now))
         return maintained_groups(
             now,
             lambda ids: self.bits(now, ids),
@@ -51,12 +56,12 @@ class ByEmbedding:
 
     def bits(self, now: Round, ids: Sequence[int]) -> Vectors:
         """The clients' bits; the encoder travels to a client once."""
-        holders = set(now.memory.get(HOLDERS, ()))
-        row = now.memory[ENCODER][None]
+        holders = set(HOLDERS.get(now.memory, []))
+        row = ENCODER.of(now.memory)[None]
         sent, held = Task(models=row, slots=(0,)), Task(models=row, slots=(0,), held=(0,))
         replies = now.fleet.ask(self.embed, {i: held if i in holders else sent for i in ids}) if ids else []
         if replies:
-            now.memory[HOLDERS] = sorted(holders | {reply.id for reply in replies})
+            HOLDERS.keep(now.memory, sorted(holders | {reply.id for reply in replies}))
             now.notes["privacy"] = {"text": privacy_text(self.embed, replies)}
         return {reply.id: unpack(np.asarray(reply.stats["bits"], np.uint8)) for reply in replies}
 
@@ -166,8 +171,8 @@ def embedding(
             denoise=denoise and search != "published",
             every=every,
         ),
-        bank=one_per_maintained_group,
-        select=Uniform(count=per_round) if per == "fleet" else EachGroup(count=per_round),
+        bank=one_per_group,
+        select=Uniform(per_round=per_round) if per == "fleet" else EachGroup(per_round=per_round),
         send=to_group,
         local=train,
         mix=GroupAverage(weighting=weighting, n_shared=n_shared),

@@ -9,15 +9,19 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.ask_once import answers, ask_once
 from covey.core import Client, Method, Mixing, Reply, Round, Task
 from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
+from covey.needs import Key
 from covey.select import Uniform
 from covey.statistics import ROUNDING, Known, Stat
 from covey.steps import Train
 
 Array = NDArray[np.float64]
 Measure = Literal["kl", "l2", "l1", "cosine"]
+
+DISCREPANCIES: Key[dict[int, float]] = Key("feddisco")
 
 
 def discrepancy(counts: NDArray[np.integer], measure: Measure) -> float:
@@ -72,12 +76,9 @@ class DiscoAverage:
     b: float
 
     def __call__(self, now: Round) -> Mixing:
-        known: dict[int, float] = now.memory.get("feddisco", {})
-        unknown = [reply.id for reply in now.replies if reply.id not in known]
-        if unknown:
-            told = now.ask(TellDiscrepancy(measure=self.measure), unknown)
-            known = known | {reply.id: float(reply.stats["discrepancy"]) for reply in told}
-            now.memory["feddisco"] = known
+        step = TellDiscrepancy(measure=self.measure)
+        ask = answers(now, step, lambda reply: float(reply.stats["discrepancy"]))
+        known = ask_once(now, DISCREPANCIES, ask, [reply.id for reply in now.replies]).known
         usual = float(np.mean(list(known.values()))) if known else 0.0
         distance = np.array([known.get(reply.id, usual) for reply in now.replies])
         values = disco_weights(weights(now.replies, "samples"), distance, self.a, self.b)
@@ -98,7 +99,7 @@ def feddisco(
         raise UserError(f"a is {a!r}; it must be at least 0")
     return Method(
         name="feddisco",
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=DiscoAverage(measure=measure, a=a, b=b),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,34 +12,40 @@ from torch import Tensor
 from covey.core import Method, Round, Task, to_everybody
 from covey.errors import UserError
 from covey.mix.average import Average
+from covey.needs import ONE_MODEL, Facts, Key, declares
 from covey.select import Uniform
 from covey.steps import Train
 from covey.steps.dyn import DynTrain
 from covey.steps.size import sizes
+
+MOVES: Key[Tensor] = Key("feddyn.sum", 'add "moves" to after')
 
 
 @dataclass(frozen=True)
 class WithMemory:
     """What is trained is the average of the last round plus the mean of all clients' memories."""
 
+    needs: ClassVar[Facts] = (ONE_MODEL, MOVES)
+
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         known = sizes(now, now.here)
         row = now.models[:1].clone()
-        if "feddyn.sum" in now.memory:
-            total: Tensor = now.memory["feddyn.sum"]
+        if MOVES.name in now.memory:
+            total = MOVES.of(now.memory)
             row[0, : len(total)] += total / len(now.fleet.members())
         args = {"mean_size": sum(known.values()) / len(known)} if known else {}
         return dict.fromkeys(ids, Task(models=row, slots=(0,), args=args))
 
 
+@declares(gives=(MOVES,))
 def remember_moves(now: Round) -> None:
     """Adds what the clients of this round have added to their memories to the sum that the server keeps."""
     trainable = now.fleet.layout.trainable
-    total = now.memory.get("feddyn.sum", torch.zeros(trainable)).clone()
+    total = MOVES.get(now.memory, torch.zeros(trainable)).clone()
     for reply in now.replies:
         assert reply.vector is not None
         total += (reply.vector - now.start_of(reply))[:trainable]
-    now.memory["feddyn.sum"] = total
+    MOVES.keep(now.memory, total)
 
 
 CLIP = 10.0  # norm of a gradient, unless the training settings say another
@@ -56,7 +63,7 @@ def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
         raise UserError(f"alpha is {alpha!r}; it must be greater than 0")
     return Method(
         name="feddyn",
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         send=WithMemory(),
         serve=to_everybody,
         local=DynTrain(train=replace(train, clip=train.clip or CLIP), alpha=alpha),

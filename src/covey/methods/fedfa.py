@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +11,15 @@ from numpy.typing import NDArray
 from covey.core import Method, Mixing, Round
 from covey.errors import UserError
 from covey.mix.average import weighted_rows
+from covey.needs import ACCURACY, Facts, Key
 from covey.select import Uniform
 from covey.steps import Train
 from covey.steps.scored import ScoredTrain
 from covey.update.momentum import Momentum, ServerMomentum
 
 Array = NDArray[np.float64]
+
+TIMES: Key[dict[int, int]] = Key("fedfa.times")
 
 
 def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
@@ -37,12 +41,14 @@ def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
 class FairAverage:
     """The average with FedFa's weights; remembers how often each client has taken part."""
 
-    beta: float
+    beta: float = 0.5
+
+    needs: ClassVar[Facts] = (ACCURACY,)
 
     def __call__(self, now: Round) -> Mixing:
-        before: dict[int, int] = now.memory.get("fedfa.times", {})
+        before = TIMES.get(now.memory, {})
         times = before | {reply.id: before.get(reply.id, 0) + 1 for reply in now.replies}
-        now.memory["fedfa.times"] = times
+        TIMES.keep(now.memory, times)
         weights = fair_weights(
             np.array([float(reply.stats["accuracy"]) for reply in now.replies]),
             np.array([float(times[reply.id]) for reply in now.replies]),
@@ -75,7 +81,7 @@ def fedfa(
     train = replace(train, momentum=gamma)
     return Method(
         name="fedfa",
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=ScoredTrain(train=train),
         mix=FairAverage(beta=beta),
         update=ServerMomentum(gamma=gamma, train=train, momentum=momentum),

@@ -17,7 +17,7 @@ def fedmgda(train: Train, *, per_round: int = 10, eta: float = 1.0, eps: float =
     """
     return Method(
         name="fedmgda",
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=CommonDescent(eta=eta, eps=eps),
     )

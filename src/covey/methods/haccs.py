@@ -9,6 +9,7 @@ from covey.errors import UserError
 from covey.group.by_summary import BySummary, Distance
 from covey.group.density import Algorithm, Density, Extract
 from covey.mix.average import Average, Weighting
+from covey.select.fair import FairSchedule
 from covey.select.feedback import Losses, remember_losses
 from covey.select.haccs import ByCluster, Draws, Inside, Speed
 from covey.steps import Train
@@ -38,23 +39,31 @@ def haccs(
     watch: int = 0,
     tolerance: float = 0.1,
     recluster: float = 0.2,
+    schedule: Literal["fair", "published"] = "fair",
+    losses: Losses = "reported",
+    power: float = 0.5,
+    rotation: float = 0.5,
+    fullness: float = 1.25,
     rho: float = 0.5,
     speed: Speed = "mean",
-    losses: Losses = "reported",
     squared: bool = False,
     draws: Draws = "weighted",
     inside: Inside = "fastest",
     weighting: Weighting = "equal",
 ) -> Method:
-    """Clients tell a private histogram of their labels P(y) or of their features by label P(X|y); the server clusters
-    like ones by density, and every round draws clusters by latency and loss (eq. 6 and 7: theta = rho tau + (1 - rho)
-    loss share) and takes the fastest reachable device of each (Wolfrath et al., 2022).
+    """Clients tell a private histogram of their labels P(y) or of their features by label P(X|y), the server clusters
+    like ones by density, and every round is made of clusters rather than devices (Wolfrath et al., 2022).
+
+    `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
+    and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +
+    (1 - rho) loss share) and takes the fastest reachable device of each.
 
     Privacy: `epsilon` of one summary (none: exact), `noise` (opendp is the secure one), `budget` of a client,
     `label_space` agreed on (none: the classes of the data). P(X|y): `bins` over [low, high], and `bound` to what a
     sample may add. Clusters: `distance` of P(y), `algorithm`, `extract` (none: dbscan for labels, xi for features),
     `eps`, `xi`, `min_samples`. Live: `watch` (rounds between questions whether data changed), `tolerance`,
-    `recluster`. Schedule: `rho`, `speed` (of a cluster), `losses` (how they are known), `squared`, `draws`, `inside`.
+    `recluster`. Both schedules: `losses` (how they are known). Fair: `power` of the loss, `rotation` among a cluster's
+    devices, `fullness`. Published: `rho`, `speed` (of a cluster), `squared`, `draws`, `inside`.
     """
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
     ask: LabelSummary | FeatureSummary
@@ -64,6 +73,26 @@ def haccs(
         ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
     else:
         raise UserError(f'summary is "{summary}"; it must be labels or features.')
+    if schedule not in ("fair", "published"):
+        raise UserError(f'schedule is "{schedule}"; it must be fair or published.')
+    select: FairSchedule | ByCluster
+    if schedule == "published":
+        select = ByCluster(
+            per_round=per_round,
+            step=train,
+            rho=rho,
+            speed=speed,
+            losses=losses,
+            squared=squared,
+            draws=draws,
+            inside=inside,
+        )
+    else:
+        refuse_unused(rho=(rho, 0.5), speed=(speed, "mean"), squared=(squared, False))
+        refuse_unused(draws=(draws, "weighted"), inside=(inside, "fastest"))
+        select = FairSchedule(
+            per_round=per_round, step=train, losses=losses, power=power, rotation=rotation, fullness=fullness
+        )
     extract = extract or ("dbscan" if summary == "labels" else "xi")
     return Method(
         name="haccs",
@@ -75,17 +104,17 @@ def haccs(
             tolerance=tolerance,
             recluster=recluster,
         ),
-        select=ByCluster(
-            count=per_round,
-            step=train,
-            rho=rho,
-            speed=speed,
-            losses=losses,
-            squared=squared,
-            draws=draws,
-            inside=inside,
-        ),
+        select=select,
         local=train,
         mix=Average(weighting=weighting),
         after=(remember_losses,),
     )
+
+
+def refuse_unused(**settings: tuple[object, object]) -> None:
+    """A setting of the published schedule that is not its default would change nothing."""
+    for name, (value, default) in settings.items():
+        if value != default:
+            raise UserError(
+                f'{name} is {value!r}, which only schedule = "published" knows; say that, or leave it out'
+            )

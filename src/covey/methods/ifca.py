@@ -14,6 +14,7 @@ from covey.core import Client, Method, Reply, Round, Task
 from covey.errors import UserError
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage, leading_columns
+from covey.needs import GROUPS, SEVERAL_MODELS, Facts, declares
 from covey.rows import to_group
 from covey.select import Uniform
 from covey.steps import Train, best_row
@@ -40,6 +41,8 @@ class AllModels:
 
     n_shared: int = 0
 
+    needs: ClassVar[Facts] = (SEVERAL_MODELS,)
+
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         cut = leading_columns(now.fleet.layout, self.n_shared)
         slots = tuple(range(len(now.models)))
@@ -51,6 +54,8 @@ class LastChoice:
     """Everybody is served with the model it chose last; who never chose gets all of them."""
 
     n_shared: int = 0
+
+    needs: ClassVar[Facts] = (SEVERAL_MODELS, GROUPS)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         unknown = [client for client in ids if client not in now.groups]
@@ -65,11 +70,13 @@ class RandomStarts:
     of all draws is taken. The first draw's first model is the given one, so that k = 1 is FedAvg.
     """
 
-    k: int
-    redraws: int
-    least: float
-    asked: int
-    n_shared: int
+    k: int = 4
+    redraws: int = 20
+    least: float = 0.1
+    asked: int = 10
+    n_shared: int = 0
+
+    gives: ClassVar[Facts] = (SEVERAL_MODELS,)
 
     def __call__(self, now: Round) -> Tensor:
         if len(now.models):
@@ -102,6 +109,7 @@ class RandomStarts:
         return dict.fromkeys(ids, Task(models=rows, slots=tuple(range(self.k)), shared=cut))
 
 
+@declares(needs=(SEVERAL_MODELS,), gives=(GROUPS,))
 def remember_choices(now: Round) -> None:
     """A client belongs to the group whose model it chose last."""
     now.groups |= {reply.id: reply.slot for reply in now.replies}
@@ -136,7 +144,7 @@ def ifca(
     return Method(
         name="ifca",
         bank=RandomStarts(k=k, redraws=redraws, least=least, asked=per_round, n_shared=n_shared),
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         send=AllModels(n_shared=n_shared),
         serve=LastChoice(n_shared=n_shared) if serve == "last" else None,
         local=train,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Method, Round
 from covey.errors import UserError
-from covey.group.membership import Vectors, maintained_groups, one_per_maintained_group
+from covey.group.membership import Vectors, maintained_groups
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage
-from covey.rows import to_group
+from covey.needs import GROUPS, Facts
+from covey.rows import one_per_group, to_group
 from covey.select import Uniform
 from covey.steps import Train
 from covey.steps.style import Style
@@ -28,6 +30,8 @@ class ByStyle:
 
     style: Style
     k: int = 0
+
+    gives: ClassVar[Facts] = (GROUPS,)
 
     def __call__(self, now: Round) -> dict[int, int]:
         return maintained_groups(
@@ -94,8 +98,8 @@ def ladd(
     return Method(
         name="ladd",
         group=ByStyle(style=Style(share=share, per_class=per_class), k=k),
-        bank=one_per_maintained_group,
-        select=Uniform(count=per_round),
+        bank=one_per_group,
+        select=Uniform(per_round=per_round),
         send=to_group,
         local=train,
         mix=GroupAverage(weighting=weighting, n_shared=n_shared),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -84,7 +84,7 @@ class Pretrain:
         shape, scale = look(now)
         model = autoencoder(self.autoencoder, shape, scale, seed=seed_of(now.fleet, "weights"))
         if self.way in ("public", "hybrid"):
-            data = load(self.public)
+            data = replace(load(self.public), scale=None)  # the encoder sees pictures in [0, 1]
             row = on_public_data(self.autoencoder, data, self.public_epochs, now.fleet.seed)
             put(model, row, data.name, shape)
         if self.way in ("federated", "hybrid"):

@@ -6,7 +6,7 @@ from covey.core import Method
 from covey.mix.average import Average, Weighting
 from covey.select import Uniform
 from covey.select.feedback import Losses, remember_losses
-from covey.select.oort import ByPenalisedLoss, ByUtility, Oort, remember
+from covey.select.oort import ByPenalisedLoss, ByUtility, Oort, remember_utilities
 from covey.select.power_of_choice import PowerOfChoice
 from covey.select.tifl import ByTier
 from covey.steps import Train
@@ -17,7 +17,7 @@ def random(train: Train, *, per_round: int = 10, weighting: Weighting = "equal")
     """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline."""
     return Method(
         name="random",
-        select=Uniform(count=per_round),
+        select=Uniform(per_round=per_round),
         local=train,
         mix=Average(weighting=weighting),
     )
@@ -42,7 +42,7 @@ def tifl(
     return Method(
         name="tifl",
         select=ByTier(
-            count=per_round, step=train, tiers=tiers, interval=interval, rounds=rounds, losses=losses
+            per_round=per_round, step=train, tiers=tiers, interval=interval, rounds=rounds, losses=losses
         ),
         local=train,
         mix=Average(weighting=weighting),
@@ -85,10 +85,10 @@ def oort(
     )
     return Method(
         name="oort",
-        select=ByUtility(count=per_round, step=train, oort=settings, most=float(most_samples(train))),
+        select=ByUtility(per_round=per_round, step=train, oort=settings, most=float(most_samples(train))),
         local=TrainWithUtility(train=train),
         mix=Average(weighting=weighting),
-        after=(remember,),
+        after=(remember_utilities,),
     )
 
 
@@ -107,7 +107,7 @@ def oort_simple(
     return Method(
         name="oort-simple",
         select=ByPenalisedLoss(
-            count=per_round, step=train, oort=Oort(percentile=percentile, penalty=penalty), losses=losses
+            per_round=per_round, step=train, oort=Oort(percentile=percentile, penalty=penalty), losses=losses
         ),
         local=train,
         mix=Average(weighting=weighting),
@@ -124,7 +124,7 @@ def power_of_choice(
     """
     return Method(
         name="power-of-choice",
-        select=PowerOfChoice(count=per_round, candidates=candidates),
+        select=PowerOfChoice(per_round=per_round, candidates=candidates),
         local=train,
         mix=Average(weighting=weighting),
     )

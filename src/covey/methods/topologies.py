@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from covey.core import Method, Round
 from covey.group.labels import LabelClusters, Linkage
-from covey.mix.exchange import Exchange, Representative, note_spread
+from covey.mix.exchange import REPRESENTATIVES, Exchange, Representative, note_spread
 from covey.mix.graphs import GraphSpec, Weights, checked_graph
+from covey.needs import GROUPS, Facts
 from covey.rows import one_per_client, to_owner
 from covey.select import Everybody
 from covey.steps import Train
@@ -122,6 +124,8 @@ def semi_decentralized(
 class Grouped:
     """Everybody who is here and belongs to a cluster."""
 
+    needs: ClassVar[Facts] = (GROUPS,)
+
     def __call__(self, now: Round) -> list[int]:
         return [i for i in now.here if i in now.groups]
 
@@ -131,6 +135,8 @@ class Leaders:
     """The representatives of the clusters, among those who are here."""
 
     exchange: Exchange
+
+    needs: ClassVar[Facts] = (REPRESENTATIVES,)
 
     def __call__(self, now: Round) -> list[int]:
         return self.exchange.leaders(now)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from covey.core import Mixing, Reply, Round, Task
 from covey.mix.average import weighted_rows
+from covey.needs import GROUPS, Facts
 from covey.steps.cross import CrossEvaluate
 
 Array = NDArray[np.float64]
@@ -26,9 +27,13 @@ class LikenessAverage:
     is the share of the local data kept for validation.
     """
 
-    by_cluster: bool
-    by_accuracy: bool
+    by_cluster: bool = True
+    by_accuracy: bool = True
     holdout: float = 0.0
+
+    @property
+    def needs(self) -> Facts:
+        return (GROUPS,) if self.by_cluster else ()
 
     def __call__(self, now: Round) -> Mixing:
         ids = [reply.id for reply in now.replies]

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from covey.core import Mixing, Reply, Round
+from covey.needs import MODEL_PER_CLIENT, declares
 
 Weighting = Literal["samples", "equal", "batches"]
 
@@ -56,6 +57,7 @@ class Average:
         return Mixing(factors=[weighted_rows(now, slots, drawn * weights(now.replies, self.weighting))])
 
 
+@declares(needs=(MODEL_PER_CLIENT,))
 def keep_own(now: Round) -> Mixing:
     """Every reply takes the place of the row it started from; nothing is averaged (each client alone)."""
     return Mixing(factors=[weighted_rows(now, [r.slot for r in now.replies], np.ones(len(now.replies)))])

@@ -16,9 +16,13 @@ from covey.mix.graphs import Weights, adjacency, graph
 from covey.mix.peers import Links, links
 from covey.mix.topology import Bools, Ints, Kind, collect, download, events, representatives, succession
 from covey.mix.topology import round_factors as factors_of_round
+from covey.needs import GROUPS, MODEL_PER_CLIENT, Fact, Facts
+from covey.steps.size import sizes
 
 HashableShape = str | tuple[tuple[int, int], ...]
 Representative = Literal["samples", "degree"]
+
+REPRESENTATIVES = Fact("representatives of groups", 'set mix = "hierarchical" or mix = "semi-decentralized"')
 
 MOST_LINKS = 5000  # links kept in the report's note
 
@@ -53,6 +57,14 @@ class Exchange:
             raise UserError(
                 'representative = "degree" and network go together: the degree is a node\'s links in it'
             )
+
+    @property
+    def needs(self) -> Facts:
+        return (MODEL_PER_CLIENT,) if self.kind == "decentralized" else (MODEL_PER_CLIENT, GROUPS)
+
+    @property
+    def gives(self) -> Facts:
+        return () if self.kind == "decentralized" else (REPRESENTATIVES,)
 
     def __call__(self, now: Round) -> list[Mixing]:
         row_of = {client: row for row, client in enumerate(now.seen)}
@@ -124,13 +136,9 @@ class Exchange:
         return backbone, np.argsort(np.argsort(hat))
 
     def samples(self, now: Round) -> list[int]:
-        """Training samples by row; all 1 where nobody was asked, because nothing there depends on them."""
-        if "labelled" not in now.memory:
-            return [1] * len(now.seen)
-        told = dict(
-            zip(now.memory["labelled"].tolist(), now.memory["labels"].sum(axis=1).tolist(), strict=True)
-        )
-        return [int(told.get(i, 0)) for i in now.seen]
+        """Training samples by row; 1 where they are not known, and where every client stands for itself."""
+        known = {} if self.kind == "decentralized" else sizes(now, [i for i in now.here if i in now.groups])
+        return [known.get(i, 1) for i in now.seen]
 
     def order(self, now: Round) -> Ints:
         """The succession of representatives, by row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from covey.core import Mixing, Round
 from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
 from covey.mix.gram import products
+from covey.needs import ONE_MODEL, Facts
 
 Array = NDArray[np.float64]
 
@@ -51,8 +53,10 @@ class CommonDescent:
     averaged by samples.
     """
 
-    eta: float
-    eps: float
+    eta: float = 1.0
+    eps: float = 0.1
+
+    needs: ClassVar[Facts] = (ONE_MODEL,)
 
     def __post_init__(self) -> None:
         if not self.eta > 0:

@@ -37,7 +37,7 @@ class Krum:
     `hostile` is the number f of bad replies to withstand; with n replies it needs n >= 2 f + 3.
     """
 
-    hostile: int
+    hostile: int = 1
     keep: int = 1
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ def median(rows: Tensor) -> Tensor:
 class TrimmedMean:
     """Column by column, the mean without the share `trim` of the replies at either end (Yin et al., 2018)."""
 
-    trim: float
+    trim: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0 <= self.trim < 0.5:

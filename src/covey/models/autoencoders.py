@@ -13,7 +13,7 @@ from covey.errors import UserError
 from covey.models.shapes import picture
 
 
-def ae_fc(input_shape: tuple[int, ...], _outputs: int, *, widths: Sequence[int] = (50, 20)) -> nn.Sequential:
+def ae_fc(input_shape: tuple[int, ...], *, widths: Sequence[int] = (50, 20)) -> nn.Sequential:
     """Fully connected autoencoder 784-50-20-50-784; 81,304 parameters (attack study: widths 100, 50)."""
     if not widths or any(width < 1 for width in widths):
         raise UserError(f"widths {list(widths)} of model 'ae-fc' must hold one positive width or more")
@@ -36,7 +36,7 @@ def _linears(sizes: list[int]) -> list[nn.Module]:
     return layers[:-1]
 
 
-def ae_conv(input_shape: tuple[int, ...], _outputs: int, *, batch_norm: bool = True) -> nn.Sequential:
+def ae_conv(input_shape: tuple[int, ...], *, batch_norm: bool = True) -> nn.Sequential:
     """Convolutional autoencoder 12-24-48-24-12 (4x4, stride 2); 47,601 parameters on 3 channels.
 
     The code is 48 x H/8 x W/8; `batch_norm = false` is the attack study's variant.

@@ -16,38 +16,56 @@ VGG19 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 256, 0, 512, 512, 512, 512, 0, 5
 
 
 def _vgg(
-    name: str, plan: tuple[int, ...], input_shape: tuple[int, ...], outputs: int, dropout: float
+    name: str,
+    plan: tuple[int, ...],
+    input_shape: tuple[int, ...],
+    outputs: int,
+    dropout: float,
+    width: float,
 ) -> nn.Sequential:
+    if not 0 < width <= 4:
+        raise UserError(f"model.width is {width!r}; it must be more than 0 and at most 4")
     channels, _ = picture(name, input_shape, smallest=32)
     features: list[nn.Module] = []
-    for width in plan:
-        if width:
-            features += [nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
-            channels = width
+    for full in plan:
+        if full:
+            wide = max(1, round(full * width))
+            features += [nn.Conv2d(channels, wide, 3, padding=1), nn.BatchNorm2d(wide), nn.ReLU()]
+            channels = wide
         else:
             features.append(nn.MaxPool2d(2))
-    flat = flat_size(nn.Sequential(*features), input_shape)
+    flat, hidden = flat_size(nn.Sequential(*features), input_shape), max(1, round(512 * width))
     return nn.Sequential(
         *features,
         nn.Flatten(),
         nn.Dropout(dropout),
-        nn.Linear(flat, 512),
+        nn.Linear(flat, hidden),
         nn.ReLU(),
         nn.Dropout(dropout),
-        nn.Linear(512, 512),
+        nn.Linear(hidden, hidden),
         nn.ReLU(),
-        nn.Linear(512, outputs),
+        nn.Linear(hidden, outputs),
     )
 
 
-def vgg11(input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5) -> nn.Sequential:
-    """VGG-11 with batch norm, classifier 512-512-512-C; 9,756,426 parameters on 3x32x32, 10 classes."""
-    return _vgg("vgg11", VGG11, input_shape, outputs, dropout)
+def vgg11(
+    input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5, width: float = 1.0
+) -> nn.Sequential:
+    """VGG-11 with batch norm, classifier 512-512-512-C; 9,756,426 parameters on 3x32x32, 10 classes.
+
+    width: every layer is that many times as wide; 0.125 trains some 60 times faster.
+    """
+    return _vgg("vgg11", VGG11, input_shape, outputs, dropout, width)
 
 
-def vgg19(input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5) -> nn.Sequential:
-    """VGG-19 with batch norm, classifier 512-512-512-C; 20,565,834 parameters on 3x32x32, 10 classes."""
-    return _vgg("vgg19", VGG19, input_shape, outputs, dropout)
+def vgg19(
+    input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5, width: float = 1.0
+) -> nn.Sequential:
+    """VGG-19 with batch norm, classifier 512-512-512-C; 20,565,834 parameters on 3x32x32, 10 classes.
+
+    width: every layer is that many times as wide.
+    """
+    return _vgg("vgg19", VGG19, input_shape, outputs, dropout, width)
 
 
 class Residual(nn.Module):

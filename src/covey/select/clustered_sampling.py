@@ -14,11 +14,13 @@ from torch import Tensor
 
 from covey.core import Round, stream
 from covey.errors import UserError
+from covey.needs import Facts, Key, declares
 from covey.steps.size import sizes
 
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
 
+SKETCHES: Key[dict[int, Array]] = Key("sampling.sketches", 'add "sketches" to after')
 SKETCH = 512  # numbers kept of a client's last update; cosines are then right to about 1 / sqrt(512)
 
 # An urn has room for `sum of sizes` and client k brings the mass m * size_k, in whole numbers: the m urns are filled
@@ -110,22 +112,26 @@ def sketch(vector: Tensor, seed: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class FromUrns:
-    """One reachable client from each of `count` urns; a client drawn twice counts twice in the average."""
+    """One reachable client from each of `per_round` urns; a client drawn twice counts twice in the average."""
 
-    count: int
+    per_round: int = 10
     by: Literal["size", "similarity"] = "size"
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1")
         if self.by not in ("size", "similarity"):
             raise UserError(f"by is {self.by!r}; allowed: size, similarity")
+
+    @property
+    def needs(self) -> Facts:
+        return (SKETCHES,) if self.by == "similarity" else ()
 
     def __call__(self, now: Round) -> list[int]:
         known = sizes(now, now.here)
         ids = [i for i in now.here if known.get(i)]
         counts = np.array([known[i] for i in ids], dtype=np.int64)
-        m = min(self.count, len(ids))
+        m = min(self.per_round, len(ids))
         rng = now.stream("select")
         if self.by == "size":
             urns = urns_by_size(counts, m)
@@ -135,10 +141,11 @@ class FromUrns:
 
 
 def _sketches(now: Round, ids: Sequence[int]) -> Array:
-    kept: dict[int, Array] = now.memory.get("sampling.sketches", {})
+    kept = SKETCHES.of(now.memory) if now.number > 1 else {}
     return np.stack([kept.get(i, np.zeros(SKETCH)) for i in ids])
 
 
+@declares(gives=(SKETCHES,))
 def remember_sketches(now: Round) -> None:
     """Keeps a sketch of each client's last update, for the urns of the next rounds."""
     trainable = now.fleet.layout.trainable
@@ -147,4 +154,4 @@ def remember_sketches(now: Round) -> None:
         for reply in now.replies
         if reply.vector is not None
     }
-    now.memory["sampling.sketches"] = now.memory.get("sampling.sketches", {}) | fresh
+    SKETCHES.keep(now.memory, SKETCHES.get(now.memory, {}) | fresh)

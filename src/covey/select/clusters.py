@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from covey.core import Round
 from covey.errors import UserError
+from covey.needs import GROUPS, Facts, Key
 
 Quota = Literal["equal", "published"]
+
+VISITS: Key[dict[int, int]] = Key("clusters.visits")  # cluster -> the round in which it last worked
 
 
 def sample_clusters(
@@ -50,12 +53,15 @@ def sample_clusters(
 class EveryCluster:
     """So many of the reachable clients, as evenly from the groups as they allow; uniformly while no group is known."""
 
-    count: int
+    per_round: int = 10
     quota: Quota = "equal"
 
+    needs: ClassVar[Facts] = (GROUPS,)
+    gives: ClassVar[Facts] = (VISITS,)
+
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1")
         if self.quota not in ("equal", "published"):
             raise UserError(f"quota is {self.quota!r}; allowed: equal, published")
 
@@ -65,8 +71,10 @@ class EveryCluster:
             if i in now.groups:
                 clusters.setdefault(now.groups[i], []).append(i)
         others = [i for i in now.here if i not in now.groups]
-        visits: dict[int, int] = now.memory.get("clusters.visits", {})
-        chosen = sample_clusters(clusters, others, self.count, visits, now.stream("select"), quota=self.quota)
+        visits = VISITS.get(now.memory, {})
+        chosen = sample_clusters(
+            clusters, others, self.per_round, visits, now.stream("select"), quota=self.quota
+        )
         seen = {now.groups[i]: now.number for i in chosen if i in now.groups}
-        now.memory["clusters.visits"] = visits | seen
+        VISITS.keep(now.memory, visits | seen)
         return chosen

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from covey.core import Round
 from covey.errors import UserError
+from covey.needs import GROUPS, Facts
 
 
 @dataclass(frozen=True, kw_only=True)
 class EachGroup:
-    """`count` of the reachable members of each group (or all of a smaller one), uniformly."""
+    """`per_round` of the reachable members of each group (or all of a smaller one), uniformly."""
 
-    count: int
+    per_round: int = 10
+
+    needs: ClassVar[Facts] = (GROUPS,)
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1")
 
     def __call__(self, now: Round) -> list[int]:
         chosen: list[int] = []
         for group in sorted(set(now.groups.values())):
             members = [client for client in now.here if now.groups.get(client) == group]
-            count = min(self.count, len(members))
+            count = min(self.per_round, len(members))
             chosen += (
                 now.stream("select", group).choice(members, count, replace=False).tolist() if members else []
             )

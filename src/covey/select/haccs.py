@@ -12,9 +12,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Step
+from covey.core import Round, Send, Step, to_everybody
 from covey.errors import UserError
-from covey.select.feedback import Losses, check_losses, known_losses
+from covey.needs import GROUPS, Facts
+from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
 
 Array = NDArray[np.float64]
 Draws = Literal["weighted", "quasi"]
@@ -26,13 +27,15 @@ Speed = Literal["mean", "fastest"]
 class ByCluster:
     """Clusters drawn by theta (eq. 7), and of each drawn cluster its fastest reachable device (Algorithm 1).
 
-    count: devices a round. step: what they will do, for their latency. rho: weight of latency against loss.
+    per_round: devices a round. step: what they will do, for their latency. send: which model
+    they would be sent, where they are asked for its loss. rho: weight of latency against loss.
     speed: a cluster's latency is the mean of its reachable devices' (eq. 6), or that of the fastest one, which is what
     the first draw costs. squared: losses are squared before they are averaged, as in the authors' code.
     """
 
-    count: int
     step: Step
+    send: Send = to_everybody
+    per_round: int = 10
     rho: float = 0.5
     speed: Speed = "mean"
     losses: Losses = "reported"
@@ -41,8 +44,8 @@ class ByCluster:
     inside: Inside = "fastest"
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1.")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
         if not 0 <= self.rho <= 1:
             raise UserError(f"rho is {self.rho!r}; it must lie in 0 to 1.")
         if self.speed not in get_args(Speed):
@@ -53,13 +56,17 @@ class ByCluster:
         if self.inside not in get_args(Inside):
             raise UserError(f'inside is "{self.inside}"; it must be fastest or sampled.')
 
+    @property
+    def needs(self) -> Facts:
+        return (GROUPS, *needs_of_losses(self.losses))
+
     def __call__(self, now: Round) -> list[int]:
-        here = now.here
+        here, groups = now.here, with_singles(now)
         seconds = now.fleet.seconds(self.step, here)
         latency = np.array([seconds[i] for i in here])
-        loss = np.array(device_losses(here, now.groups, known_losses(now, self.losses)))
-        names = sorted({now.groups[i] for i in here})
-        clusters = [[p for p, i in enumerate(here) if now.groups[i] == name] for name in names]
+        loss = np.array(device_losses(here, groups, known_losses(now, self.losses, self.send)))
+        names = sorted({groups[i] for i in here})
+        clusters = [[p for p, i in enumerate(here) if groups[i] == name] for name in names]
         waits = cluster_means(latency, clusters) if self.speed == "mean" else cluster_least(latency, clusters)
         theta = cluster_weights(
             waits, cluster_means(loss**2 if self.squared else loss, clusters), rho=self.rho
@@ -75,12 +82,19 @@ class ByCluster:
             clusters,
             theta,
             latency,
-            self.count,
+            self.per_round,
             now.stream("select"),
             quasi=self.draws == "quasi",
             inside=self.inside,
         )
         return sorted(here[position] for position in drawn)
+
+
+def with_singles(now: Round) -> dict[int, int]:
+    """The groups, with everybody here who has none as a cluster of its own."""
+    first = max(now.groups.values(), default=-1) + 1
+    without = [i for i in now.here if i not in now.groups]
+    return now.groups | {client: first + place for place, client in enumerate(without)}
 
 
 def device_losses(here: Sequence[int], groups: Mapping[int, int], known: Mapping[int, float]) -> list[float]:

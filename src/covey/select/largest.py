@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import ClassVar
 
 from covey.core import Round
 from covey.errors import UserError
+from covey.needs import GROUPS, Facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,11 +18,13 @@ class LargestGroup:
     Of equally large groups, that of the lowest number. When nobody of it can be reached, the next largest.
     """
 
-    count: int
+    per_round: int = 10
+
+    needs: ClassVar[Facts] = (GROUPS,)
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1")
 
     def __call__(self, now: Round) -> list[int]:
         sizes = Counter(now.groups.values())
@@ -30,5 +34,5 @@ class LargestGroup:
         else:
             best = min(reachable, key=lambda group: (-sizes[group], group))
             members = [i for i in now.here if now.groups.get(i) == best]
-        drawn = now.stream("select").choice(members, size=min(self.count, len(members)), replace=False)
+        drawn = now.stream("select").choice(members, size=min(self.per_round, len(members)), replace=False)
         return sorted(int(i) for i in drawn)

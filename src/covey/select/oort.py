@@ -6,18 +6,20 @@ The functions work on arrays over the clients that can be chosen; times in secon
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Step
+from covey.core import Round, Send, Step, to_everybody
 from covey.errors import UserError
-from covey.select.feedback import Losses, check_losses, known_losses, known_sizes
+from covey.needs import UTILITY, Facts, Key, declares
+from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
+from covey.steps.size import sizes
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-MEMORY = "oort"
+UTILITIES: Key[dict[str, Any]] = Key("oort", 'add "utilities" to after')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,28 +59,30 @@ class Oort:
 class ByUtility:
     """The full algorithm: exploit clients of high utility, explore untried ones, first round at random.
 
-    most: samples that a client trains on at most in a round, its |B|. What happened is kept by `remember`.
+    most: samples that a client trains on at most in a round, its |B|. What happened is kept by `remember_utilities`.
     """
 
-    count: int
     step: Step
-    oort: Oort
+    per_round: int = 10
+    oort: Oort = Oort()
     most: float = float("inf")
 
+    needs: ClassVar[Facts] = (UTILITIES,)
+
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1.")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
 
     def __call__(self, now: Round) -> list[int]:
-        state = now.memory.get(MEMORY) or {
+        state = now.memory.get(UTILITIES.name) or {
             "exploration": self.oort.explore,
             "percentile": self.oort.percentile,
             "gains": [],
             "clients": {},  # id -> utility, round of last use
         }
-        sizes = known_sizes(now)
+        known = sizes(now, now.here)
         tried = {int(i): seen for i, seen in state["clients"].items()}
-        hope = [min(sizes.get(i, 0.0), self.most) for i in now.here]
+        hope = [min(float(known.get(i, 0)), self.most) for i in now.here]
         seconds = now.fleet.seconds(self.step, now.fleet.members())
         percentile = paced(state["percentile"], state["gains"], now.number, self.oort)
         untried = any(i not in tried for i in now.here)
@@ -89,7 +93,7 @@ class ByUtility:
             np.array([tried[i][1] if i in tried else 0.0 for i in now.here]),
             np.array([i in tried for i in now.here]),
             number=now.number,
-            count=self.count,
+            count=self.per_round,
             exploration=exploration,
             preferred=preferred_duration(np.array(list(seconds.values())), percentile),
             oort=self.oort,
@@ -97,52 +101,56 @@ class ByUtility:
         )
         chosen = picked.all()
         if now.number == 1:
-            size = min(self.count, len(now.here))
+            size = min(self.per_round, len(now.here))
             chosen = now.stream("select").choice(len(now.here), size=size, replace=False).tolist()
-        now.memory[MEMORY] = {
-            **state,
+        kept = {
             "exploration": exploration,
             "percentile": percentile,
             "exploited": [now.here[position] for position in picked.exploited],
         }
+        UTILITIES.keep(now.memory, state | kept)
         return sorted(now.here[position] for position in chosen)
 
 
-def remember(now: Round) -> None:
+@declares(needs=(UTILITY,), gives=(UTILITIES,))
+def remember_utilities(now: Round) -> None:
     """Keeps each worker's utility and round, and what the exploited ones gained."""
-    state: dict[str, Any] = now.memory[MEMORY]
+    state = UTILITIES.of(now.memory)
     fresh = {str(reply.id): [float(reply.stats["utility"]), float(now.number)] for reply in now.replies}
     gains = [fresh[str(i)][0] for i in state["exploited"] if str(i) in fresh]
-    now.memory[MEMORY] = {
-        **state,
-        "clients": {**state["clients"], **fresh},
-        "gains": [*state["gains"], float(np.mean(gains)) if gains else 0.0],
-    }
+    gain = float(np.mean(gains)) if gains else 0.0
+    kept = {"clients": state["clients"] | fresh, "gains": [*state["gains"], gain]}
+    UTILITIES.keep(now.memory, state | kept)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByPenalisedLoss:
     """HACCS' simplified Oort: the highest losses, with a penalty for devices slower than T."""
 
-    count: int
     step: Step
-    oort: Oort
+    send: Send = to_everybody
+    per_round: int = 10
+    oort: Oort = Oort()
     losses: Losses = "reported"
 
     def __post_init__(self) -> None:
         check_losses(self.losses)
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1.")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
+
+    @property
+    def needs(self) -> Facts:
+        return needs_of_losses(self.losses)
 
     def __call__(self, now: Round) -> list[int]:
-        known = known_losses(now, self.losses)
+        known = known_losses(now, self.losses, self.send)
         highest = max(known.values(), default=1.0)
         seconds = now.fleet.seconds(self.step, now.here)
         durations = np.array([seconds[i] for i in now.here])
         chosen = top(
             np.array([known.get(i, highest) for i in now.here]),
             durations,
-            count=self.count,
+            count=self.per_round,
             preferred=preferred_duration(durations, self.oort.percentile),
             penalty=self.oort.penalty,
         )

@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 from covey.core import Round, server_client
 from covey.errors import UserError
+from covey.needs import ONE_MODEL, declares
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
     """So many of the reachable clients, uniformly without replacement."""
 
-    count: int
+    per_round: int = 10
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"method.per_round is {self.count}; it must be at least 1")
+        if self.per_round < 1:
+            raise UserError(f"method.per_round is {self.per_round}; it must be at least 1")
 
     def __call__(self, now: Round) -> list[int]:
-        count = min(self.count, len(now.here))
+        count = min(self.per_round, len(now.here))
         drawn = now.stream("select").choice(now.here, size=count, replace=False)
         return sorted(int(i) for i in drawn)
 
@@ -32,6 +33,7 @@ class Everybody:
         return list(now.here)
 
 
+@declares(needs=(ONE_MODEL,))
 def the_server(now: Round) -> list[int]:  # noqa: ARG001
     """Only the server itself, where (in a simulation) all data lie together."""
     return [server_client(0)]

@@ -7,40 +7,40 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Task
+from covey.core import Round, Send, to_everybody
 from covey.errors import UserError
-from covey.select.feedback import known_sizes
 from covey.steps.evaluate import Evaluate
+from covey.steps.size import sizes
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerOfChoice:
-    """`candidates` clients drawn by their data evaluate the model; the `count` with the highest loss work."""
+    """`candidates` clients drawn by their data evaluate the model; the `per_round` with the highest loss work."""
 
-    count: int
+    send: Send = to_everybody
+    per_round: int = 10
     candidates: int = 20
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"per_round is {self.count}; it must be at least 1.")
-        if self.candidates < self.count:
-            raise UserError(f"candidates is {self.candidates}; it must be at least per_round, {self.count}.")
+        if self.per_round < 1:
+            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
+        if self.candidates < self.per_round:
+            raise UserError(
+                f"candidates is {self.candidates}; it must be at least per_round, {self.per_round}."
+            )
 
     def __call__(self, now: Round) -> list[int]:
-        known = known_sizes(now)
-        sizes = np.array([known.get(i, 0.0) for i in now.here])
-        drawn = candidates(
-            sizes if sizes.any() else np.ones(len(sizes)), self.candidates, now.stream("select")
-        )
-        task = Task(models=now.models[:1], slots=(0,))
-        asked = {now.here[position]: task for position in drawn}
+        known = sizes(now, now.here)
+        held = np.array([float(known.get(i, 0)) for i in now.here])
+        drawn = candidates(held if held.any() else np.ones(len(held)), self.candidates, now.stream("select"))
+        asked = self.send(now, sorted(now.here[position] for position in drawn))
         replies = [reply for reply in now.fleet.ask(Evaluate(split="train"), asked) if reply.stats]
         if not replies:
-            return sorted(asked)[: self.count]
+            return sorted(asked)[: self.per_round]
         losses = np.array([float(reply.stats["loss"]) for reply in replies])
-        return sorted(replies[position].id for position in highest(losses, self.count))
+        return sorted(replies[position].id for position in highest(losses, self.per_round))
 
 
 def candidates(sizes: Array, count: int, rng: np.random.Generator) -> list[int]:

@@ -13,25 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Step
+from covey.core import Round, Send, Step, to_everybody
 from covey.errors import UserError
-from covey.select.feedback import Losses, check_losses, known_losses
+from covey.needs import Facts, Key
+from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
 
 Array = NDArray[np.float64]
-MEMORY = "tiers"
+TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByTier:
-    """One tier a round, drawn by probability while it has credits; of its reachable clients `count` at random.
+    """One tier a round, drawn by probability while it has credits; of its reachable clients `per_round` at random.
 
     tiers: how many, fewer if they could not fill a round. interval: after so many rounds without progress of the
     tier in work, the tiers are ranked anew. rounds: of the whole run; a tier has ceil(rounds / tiers) credits, and when
     all are spent they start anew.
     """
 
-    count: int
     step: Step
+    send: Send = to_everybody
+    per_round: int = 10
     tiers: int = 5
     interval: int = 5
     rounds: int = 200
@@ -40,7 +42,7 @@ class ByTier:
     def __post_init__(self) -> None:
         check_losses(self.losses)
         for name, value in (
-            ("per_round", self.count),
+            ("per_round", self.per_round),
             ("tiers", self.tiers),
             ("interval", self.interval),
             ("rounds", self.rounds),
@@ -48,11 +50,15 @@ class ByTier:
             if value < 1:
                 raise UserError(f"{name} is {value}; it must be at least 1.")
 
+    @property
+    def needs(self) -> Facts:
+        return needs_of_losses(self.losses)
+
     def __call__(self, now: Round) -> list[int]:
         seconds = now.fleet.seconds(self.step, sorted({*now.seen, *now.fleet.members()}))
-        state = self._with_newcomers(now.memory.get(MEMORY), now, seconds)
+        state = self._with_newcomers(now.memory.get(TIERS.name), now, seconds)
         tiers, here = state["tiers"], set(now.here)
-        history = grown(state["history"], tiers, known_losses(now, self.losses))
+        history = grown(state["history"], tiers, known_losses(now, self.losses, self.send))
         credits = np.array(state["credits"], dtype=np.int64)
         probabilities = np.array(state["probabilities"])
         due = now.number > 1 and now.number % self.interval == 0
@@ -63,15 +69,16 @@ class ByTier:
         credits[current] -= 1
         if (credits <= 0).all():
             credits[:] = credits_each(self.rounds, len(tiers))
-        now.memory[MEMORY] = {
+        kept = {
             "tiers": tiers,
             "credits": credits.tolist(),
             "probabilities": probabilities.tolist(),
             "history": [losses[-self.interval - 1 :] for losses in history],
             "current": current,
         }
+        TIERS.keep(now.memory, kept)
         members = [i for i in tiers[current] if i in here]
-        size = min(self.count, len(members))
+        size = min(self.per_round, len(members))
         drawn = now.stream("select").choice(sorted(members), size=size, replace=False)
         return sorted(int(i) for i in drawn)
 
@@ -79,7 +86,7 @@ class ByTier:
         self, state: Mapping[str, Any] | None, now: Round, seconds: Mapping[int, float]
     ) -> Mapping[str, Any]:
         if state is None:
-            enough = max(1, min(self.tiers, len(seconds) // self.count))  # a tier has to fill a round
+            enough = max(1, min(self.tiers, len(seconds) // self.per_round))  # a tier has to fill a round
             tiers = make_tiers(seconds, enough)
             return {
                 "tiers": tiers,

@@ -21,7 +21,7 @@ class DynTrain:
     """
 
     train: Train
-    alpha: float
+    alpha: float = 0.01
 
     kind: ClassVar[str] = "train.dyn"
 

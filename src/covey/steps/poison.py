@@ -10,6 +10,7 @@ import torch
 
 from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
+from covey.needs import Facts, gives_of
 from covey.statistics import Known, Stat
 
 Attack = Literal["scale", "flip", "nan"]
@@ -32,6 +33,10 @@ class Poisoned:
     def __post_init__(self) -> None:
         if self.attack not in ("scale", "flip", "nan"):
             raise UserError(f"attack is {self.attack!r}; allowed: scale, flip, nan")
+
+    @property
+    def gives(self) -> Facts:
+        return gives_of(self.local)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         reply = self.local(client, task)

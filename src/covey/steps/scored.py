@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from covey.core import Client, Reply, Task
 from covey.errors import UserError
+from covey.needs import ACCURACY, Facts
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.steps.train import Train, best_row, local_fit, reply_of
@@ -19,6 +20,7 @@ class ScoredTrain:
     train: Train
 
     kind: ClassVar[str] = "train.scored"
+    gives: ClassVar[Facts] = (ACCURACY,)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)

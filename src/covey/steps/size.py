@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from covey.ask_once import answers, ask_once
 from covey.core import Client, Reply, Round, Task
+from covey.needs import Key
+
+SIZES: Key[dict[int, int]] = Key("sizes")
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,4 @@ class Size:
 
 def sizes(now: Round, ids: Iterable[int]) -> dict[int, int]:
     """The sizes of all clients known so far; those of `ids` that are not are asked, and remembered."""
-    known: dict[int, int] = now.memory.get("sizes", {})
-    unknown = [i for i in ids if i not in known]
-    if unknown:
-        known = known | {reply.id: reply.size for reply in now.ask(Size(), unknown)}
-        now.memory["sizes"] = known
-    return known
+    return ask_once(now, SIZES, answers(now, Size(), lambda reply: reply.size), ids).known

@@ -108,19 +108,6 @@ class FeatureSummary:
         return BINNING_SHARE * train
 
 
-@dataclass(frozen=True)
-class SampleCount:
-    """How many training samples a client has."""
-
-    kind: ClassVar[str] = "query.size"
-
-    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
-        return Reply(id=client.id, size=len(client.train))
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.0
-
-
 def raw_features(client: Client) -> NDArray[np.floating]:
     """The client's inputs as they were before normalisation (pixels in [0, 1])."""
     x, _ = client.train.tensors()

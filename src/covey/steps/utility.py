@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from covey.core import Client, Reply, Task
+from covey.needs import UTILITY, Facts
 from covey.statistics import Known, Stat
 from covey.steps.train import Train, best_row, local_fit, reply_of
 
@@ -17,19 +19,19 @@ from covey.steps.train import Train, best_row, local_fit, reply_of
 class TrainWithUtility:
     """Local training whose reply holds the statistical utility |B| sqrt(mean of the squared per-sample losses).
 
-    B are the samples of the first epoch's batches. The losses are those of the model as it was sent: Oort's
-    own client averages them while the model already changes, which no other party could check or repeat.
+    B are the samples of the first epoch's batches, as training draws them. The losses are those of the model as it
+    was sent: Oort's own client averages them while the model already changes, which no other party could check.
     """
 
     train: Train
 
     kind: ClassVar[str] = "train.utility"
+    gives: ClassVar[Facts] = (UTILITY,)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
         part = self.train.training_part(client)
-        most = min(len(part), most_samples(self.train))
-        x, y = part.select(slice(0, most)).tensors()
+        x, y = part.select(first_epoch(self.train, len(part), copy.deepcopy(client.rng))).tensors()
         losses = client.bench.objective.scores(
             client.bench.forward(start, x), client.bench.objective.target(x, y)
         )["loss"]
@@ -43,6 +45,12 @@ class TrainWithUtility:
     def work(self, train: int, test: int) -> float:
         """The losses come out of training itself on a device: they cost nothing more."""
         return self.train.work(train, test)
+
+
+def first_epoch(train: Train, samples: int, rng: np.random.Generator) -> np.ndarray:
+    """The samples that the first epoch's batches hold, in ascending order; `rng` stands where training will find it."""
+    one = replace(train, epochs=1)
+    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *one.order(samples, rng)]))
 
 
 def utility(losses: Tensor) -> float:

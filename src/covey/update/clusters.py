@@ -15,6 +15,7 @@ from torch import Tensor
 
 from covey.core import Reply, Round
 from covey.errors import UserError
+from covey.needs import GROUPS, MODEL_PER_CLIENT, Facts, Key
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
@@ -23,7 +24,8 @@ CorrectionScale = Literal["relative", "absolute"]
 Among = Literal["auto", "groups", "clients"]
 Per = Literal["model", "group"]
 
-HISTORY, BETA = "cfic.h", "cfic.beta"
+HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
+BETAS: Key[dict[int, float]] = Key("cfic.beta")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,6 +104,10 @@ class ClusterCorrection:
         if not 0 < self.decay <= 1:
             raise UserError(f"decay is {self.decay!r}; allowed: above 0 to 1")
 
+    @property
+    def needs(self) -> Facts:
+        return facts_for(self.among, self.per)
+
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         models = models_to_correct(now, rows, self.per)
         correction = Correction(now, rows, models)
@@ -128,10 +134,14 @@ class AdaptiveCorrection:
     among: Among = "auto"
     per: Per = "model"
 
+    @property
+    def needs(self) -> Facts:
+        return facts_for(self.among, self.per)
+
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         models = models_to_correct(now, rows, self.per)
         correction = Correction(now, rows, models)
-        betas: dict[int, float] = dict(now.memory.get(BETA, {}))
+        betas = dict(BETAS.get(now.memory, {}))
         for model in models:
             directions = model.directions(now, self.among)
             past = correction.past(model)
@@ -142,8 +152,14 @@ class AdaptiveCorrection:
             betas[model.number] = beta
             alpha = self.alpha * (1 - max(0.0, directions.agreement))
             correction.apply(model, directions, alpha, beta * model.stretch(now, rows, directions))
-        now.memory[BETA] = betas
+        BETAS.keep(now.memory, betas)
         return correction.done()
+
+
+def facts_for(among: Among, per: Per) -> Facts:
+    """What a correction of that kind needs from the other parts."""
+    together = (MODEL_PER_CLIENT, GROUPS) if per == "group" else ()
+    return (*together, GROUPS) if among == "groups" else together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,7 +212,7 @@ class Correction:
 
     def __init__(self, now: Round, rows: Tensor, models: Sequence[Corrected]) -> None:
         self.now, self.new = now, rows.clone()
-        kept: Tensor = now.memory.get(HISTORY, torch.zeros(0)).view(-1, now.fleet.layout.trainable)
+        kept = HISTORY.get(now.memory, torch.zeros(0)).view(-1, now.fleet.layout.trainable)
         self.known = len(kept)
         count = max([self.known, *(model.number + 1 for model in models)])
         self.history = torch.cat([kept, kept.new_zeros(count - self.known, kept.shape[1])])
@@ -220,7 +236,7 @@ class Correction:
 
     def done(self) -> Tensor:
         """The corrected rows; the corrections are remembered, and what was done is noted."""
-        self.now.memory[HISTORY] = self.history.flatten()  # all models' h, one after the other
+        HISTORY.keep(self.now.memory, self.history.flatten())
         if len(self.history) == 1:
             self.now.notes["correction"] = {
                 k: v for note in self.notes for k, v in note.items() if k != "model"

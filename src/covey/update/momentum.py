@@ -1,4 +1,4 @@
-"""Momentum at the server."""
+"""Momentum at the server (FedFa; Huang et al., 2020)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from covey.core import Round
+from covey.needs import Key
 from covey.steps import Train
 
 Momentum = Literal["accelerate", "published"]
+
+VELOCITY: Key[Tensor] = Key("momentum")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,20 +22,26 @@ class ServerMomentum:
     """m <- gamma m + (1 - gamma)(w - new); w <- new - lr m, with the clients' learning rate of the round.
 
     w - new is the round's pseudo-gradient, so the model goes on in the direction of its past steps. The `published`
-    code has new - w in its place: there the momentum brakes.
+    code has new - w in its place: there the momentum brakes. Every model has its own momentum; one that nobody
+    worked on stays.
     """
 
-    gamma: float
     train: Train
+    gamma: float = 0.9
     momentum: Momentum = "accelerate"
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         trainable = now.fleet.layout.trainable
-        gradient = now.models[:1, :trainable] - rows[:1, :trainable]
+        count = len(now.models)
+        gradient = now.models[:, :trainable] - rows[:count, :trainable]
         if self.momentum == "published":
             gradient = -gradient
-        before = now.memory.get("momentum", torch.zeros_like(gradient))
-        now.memory["momentum"] = self.gamma * before + (1 - self.gamma) * gradient
+        kept = VELOCITY.get(now.memory, gradient[:0])
+        before = torch.cat([kept, torch.zeros_like(gradient[len(kept) :])])
+        worked = (gradient != 0).any(dim=1)
+        worked[[reply.slot for reply in now.replies]] = True
+        velocity = torch.where(worked[:, None], self.gamma * before + (1 - self.gamma) * gradient, before)
+        VELOCITY.keep(now.memory, velocity)
         new = rows.clone()
-        new[:1, :trainable] -= self.train.recipe(now.number).lr * now.memory["momentum"]
+        new[:count][worked, :trainable] -= self.train.recipe(now.number).lr * velocity[worked]
         return new

@@ -13,7 +13,7 @@ from covey.errors import UserError
 
 
 def test_digits_are_the_scikit_learn_images_scaled_to_0_1_and_split_by_label():
-    digits = load("digits")
+    digits = load("digits", scaling="unit")
     x, y = Samples(digits, np.arange(1797)).tensors()
     bunch = load_digits()
     np.testing.assert_allclose(x[:, 0].numpy(), bunch.images / 16, atol=0.002)

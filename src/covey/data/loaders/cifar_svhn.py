@@ -12,7 +12,7 @@ from covey.data.types import Dataset, Scale
 CIFAR10_SCALE = Scale((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 
 
-def cifar10(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+def cifar10(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """CIFAR-10: photographs of 3x32x32 pixels, 10 classes, from train.npz and test.npz (x, y, classes).
 
     scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the usual means (0.4914, 0.4822, 0.4465)
@@ -22,7 +22,7 @@ def cifar10(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset
 
 
 def cifar100(
-    *, folder: Path | None = None, scaling: Scaling = "unit", level: Literal["fine", "coarse"] = "fine"
+    *, folder: Path | None = None, scaling: Scaling = "standard", level: Literal["fine", "coarse"] = "fine"
 ) -> Dataset:
     """CIFAR-100: photographs of 3x32x32 pixels, 100 fine or 20 coarse classes, from train.npz and test.npz.
 
@@ -33,7 +33,7 @@ def cifar100(
     return _load("cifar100", folder, scaling, keys=keys)
 
 
-def svhn(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+def svhn(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """SVHN: photographed house-number digits of 3x32x32 pixels, 10 classes, from train.npz and test.npz.
 
     The digit 0 has label 0. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training

@@ -8,14 +8,20 @@ import numpy as np
 import torch
 
 from covey.data.convert import stratified_split
+from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 
 
-def digits(*, folder: Path | None = None) -> Dataset:  # noqa: ARG001  (every loader takes a folder)
+def digits(
+    *,
+    folder: Path | None = None,  # noqa: ARG001  (every loader takes a folder)
+    scaling: Scaling = "standard",
+) -> Dataset:
     """1,797 handwritten digits of 8x8 pixels, 10 classes, from scikit-learn: no files needed.
 
     Stored as 1x8x8 images with the values 0..16 stretched to 0..255; 80 % training, 20 % test, split by label
-    with a fixed seed.
+    with a fixed seed. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' mean and
+    standard deviation.
     """
     from sklearn.datasets import load_digits
 
@@ -23,11 +29,13 @@ def digits(*, folder: Path | None = None) -> Dataset:  # noqa: ARG001  (every lo
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
     labels = bunch.target.astype(np.int64)
     train, test = stratified_split(labels, test_fraction=0.2, rng=np.random.default_rng(0))
+    x = torch.from_numpy(images[:, None])
     return Dataset(
         name="digits",
-        x=torch.from_numpy(images[:, None]),
+        x=x,
         y=torch.from_numpy(labels),
         train=train,
         test=test,
         classes=tuple("0123456789"),
+        scale=scale_for(scaling, x, train),
     )

@@ -23,7 +23,7 @@ SOURCE = SOURCES["femnist"]
 
 
 def femnist(
-    *, folder: Path | None = None, scaling: Scaling = "unit", first_labels: int | None = None
+    *, folder: Path | None = None, scaling: Scaling = "standard", first_labels: int | None = None
 ) -> Dataset:
     """FEMNIST: handwritten digits and letters of 28x28 pixels by many writers, 62 classes (0-9, A-Z, a-z).
 

@@ -22,7 +22,7 @@ GARMENTS = (
 )  # fmt: skip
 
 
-def mnist(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes; ink is 1, paper 0.
 
     From the four official idx files, gzipped or not. With qmnist_writers.npz beside them (`writer_train` and
@@ -33,7 +33,7 @@ def mnist(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
     return _load("mnist", folder, tuple("0123456789"), scaling, Scale((0.1307,), (0.3081,)))
 
 
-def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "unit") -> Dataset:
+def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """Fashion-MNIST: 60,000 + 10,000 pictures of garments of 28x28 pixels, 10 classes.
 
     From the four official idx files, gzipped or not. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5;

@@ -19,7 +19,7 @@ ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
 SOURCE = SOURCES["pacs"]
 
 
-def pacs(*, folder: Path | None = None, scaling: Scaling = "unit", side: int = 64) -> Dataset:
+def pacs(*, folder: Path | None = None, scaling: Scaling = "standard", side: int = 64) -> Dataset:
     """PACS: photos, art paintings, cartoons and sketches of 7 classes; the natural grouping is "domain".
 
     From all.npz (x, y, classes, domain), or from image files in domain/class/ folders, resized to `side`

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.catalogue import PARTITIONS
 from covey.core import stream
-from covey.data import PARTITIONS
 from covey.experiments.spec import Findings
 from covey.group.figures import plane
 from covey.group.label_mix import IID

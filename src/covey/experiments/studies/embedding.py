@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,7 +41,7 @@ def reconstruction(settings: dict[str, Any], seed: int) -> Findings:
     the paper's, who has the autoencoder and even the code's smallest and largest value, and one who has only
     the bits, but has trained a decoder for just these bits on as many pictures of the same kind.
     """
-    data = load(settings["data"])
+    data = replace(load(settings["data"]), scale=None)
     model = build(
         settings["autoencoder"], input_shape=tuple(data.x.shape[1:]), outputs=1, **settings["model"]
     )

@@ -72,10 +72,14 @@ def who_may_be_missing(settings: dict[str, Any], seed: int) -> Findings:
     keep = round(0.2 * clients)
     rng = stream(seed, "fig1")
     kept_groups = sorted(rng.choice(len(PAIRS), size=2, replace=False).tolist())
-    # At random: some of every group stay, as many as there are places (the paper's Fig. 1a has every group there).
+    # At random: a fifth of every group stays (the paper's Fig. 1a has every group there).
+    each = max(1, keep // len(PAIRS))
+    spread = [
+        rng.choice(np.flatnonzero(group == place), size=each, replace=False) for place in range(len(PAIRS))
+    ]
     stays = {
         "nobody gone": list(range(clients)),
-        "devices at random": sorted(rng.choice(clients, size=keep, replace=False).tolist()),
+        "devices at random": sorted(np.concatenate(spread).tolist()),
         "whole groups": np.flatnonzero(np.isin(group, kept_groups)).tolist(),
     }
     there = {label for g in kept_groups for label in PAIRS[g]}

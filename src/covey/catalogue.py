@@ -1,0 +1,192 @@
+"""One registry for each kind of thing that a configuration can name.
+
+What is built in stands here as "module:attribute" and is imported when it is first used, so that a new thing is one
+line here, and `covey --help` imports none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from covey.registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from covey.core import Method, Watcher
+    from covey.data.types import Dataset, Shift
+    from covey.fleet.devices import Device
+    from covey.metrics import Metric
+    from covey.objective import Objective
+
+# train, settings -> a method
+METHODS: Registry[Callable[..., Method]] = Registry(
+    "method",
+    "covey.methods",
+    {
+        "fedavg": "covey.methods.baselines:fedavg",
+        "fedprox": "covey.methods.baselines:fedprox",
+        "local": "covey.methods.baselines:local_only",
+        "centralized": "covey.methods.baselines:centralized",
+        "decentralized": "covey.methods.topologies:decentralized",
+        "hierarchical": "covey.methods.topologies:hierarchical",
+        "semi-decentralized": "covey.methods.topologies:semi_decentralized",
+        "haccs": "covey.methods.haccs:haccs",
+        "random": "covey.methods.schedulers:random",
+        "tifl": "covey.methods.schedulers:tifl",
+        "oort": "covey.methods.schedulers:oort",
+        "oort-simple": "covey.methods.schedulers:oort_simple",
+        "power-of-choice": "covey.methods.schedulers:power_of_choice",
+        "cfic": "covey.methods.cfic:cfic",
+        "cfl": "covey.methods.cfl:cfl",
+        "feddisco": "covey.methods.feddisco:feddisco",
+        "feddyn": "covey.methods.feddyn:feddyn",
+        "fedfa": "covey.methods.fedfa:fedfa",
+        "fedmgda": "covey.methods.fedmgda:fedmgda",
+        "clustered-sampling": "covey.methods.clustered_sampling:clustered_sampling",
+        "krum": "covey.methods.robust:krum",
+        "trimmed-mean": "covey.methods.robust:trimmed_mean",
+        "median": "covey.methods.robust:median",
+        "cafa": "covey.methods.cafa:cafa",
+        "abfa": "covey.methods.cafa:abfa",
+        "cbcc": "covey.methods.cafa:cbcc",
+        "cbcc-select": "covey.methods.cafa:cbcc_select",
+        "embedding": "covey.methods.embedding:embedding",
+        "ifca": "covey.methods.ifca:ifca",
+        "ladd": "covey.methods.ladd:ladd",
+    },
+)
+
+# settings -> a data set
+DATASETS: Registry[Callable[..., Dataset]] = Registry(
+    "data set",
+    "covey.datasets",
+    {
+        "digits": "covey.data.loaders.digits:digits",
+        "mnist": "covey.data.loaders.idx:mnist",
+        "fashion-mnist": "covey.data.loaders.idx:fashion_mnist",
+        "cifar10": "covey.data.loaders.cifar_svhn:cifar10",
+        "cifar100": "covey.data.loaders.cifar_svhn:cifar100",
+        "svhn": "covey.data.loaders.cifar_svhn:svhn",
+        "femnist": "covey.data.loaders.femnist:femnist",
+        "pacs": "covey.data.loaders.pacs:pacs",
+    },
+)
+
+# labels, groups or pixels, clients, rng, settings -> the positions that each client gets
+PARTITIONS: Registry[Callable[..., Any]] = Registry(
+    "partition",
+    "covey.partitions",
+    {
+        "iid": "covey.data.partitions.even:iid",
+        "dir-class": "covey.data.partitions.dirichlet:dir_class",
+        "dir-class-capped": "covey.data.partitions.dirichlet:dir_class_capped",
+        "dir-client": "covey.data.partitions.dirichlet:dir_client",
+        "dir-client-prior": "covey.data.partitions.dirichlet:dir_client_prior",
+        "shards": "covey.data.partitions.classes:shards",
+        "two-label-groups": "covey.data.partitions.classes:two_label_groups",
+        "random-classes": "covey.data.partitions.classes:random_classes",
+        "iid-of-n": "covey.data.partitions.mixes:iid_of_n",
+        "few-classes": "covey.data.partitions.classes:few_classes",
+        "majority": "covey.data.partitions.mixes:majority",
+        "m-labels": "covey.data.partitions.mixes:m_labels",
+        "kmeans-pixels": "covey.data.partitions.natural:kmeans_pixels",
+        "domain": "covey.data.partitions.natural:domain",
+        "natural": "covey.data.partitions.natural:natural",
+    },
+)
+
+# a data set, the clients' label counts, settings -> one shift per client
+SHIFTS: Registry[Callable[..., list[Shift]]] = Registry(
+    "shift",
+    "covey.shifts",
+    {
+        "rotation": "covey.data.shifts:rotation",
+        "label": "covey.data.shifts:label",
+        "tilt": "covey.data.shifts:tilt",
+    },
+)
+
+# input_shape, outputs, settings -> a network
+MODELS: Registry[Callable[..., nn.Module]] = Registry(
+    "model",
+    "covey.models",
+    {
+        "softmax": "covey.models.plain:softmax",
+        "mlp": "covey.models.plain:mlp",
+        "lenet5": "covey.models.pictures:lenet5",
+        "lenet-tanh": "covey.models.pictures:lenet_tanh",
+        "cnn-mnist": "covey.models.pictures:cnn_mnist",
+        "cnn-mnist-small": "covey.models.pictures:cnn_mnist_small",
+        "cnn-fashion": "covey.models.pictures:cnn_fashion",
+        "cnn-cifar": "covey.models.pictures:cnn_cifar",
+        "cnn-emnist": "covey.models.pictures:cnn_emnist",
+        "cnn-femnist": "covey.models.pictures:cnn_femnist",
+        "vgg11": "covey.models.deep:vgg11",
+        "vgg19": "covey.models.deep:vgg19",
+        "resnet18": "covey.models.deep:resnet18",
+        "ae-fc": "covey.models.autoencoders:ae_fc",
+        "ae-conv": "covey.models.autoencoders:ae_conv",
+    },
+)
+
+# -> an objective: loss, target, scores
+OBJECTIVES: Registry[Callable[[], Objective]] = Registry(
+    "objective",
+    "covey.objectives",
+    {
+        "classification": "covey.objective:Classification",
+        "regression": "covey.objective:Regression",
+        "reconstruction": "covey.objective:Reconstruction",
+    },
+)
+
+# a metric over all predictions, with its direction
+METRICS: Registry[Metric] = Registry("metric", "covey.metrics", {})
+
+# parameters, lr, settings -> a torch.optim.Optimizer
+OPTIMISERS: Registry[Callable[..., Any]] = Registry(
+    "optimiser",
+    "covey.optimisers",
+    {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
+)
+
+# five uniform numbers from 0 to 1, the device's own -> a device
+PROFILES: Registry[Callable[[np.ndarray], Device]] = Registry("device profile", "covey.profiles", {})
+
+# the run folder and its configuration -> a watcher that is told of every round
+TRACKERS: Registry[Callable[..., Watcher]] = Registry("tracker", "covey.trackers", {})
+
+# What a client may be asked, by the name of the class: the same name travels to real sites.
+STEPS: Registry[type] = Registry(
+    "step",
+    "covey.steps",
+    {
+        "CrossEvaluate": "covey.steps.cross:CrossEvaluate",
+        "DynTrain": "covey.steps.dyn:DynTrain",
+        "Embed": "covey.steps.embedding:Embed",
+        "SampleShape": "covey.steps.embedding:SampleShape",
+        "Evaluate": "covey.steps.evaluate:Evaluate",
+        "CountLabels": "covey.steps.labels:CountLabels",
+        "Poisoned": "covey.steps.poison:Poisoned",
+        "ScoredTrain": "covey.steps.scored:ScoredTrain",
+        "Size": "covey.steps.size:Size",
+        "Style": "covey.steps.style:Style",
+        "LabelSummary": "covey.steps.summaries:LabelSummary",
+        "FeatureSummary": "covey.steps.summaries:FeatureSummary",
+        "Train": "covey.steps.train:Train",
+        "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
+        "TellLabel": "covey.group.label_feature:TellLabel",
+        "TellDiscrepancy": "covey.methods.feddisco:TellDiscrepancy",
+        "Best": "covey.methods.ifca:Best",
+        "TrainAutoencoder": "covey.methods.pretraining:TrainAutoencoder",
+    },
+)
+
+# The other parts of a method, each a maker of one of its answers.
+GROUPINGS: Registry[Callable[..., Any]] = Registry("grouping", "covey.groupings", {})
+SELECTIONS: Registry[Callable[..., Any]] = Registry("selection", "covey.selections", {})
+MIXINGS: Registry[Callable[..., Any]] = Registry("mixing", "covey.mixings", {})
+UPDATES: Registry[Callable[..., Any]] = Registry("update", "covey.updates", {})

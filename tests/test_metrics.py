@@ -1,0 +1,130 @@
+"""Metrics: numbers by hand, directions, and how clients' values are put together."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from covey import metrics
+from covey.errors import UserError
+from covey.metrics import Metric, Metrics, base_name, metric
+from covey.objective import Classification, Regression
+
+# Six samples of three classes. Predicted: 0 0 1 1 2 0.
+TARGET = torch.tensor([0, 0, 1, 1, 1, 2])
+GUESS = torch.tensor([0, 0, 1, 1, 2, 0])
+OUTPUTS = torch.nn.functional.one_hot(GUESS, 3).float() * 4
+
+
+def value(which: Metric, outputs: torch.Tensor, target: torch.Tensor) -> float | None:
+    assert which.of is not None
+    return which.of(outputs, target)
+
+
+def test_macro_f1_by_hand() -> None:
+    # class 0: precision 2/3, recall 1; class 1: 1 and 2/3; class 2: 0
+    assert value(metrics.macro_f1, OUTPUTS, TARGET) == pytest.approx((0.8 + 0.8 + 0) / 3)
+
+
+def test_balanced_accuracy_by_hand() -> None:
+    assert value(metrics.balanced_accuracy, OUTPUTS, TARGET) == pytest.approx((1 + 2 / 3 + 0) / 3)
+
+
+def test_auc_of_two_classes_is_the_share_of_pairs_in_order() -> None:
+    outputs = torch.tensor([[0.0, s] for s in (0.1, 0.4, 0.35, 0.8)])
+    assert value(metrics.auc, outputs, torch.tensor([0, 0, 1, 1])) == pytest.approx(3 / 4)
+
+
+def test_auc_of_many_classes_is_each_against_the_rest_over_those_that_are_there() -> None:
+    torch.manual_seed(0)
+    outputs, target = torch.randn(40, 4), torch.arange(40) % 3  # class 3 is not there
+    chances = outputs.double().softmax(1)
+    each = []
+    for label in range(3):
+        inside, outside = chances[target == label, label], chances[target != label, label]
+        each.append(float((inside[:, None] > outside[None]).double().mean()))
+    assert value(metrics.auc, outputs, target) == pytest.approx(sum(each) / 3)
+
+
+def test_auc_is_not_defined_where_there_is_one_class() -> None:
+    assert value(metrics.auc, OUTPUTS, torch.zeros(6, dtype=torch.long)) is None
+
+
+def test_perplexity_of_equal_chances_is_the_number_of_classes() -> None:
+    assert value(metrics.perplexity, torch.zeros(5, 7), torch.arange(5)) == pytest.approx(7)
+    text = torch.zeros(2, 7, 3)  # one label per position
+    assert value(metrics.perplexity, text, torch.zeros(2, 3, dtype=torch.long)) == pytest.approx(7)
+
+
+def test_calibration_error_by_hand() -> None:
+    pytest.importorskip("torchmetrics")
+    # All ten are said to be of class 1 with confidence 0.8, and six are.
+    outputs = torch.tensor([[0.0, math.log(4)]]).repeat(10, 1)
+    target = torch.tensor([1] * 6 + [0] * 4)
+    assert value(metrics.calibration_error, outputs, target) == pytest.approx(0.2, abs=1e-6)
+
+
+def test_errors_of_a_regression_by_hand() -> None:
+    outputs, target = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([[1.0], [3.0], [2.0]])
+    assert value(metrics.rmse, outputs, target) == pytest.approx((5 / 3) ** 0.5)
+    assert value(metrics.r2, outputs, target) == pytest.approx(1 - 5 / 2)
+
+
+def test_worst_clients_follow_the_direction() -> None:
+    up = Metric(name="up", higher_is_better=True).over_clients([0.9, 0.5, 0.7], [10, 30, 60])
+    down = Metric(name="down", higher_is_better=False).over_clients([0.9, 0.5, 0.7], [10, 30, 60])
+    assert (up["worst10"], down["worst10"]) == (0.5, 0.9)
+    assert up["mean"] == pytest.approx(0.7)
+    assert up["weighted"] == pytest.approx(0.66)
+    nobody = Metric(name="x", higher_is_better=None).over_clients([0.9, 0.5], [1, 1])
+    assert "worst10" not in nobody
+
+
+def test_perplexities_are_put_together_by_their_logarithms() -> None:
+    found = metrics.perplexity.over_clients([2.0, 8.0], [3, 1])
+    assert found["mean"] == pytest.approx(4)
+    assert found["weighted"] == pytest.approx(2 ** ((3 * 1 + 1 * 3) / 4))
+
+
+@pytest.mark.parametrize(
+    ("up", "better", "reached"), [(True, True, True), (False, False, False), (None, False, False)]
+)
+def test_best_and_target_follow_the_direction(up: bool | None, better: bool, reached: bool) -> None:
+    which = Metric(name="x", higher_is_better=up)
+    assert which.better(0.8, than=0.7) is better
+    assert which.reached(0.8, target=0.7) is reached
+    assert which.reached(0.7, target=0.7)
+
+
+def test_the_metrics_of_a_run_know_their_directions() -> None:
+    known = Metrics(Classification(), [metrics.macro_f1])
+    assert known["accuracy"].higher_is_better
+    assert known["accuracy-worst10"].higher_is_better
+    assert known["loss"].higher_is_better is False
+    assert known["macro-f1-mean"] is metrics.macro_f1
+    assert known["of-somebody"].higher_is_better is None
+    assert Metrics(Regression())["mse"].higher_is_better is False
+    assert known.on_clients("macro-f1") == "macro-f1-mean"
+
+
+def test_a_metric_of_ones_own() -> None:
+    @metric(higher_is_better=False, together="weighted")
+    def wrong_zeros(outputs: torch.Tensor, target: torch.Tensor) -> float:
+        return float(((outputs.argmax(1) == 0) & (target != 0)).sum())
+
+    assert wrong_zeros.name == "wrong-zeros"
+    assert value(wrong_zeros, OUTPUTS, TARGET) == 1
+    assert Metrics(Classification(), [wrong_zeros]).on_clients("wrong-zeros") == "wrong-zeros-weighted"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a:b", "recall-mean", "f1-worst10"])
+def test_a_name_that_would_be_read_as_something_else_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="a metric is called"):
+        Metric(name=name, higher_is_better=True)
+
+
+def test_base_names() -> None:
+    assert base_name("macro-f1-mean") == "macro-f1"
+    assert base_name("macro-f1") == "macro-f1"
