@@ -19,7 +19,7 @@ from torch import Tensor
 from covey.errors import RunError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
-from covey.protocols import Client, Fleet, Mixing, Step, server_client
+from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
 from covey.streams import stream
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Reply",
     "Round",
     "RoundEnd",
+    "Rule",
     "Select",
     "Send",
     "State",
