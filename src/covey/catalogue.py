@@ -26,6 +26,7 @@ METHODS: Registry[Callable[..., Method]] = Registry(
     "method",
     "covey.methods",
     {
+        "covey": "covey.methods.covey:covey",
         "fedavg": "covey.methods.baselines:fedavg",
         "fedprox": "covey.methods.baselines:fedprox",
         "local": "covey.methods.baselines:local_only",

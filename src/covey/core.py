@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
 from covey.streams import stream
+
+if TYPE_CHECKING:
+    from covey.steps.train import Train
 
 __all__ = [
     "After",
@@ -144,6 +147,7 @@ class Method:
     bank: Bank = one_model
     send: Send = to_everybody
     serve: Send | None = None  # which rows a client is given to use, if not those it is sent to train
+    adapt: Train | None = None  # training that a client does at home before it uses the row that serves it
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
     after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
