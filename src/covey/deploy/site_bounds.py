@@ -11,9 +11,10 @@ from types import FrameType
 
 import torch
 
-from covey.core import Step, Task
 from covey.deploy.wire import ModelSpec
 from covey.errors import Refused, UserError
+from covey.messages import Task
+from covey.protocols import Step
 
 
 @dataclass(frozen=True, kw_only=True)

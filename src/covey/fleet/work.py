@@ -10,10 +10,12 @@ from typing import Any
 from torch import Tensor
 
 from covey.bench import Bench
-from covey.core import Account, Client, Reply, Step, Task, stream
 from covey.errors import Refused, UserError
 from covey.fleet.client_data import ClientData
+from covey.messages import Reply, Task
 from covey.model import Layout
+from covey.protocols import Account, Client, Step
+from covey.streams import stream
 
 BUNDLE_SAMPLES = 4000  # samples evaluated together; fixed, so that no result depends on the number of workers
 

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Account, Client, Reply, Task
 from covey.errors import UserError
+from covey.messages import Reply, Task
 from covey.models.encoders import encode
+from covey.protocols import Account, Client
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 
