@@ -72,6 +72,8 @@ DATASETS: Registry[Callable[..., Dataset]] = Registry(
         "svhn": "covey.data.loaders.cifar_svhn:svhn",
         "femnist": "covey.data.loaders.femnist:femnist",
         "pacs": "covey.data.loaders.pacs:pacs",
+        "table": "covey.data.table:table",
+        "images": "covey.data.image_folder:images",
     },
 )
 
@@ -144,7 +146,23 @@ OBJECTIVES: Registry[Callable[[], Objective]] = Registry(
 )
 
 # a metric over all predictions, with its direction
-METRICS: Registry[Metric] = Registry("metric", "covey.metrics", {})
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    "covey.metrics",
+    {
+        "accuracy": "covey.metrics:accuracy",
+        "loss": "covey.metrics:loss",
+        "mse": "covey.metrics:mse",
+        "mae": "covey.metrics:mae",
+        "macro-f1": "covey.metrics:macro_f1",
+        "balanced-accuracy": "covey.metrics:balanced_accuracy",
+        "auc": "covey.metrics:auc",
+        "perplexity": "covey.metrics:perplexity",
+        "calibration-error": "covey.metrics:calibration_error",
+        "rmse": "covey.metrics:rmse",
+        "r2": "covey.metrics:r2",
+    },
+)
 
 # parameters, lr, settings -> a torch.optim.Optimizer
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(

@@ -13,7 +13,7 @@ import tomli_w
 import torch
 from torch import nn
 
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
+from covey.catalogue import DATASETS, METHODS, METRICS, MODELS, OBJECTIVES, PARTITIONS, SHIFTS
 from covey.core import Method
 from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
@@ -26,7 +26,7 @@ from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
 from covey.own_code import bare_name, full_name
-from covey.registry import Registry
+from covey.registry import Origin, Registry
 from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
 from covey.steps import Train
 
@@ -50,8 +50,9 @@ USUAL_MODEL = {
 class Top:
     """The settings outside every table.
 
-    seed: everything random follows from it. rounds: how many. target: of the objective's main metric on `target_on`
-    (`global-test` or `local-test`); rounds, seconds and bytes to it are reported. stop_at_target: end there.
+    seed: everything random follows from it. rounds: how many. target: of `target_metric` (the objective's main one, or
+    any that is measured) on `target_on` (`global-test` or `local-test`); rounds, seconds and bytes to it are reported.
+    stop_at_target: end there.
     checkpoint_seconds: at least so long between two checkpoints.
     """
 
@@ -60,6 +61,7 @@ class Top:
     rounds: int = 50
     objective: str = "classification"
     target: float | None = None
+    target_metric: str = ""
     target_on: str = "global-test"
     stop_at_target: bool = False
     checkpoint_seconds: float = 2.0
@@ -161,12 +163,14 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     result: dict[str, Any] = _complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
+    usual = usual_clients(data)
+    if "clients" not in tables.get("data", {}):
+        data["clients"] = usual.get("clients", data["clients"])
     result["data"] = data
     if data["clients"] < 1:
         raise UserError(f"data.clients is {data['clients']}; it must be at least 1")
-    result["partition"] = _complete_choice(
-        "partition", {"name": "dir-class", **tables.get("partition", {})}, PARTITIONS
-    )
+    partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
+    result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
     model = dict(tables.get("model", {}))
@@ -186,6 +190,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         result[section] = _complete(section, settings_of(maker), values)
         maker(**result[section])  # checks the ranges
     config = Config(tables=result)
+    _check_target(config)
     method_of(config)
     return config
 
@@ -203,6 +208,30 @@ SECTIONS = (
     "guard",
     "measure",
 )
+
+
+def usual_clients(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a data set says of its clients where the file says nothing: a table with a client column knows them."""
+    usual = getattr(DATASETS.find(data["name"]), "usual", None)
+    return dict(usual(**own_settings(data, DataSection))) if usual else {}
+
+
+def origins_of(config: Config) -> list[Origin]:
+    """Everything that is not built in, and where it came from."""
+    named: list[tuple[Registry[Any], str]] = [
+        (registry, config[table]["name"])
+        for registry, table in (
+            (METHODS, "method"),
+            (DATASETS, "data"),
+            (PARTITIONS, "partition"),
+            (SHIFTS, "shift"),
+            (MODELS, "model"),
+        )
+        if config.tables.get(table)
+    ]
+    named.append((OBJECTIVES, config.top.objective))
+    named += [(METRICS, name) for name in config["measure"]["metrics"]]
+    return [origin for registry, name in named if (origin := registry.origin(name)) is not None]
 
 
 def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:
@@ -243,6 +272,20 @@ def _check_top(top: Top) -> None:
     objective_named(top.objective, f"objective = {top.objective!r}")
     if top.target_on not in ("global-test", "local-test"):
         raise UserError(f"target_on is {top.target_on!r}; allowed: global-test, local-test")
+
+
+def _check_target(config: Config) -> None:
+    """A target is about something that is measured and whose direction is known."""
+    top, name = config.top, config.top.target_metric
+    told = {m.name: m for m in Measuring(**config["measure"]).told}
+    scores = {objective_named(top.objective).main, "loss"}
+    if name and name not in {*told, *scores}:
+        raise UserError(
+            f"target_metric is {name!r}, which is not measured; allowed: {', '.join([*scores, *told])}, or add it to "
+            "measure.metrics"
+        )
+    if name in told and told[name].higher_is_better is None:
+        raise UserError(f"target_metric is {name!r}, of which nobody said whether higher is better")
 
 
 def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,15 +15,19 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import covey
+from covey.about import FILE as ABOUT
+from covey.about import About
 from covey.checkpoint import Checkpoint, save_checkpoint
 from covey.checksums import Index, Piece, read_index, write_index
-from covey.config import Config
+from covey.config import Config, origins_of
 from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.ledger import Ledger
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
+from covey.measure import Measuring
+from covey.metrics import Metrics
 from covey.own_code import bare_name
 from covey.writing import storing, write_atomically
 
@@ -54,6 +58,7 @@ class Recorder:
         self.folder = folder
         self.config = config
         self.fleet = fleet
+        self.metrics = Metrics.of(fleet.objective, Measuring(**config["measure"]).told)
         self.journal = Journal(folder / "metrics.jsonl")
         self.groups: dict[int, int] = {}
         self.best: dict[str, dict[str, float]] = {}
@@ -78,6 +83,10 @@ class Recorder:
         data = getattr(self.fleet, "data", None)
         if isinstance(data, Federation):
             self.journal.append(data_rows(data))
+        about = About.of(
+            self.metrics, data if isinstance(data, Federation) else None, origins_of(self.config)
+        )
+        write_atomically(self.folder / ABOUT, about.json())
         self.pending = self._checkpoint(empty_state(self.fleet))
         self.save()
         write_atomically(self.folder / "config.toml", self.config.toml())
@@ -150,12 +159,10 @@ class Recorder:
             self.last[name] = m.value
             if m.metric.endswith("-std"):
                 continue
-            main = self.fleet.objective.main
-            up = self.fleet.objective.higher_is_better and m.metric.removeprefix(main) != m.metric
-            before = self.best.get(name)
-            if not math.isfinite(m.value):
+            before, metric = self.best.get(name), self.metrics[m.metric]
+            if not math.isfinite(m.value) or metric.higher_is_better is None:
                 continue
-            if before is None or (m.value > before["value"] if up else m.value < before["value"]):
+            if before is None or metric.better(m.value, than=before["value"]):
                 self.best[name] = {"value": m.value, "round": end.state.round}
         value = self.last.get(self.target_metric())
         if self.reached is None and value is not None and self._is_reached(value):
@@ -164,14 +171,13 @@ class Recorder:
 
     def target_metric(self) -> str:
         """The name of the number that the target is about."""
-        top, main = self.config.top, self.fleet.objective.main
-        return f"{top.target_on}/{main}" + ("-mean" if top.target_on == "local-test" else "")
+        top = self.config.top
+        name = top.target_metric or self.fleet.objective.main
+        return f"{top.target_on}/{self.metrics.on_clients(name) if top.target_on == 'local-test' else name}"
 
     def _is_reached(self, value: float) -> bool:
-        target = self.config.top.target
-        if target is None:
-            return False
-        return value >= target if self.fleet.objective.higher_is_better else value <= target
+        target, metric = self.config.top.target, self.target_metric().partition("/")[2]
+        return target is not None and self.metrics[metric].reached(value, target)
 
     @property
     def at_target(self) -> bool:

@@ -12,7 +12,15 @@ from covey.errors import UserError
 from covey.writing import reason
 
 # What a run writes before its config.toml; without that, a folder holds no run, only what is left of a start.
-BEFORE_CONFIG = {"config.toml.tmp", "metrics.jsonl", "checkpoint", "checkpoint.json", "checkpoint.json.tmp"}
+BEFORE_CONFIG = {
+    "about.json",
+    "about.json.tmp",
+    "config.toml.tmp",
+    "metrics.jsonl",
+    "checkpoint",
+    "checkpoint.json",
+    "checkpoint.json.tmp",
+}
 
 
 def config_in(folder: Path) -> Config:
