@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from covey.checksums import ABOUT
 from covey.errors import UserError
 from covey.metrics import Metrics
 from covey.registry import Origin
 
 if TYPE_CHECKING:
     from covey.data.types import Dataset, Federation
-
-FILE = "about.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,26 +38,24 @@ class Inputs:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """The metrics with their directions, names of classes and clients, the inputs, and whose own things were used."""
+    """The metrics with their directions, names of classes and clients, and the inputs."""
 
     metrics: Metrics = field(default_factory=Metrics)
     dataset: str = ""
     classes: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     inputs: Inputs = field(default_factory=Inputs)
-    own: tuple[Origin, ...] = ()
 
     @classmethod
-    def of(cls, metrics: Metrics, data: Federation | None, own: Sequence[Origin]) -> About:
+    def of(cls, metrics: Metrics, data: Federation | None) -> About:
         if data is None:
-            return cls(metrics=metrics, own=tuple(own))
+            return cls(metrics=metrics)
         return cls(
             metrics=metrics,
             dataset=data.dataset.name,
             classes=data.dataset.classes,
             clients=tuple(share.name for share in data.shares) if any(s.name for s in data.shares) else (),
             inputs=Inputs.of(data.dataset),
-            own=tuple(own),
         )
 
     def json(self) -> str:
@@ -70,7 +67,6 @@ class About:
             "classes": list(self.classes),
             "clients": list(self.clients),
             "inputs": asdict(self.inputs),
-            "own": [asdict(origin) for origin in self.own],
         }
         return json.dumps(plain, indent=1)
 
@@ -78,19 +74,36 @@ class About:
 def read_about(folder: Path) -> About:
     """What the folder says of itself; a folder without the file says nothing."""
     try:
-        plain = json.loads((folder / FILE).read_bytes())
+        plain = json.loads((folder / ABOUT).read_bytes())
         return About(
             metrics=Metrics.from_plain(plain["metrics"]),
             dataset=str(plain["dataset"]),
             classes=tuple(map(str, plain["classes"])),
             clients=tuple(map(str, plain["clients"])),
             inputs=_inputs(plain["inputs"]),
-            own=tuple(Origin(**origin) for origin in plain["own"]),
         )
     except FileNotFoundError:
         return About()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / FILE} is damaged: it cannot be read.") from error
+        raise UserError(f"{folder / ABOUT} is damaged: it cannot be read.") from error
+
+
+def origins_in(extra: Mapping[str, Any]) -> list[Origin]:
+    """Whose own things a checkpoint was made with."""
+    return [Origin(**origin) for origin in extra.get("own", ())]
+
+
+def changed(before: Sequence[Origin], now: Sequence[Origin]) -> str:
+    """Which of somebody's own things is not what it was, in one sentence; "" if all are."""
+    known = {(origin.kind, origin.name): origin for origin in before}  # the last one counts
+    for origin in now:
+        was = known.get((origin.kind, origin.name))
+        if was is None or was.sha256 != origin.sha256:
+            old = f"its SHA-256 was {was.sha256[:12]} and is {origin.sha256[:12]}" if was else "it is new"
+            return (
+                f"the {origin.kind} {origin.name!r} ({origin.source}) has changed since the run began: {old}"
+            )
+    return ""
 
 
 def _inputs(plain: Mapping[str, Any]) -> Inputs:

@@ -25,7 +25,7 @@ from covey.measure import Measuring
 from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
-from covey.own_code import bare_name, full_name
+from covey.own_code import bare_name, full_name, hash_of
 from covey.registry import Origin, Registry
 from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
 from covey.steps import Train
@@ -231,7 +231,11 @@ def origins_of(config: Config) -> list[Origin]:
     ]
     named.append((OBJECTIVES, config.top.objective))
     named += [(METRICS, name) for name in config["measure"]["metrics"]]
-    return [origin for registry, name in named if (origin := registry.origin(name)) is not None]
+    found = [origin for registry, name in named if (origin := registry.origin(name)) is not None]
+    files = getattr(DATASETS.find(config["data"]["name"]), "files", None)
+    for file in files(**own_settings(config["data"], DataSection)) if files else ():
+        found.append(Origin(kind="data file", name=file.name, source=str(file), sha256=hash_of([file])))
+    return found
 
 
 def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:

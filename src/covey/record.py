@@ -8,17 +8,16 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 import covey
-from covey.about import FILE as ABOUT
-from covey.about import About
+from covey.about import About, origins_in
 from covey.checkpoint import Checkpoint, save_checkpoint
-from covey.checksums import Index, Piece, read_index, write_index
+from covey.checksums import ABOUT, Index, Piece, read_index, write_index
 from covey.config import Config, origins_of
 from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
 from covey.data.types import Federation
@@ -66,6 +65,7 @@ class Recorder:
         self.reached: dict[str, float] | None = None
         self.clients = len(fleet.members())
         self.engine: Mapping[str, Any] = {}
+        self.own = origins_of(config)
         self.wall = 0.0
         self.started = time.perf_counter()
         self.saved_at = 0.0
@@ -83,12 +83,11 @@ class Recorder:
         data = getattr(self.fleet, "data", None)
         if isinstance(data, Federation):
             self.journal.append(data_rows(data))
-        about = About.of(
-            self.metrics, data if isinstance(data, Federation) else None, origins_of(self.config)
-        )
-        write_atomically(self.folder / ABOUT, about.json())
+        federation = data if isinstance(data, Federation) else None
+        about = About.of(self.metrics, federation).json()
+        write_atomically(self.folder / ABOUT, about)
         self.pending = self._checkpoint(empty_state(self.fleet))
-        self.save()
+        self.save({ABOUT: Piece.of(about.encode())})
         write_atomically(self.folder / "config.toml", self.config.toml())
 
     def go_back(self, checkpoint: Checkpoint) -> None:
@@ -98,6 +97,8 @@ class Recorder:
         self.groups = dict(extra["groups"])
         self.best, self.last, self.reached = dict(extra["best"]), dict(extra["last"]), extra["reached"]
         self.clients, self.engine = extra["clients"], extra["engine"]
+        # Code or data that changed since then stand beside what they were.
+        self.own = list(dict.fromkeys([*origins_in(extra), *self.own]))
         self.wall = extra["wall"]
         self.pending = None
 
@@ -121,15 +122,16 @@ class Recorder:
             "reached": self.reached,
             "clients": self.clients,
             "engine": self.engine,
+            "own": [asdict(origin) for origin in self.own],
             "wall": self.wall + time.perf_counter() - self.started,
         }
         return Checkpoint(state=state, fleet=self.fleet.save(), extra=extra, journal=self.journal.piece)
 
-    def save(self) -> None:
+    def save(self, files: Mapping[str, Piece] | None = None) -> None:
         """Writes the checkpoint of the last whole round."""
         if self.pending is not None:
             self.journal.sync()
-            save_checkpoint(self.folder, self.pending, config=[fingerprint(self.config)])
+            save_checkpoint(self.folder, self.pending, config=[fingerprint(self.config)], files=files)
             self.saved_at = time.perf_counter()
             self.pending = None
 
@@ -201,7 +203,7 @@ class Recorder:
                 write_atomically(self.folder / name, content)
             (self.folder / "report.html").unlink(missing_ok=True)  # of the run before this end
             index = read_index(self.folder) or Index()
-            pieces = {name: Piece.of(content) for name, content in written.items()}
+            pieces = {**index.lasting, **{name: Piece.of(content) for name, content in written.items()}}
             write_index(self.folder, replace(index, files=pieces))  # from here on the run is at its end
             if finished:
                 self.journal.path.unlink(missing_ok=True)
@@ -237,6 +239,7 @@ class Recorder:
             "refused": {"count": ledger.refused, "examples": ledger.examples("refused")},
             "epsilon": {str(client): spent for client, spent in ledger.epsilon.items()},
             "engine": dict(self.engine),
+            "own": [asdict(origin) for origin in self.own],
             "wall_seconds": self.wall + time.perf_counter() - self.started,
             "notes": self.notes(state),
         }
@@ -259,8 +262,8 @@ def finite(values: Mapping[str, float | None]) -> dict[str, float | None]:
 def remove_derived(folder: Path) -> None:
     """The files of an earlier end, which a run that goes on makes untrue; first they no longer count."""
     index = read_index(folder)
-    if index is not None and index.files:
-        write_index(folder, replace(index, files={}))
+    if index is not None and index.files != index.lasting:
+        write_index(folder, replace(index, files=index.lasting))
     for name in DERIVED:
         (folder / name).unlink(missing_ok=True)
 

@@ -36,6 +36,8 @@ def index_in(folder: Path) -> Index:
     if index is None:
         raise UserError(f"{folder} is damaged: checkpoint.json is missing, so nothing can be resumed")
     check_config(folder, index)
+    for name, piece in index.lasting.items():
+        piece.read_all(folder / name)
     return index
 
 

@@ -100,7 +100,14 @@ def _usual(*, path: Path, by_client: bool = False, **_: Any) -> dict[str, Any]:
     return {"partition": "natural", "clients": len({owner for owner, _, _ in _files(Path(path), True)})}
 
 
+def _data_files(*, path: Path, by_client: bool = False, test: Path | None = None, **_: Any) -> list[Path]:
+    """What the run folder keeps the hash of."""
+    folders = [Path(path), *([Path(test)] if test is not None else [])]
+    return [file for folder in folders for _, _, file in _files(folder, by_client)]
+
+
 images.usual = _usual  # type: ignore[attr-defined]
+images.files = _data_files  # type: ignore[attr-defined]
 
 
 def _files(folder: Path, clients: bool) -> Sequence[tuple[str, str, Path]]:

@@ -129,7 +129,13 @@ def _usual(*, path: Path, client: str | None = None, **_: Any) -> dict[str, Any]
     return {"partition": "natural", "clients": pc.count_distinct(whole[client]).as_py()}
 
 
+def _data_files(*, path: Path, test: Path | None = None, **_: Any) -> list[Path]:
+    """What the run folder keeps the hash of."""
+    return [Path(path), *([Path(test)] if test is not None else [])]
+
+
 table.usual = _usual  # type: ignore[attr-defined]
+table.files = _data_files  # type: ignore[attr-defined]
 
 
 def encode(source: Any, features: Sequence[str]) -> torch.Tensor:
