@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from covey.checkpoint import load_checkpoint
 from covey.cli import app
-from covey.config import read_tables, resolve
+from covey.config import resolve
 from covey.errors import UserError
 from covey.simulate import Interrupted, resume, simulate
+from covey.tables import read_tables
 
 MINE = '''
 import math

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from covey.checksums import ABOUT
 from covey.errors import UserError
 from covey.metrics import Metrics
-from covey.registry import Origin
 
 if TYPE_CHECKING:
     from covey.data.types import Dataset, Federation
@@ -86,24 +85,6 @@ def read_about(folder: Path) -> About:
         return About()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder / ABOUT} is damaged: it cannot be read.") from error
-
-
-def origins_in(extra: Mapping[str, Any]) -> list[Origin]:
-    """Whose own things a checkpoint was made with."""
-    return [Origin(**origin) for origin in extra.get("own", ())]
-
-
-def changed(before: Sequence[Origin], now: Sequence[Origin]) -> str:
-    """Which of somebody's own things is not what it was, in one sentence; "" if all are."""
-    known = {(origin.kind, origin.name): origin for origin in before}  # the last one counts
-    for origin in now:
-        was = known.get((origin.kind, origin.name))
-        if was is None or was.sha256 != origin.sha256:
-            old = f"its SHA-256 was {was.sha256[:12]} and is {origin.sha256[:12]}" if was else "it is new"
-            return (
-                f"the {origin.kind} {origin.name!r} ({origin.source}) has changed since the run began: {old}"
-            )
-    return ""
 
 
 def _inputs(plain: Mapping[str, Any]) -> Inputs:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import tomllib
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import tomli_w
 import torch
 from torch import nn
 
-from covey.catalogue import DATASETS, METHODS, METRICS, MODELS, OBJECTIVES, PARTITIONS, SHIFTS
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.core import Method
 from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
@@ -22,13 +22,15 @@ from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
+from covey.mix.robust import Robust
 from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
-from covey.own_code import bare_name, full_name, hash_of
-from covey.registry import Origin, Registry
+from covey.own_code import bare_name
+from covey.registry import Registry
 from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
 from covey.steps import Train
+from covey.tables import check_tables, shown, with_full_names
 
 # Arguments that the program fills in; all others of a function are the user's settings.
 GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
@@ -108,58 +110,19 @@ class Config:
         return tomli_w.dumps(_as_toml(self.tables))
 
 
-def read_tables(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file."""
-    try:
-        tables: dict[str, Any] = with_full_names(tomllib.loads(path.read_text()), path.parent)
-        return tables
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not valid TOML: {error}") from error
-
-
-def with_full_names(value: Any, base: Path) -> Any:
-    """The tables with every `file.py:name` in them, which may lie beside the TOML file, by its absolute path."""
-    if isinstance(value, dict):
-        return {full_name(key, base): with_full_names(part, base) for key, part in value.items()}
-    if isinstance(value, list):
-        return [with_full_names(part, base) for part in value]
-    return full_name(value, base) if isinstance(value, str) else value
-
-
-def with_setting(tables: dict[str, Any], assignment: str) -> None:
-    """Applies `a.b=c` to the tables; the value is read as TOML, and as text where it is none."""
-    key, equals, text = assignment.partition("=")
-    names = [name.strip() for name in key.split(".")]
-    if not equals or not all(names):
-        raise UserError(f"--set {assignment!r} must look like table.key=value")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    table = tables
-    for name in names[:-1]:
-        table = table.setdefault(name, {})
-        if not isinstance(table, dict):
-            raise UserError(f"--set {assignment!r}: {name} is not a table")
-    table[names[-1]] = value
-
-
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
+    check_tables(tables)
     per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
     here = {key: value for key, value in tables.items() if key != "methods"}
     tables = with_full_names(copy.deepcopy(here), Path())
-    plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
+    plain = {key: value for key, value in tables.items() if key not in SECTIONS}
     known = (*(f.name for f in fields(Top)), *SECTIONS)
     for key in tables:
         if key not in known:
-            raise UserError(unknown(key, key, known))
+            raise UserError(elsewhere(key, tables) or unknown(key, key, known))
         if key in SECTIONS and not isinstance(tables[key], dict):
-            raise UserError(f"{key} is {tables[key]!r}; it must be a table, [{key}]")
+            raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
     result: dict[str, Any] = _complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
@@ -173,6 +136,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    if tables.get("robust"):
+        result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
         model["name"] = USUAL_MODEL.get(data["name"], "mlp")
@@ -199,6 +164,7 @@ SECTIONS = (
     "data",
     "partition",
     "shift",
+    "robust",
     "model",
     "train",
     "method",
@@ -216,30 +182,38 @@ def usual_clients(data: Mapping[str, Any]) -> dict[str, Any]:
     return dict(usual(**own_settings(data, DataSection))) if usual else {}
 
 
-def origins_of(config: Config) -> list[Origin]:
-    """Everything that is not built in, and where it came from."""
-    named: list[tuple[Registry[Any], str]] = [
-        (registry, config[table]["name"])
-        for registry, table in (
-            (METHODS, "method"),
-            (DATASETS, "data"),
-            (PARTITIONS, "partition"),
-            (SHIFTS, "shift"),
-            (MODELS, "model"),
-        )
-        if config.tables.get(table)
+def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
+    """The sentence for a setting that stands outside its table; nothing where no table has it."""
+    makers: dict[str, Any] = {
+        "train": Train,
+        "data": DataSection,
+        "devices": Devices,
+        "engine": Engine,
+        "measure": Measuring,
+        "model": ModelSection,
+        "method": _named(tables, "method", "fedavg", METHODS),
+        "partition": _named(tables, "partition", "dir-class", PARTITIONS),
+    }
+    homes = [
+        table
+        for table, maker in makers.items()
+        if maker and key in settings_of(maker, given=() if inspect.isclass(maker) else GIVEN)
     ]
-    named.append((OBJECTIVES, config.top.objective))
-    named += [(METRICS, name) for name in config["measure"]["metrics"]]
-    found = [origin for registry, name in named if (origin := registry.origin(name)) is not None]
-    files = getattr(DATASETS.find(config["data"]["name"]), "files", None)
-    for file in files(**own_settings(config["data"], DataSection)) if files else ():
-        found.append(Origin(kind="data file", name=file.name, source=str(file), sha256=hash_of([file])))
-    return found
+    return (
+        f"{key} is not known; did you mean {' or '.join(f'{home}.{key}' for home in homes)}?" if homes else ""
+    )
+
+
+def _named(tables: Mapping[str, Any], section: str, usual: str, registry: Mapping[str, Any]) -> Any:
+    table = tables.get(section, {})
+    name = table.get("name", usual) if isinstance(table, dict) else usual
+    return registry.get(name) if isinstance(name, str) else None
 
 
 def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:
     method = {"name": "fedavg", **tables.get("method", {})}
+    if not isinstance(method["name"], str):
+        raise UserError(f"method.name is {shown(method['name'])}; allowed: text")
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
     asked = {**method, **own}
     whole = _complete_choice("method", asked, METHODS)
@@ -255,11 +229,11 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
 def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
     """The tables [methods.NAME], each checked, whether its method runs now or not."""
     if not isinstance(per_method, dict):
-        raise UserError(f"methods is {per_method!r}; it must hold tables, [methods.NAME]")
+        raise UserError(f"methods is {shown(per_method)}; it must hold tables, [methods.NAME]")
     for name, table in per_method.items():
         maker = METHODS.find(name, f"methods.{name}")
         if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
-            raise UserError(f"methods.{name} is {table!r}; it must be a table, and its train, too")
+            raise UserError(f"methods.{name} is {shown(table)}; it must be a table, and its train, too")
         own = {key: value for key, value in table.items() if key != "train"}
         checked(f"methods.{name}", settings_of(maker, given=GIVEN), own)
         checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
@@ -312,6 +286,8 @@ def _complete_choice(
     """A table that names something: its name, the settings common to all, and those of the thing itself."""
     common = dict(common or {})
     name = values.get("name", common["name"].default if "name" in common else None)
+    if not isinstance(name, str):
+        raise UserError(f"{where}.name is {shown(name)}; allowed: text")
     found = registry.find(name, f"{where}.name = {name!r}")
     own = settings_of(found, given=GIVEN) if callable(found) else {}
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
@@ -337,9 +313,19 @@ def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[s
 
 
 def method_of(config: Config) -> Method:
-    """The method that the configuration describes."""
-    table = config["method"]
-    return METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    """The method that the configuration describes, with the combine of [robust] inside its mix where there is one."""
+    table, robust = config["method"], config.tables.get("robust")
+    method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    if not robust:
+        return method
+    if method.mix is None:
+        raise UserError(
+            f"robust.name is {robust['name']!r}, but method {method.name} combines in a way of its own; "
+            "leave one of them out"
+        )
+    return replace(
+        method, mix=Robust(mix=method.mix, rule=RULES.find(robust["name"])(**own_settings(robust)))
+    )
 
 
 def federation_of(config: Config) -> Federation:

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import covey
-from covey.about import About, origins_in
+from covey.about import About
 from covey.checkpoint import Checkpoint, save_checkpoint
 from covey.checksums import ABOUT, Index, Piece, read_index, write_index
-from covey.config import Config, origins_of
+from covey.config import Config
 from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
 from covey.data.types import Federation
 from covey.errors import UserError
@@ -27,6 +27,7 @@ from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
 from covey.measure import Measuring
 from covey.metrics import Metrics
+from covey.origins import origins_in, origins_of
 from covey.own_code import bare_name
 from covey.writing import storing, write_atomically
 

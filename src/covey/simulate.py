@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covey.about import changed, origins_in
 from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
-from covey.config import Config, fleet_of, method_of, origins_of
+from covey.config import Config, fleet_of, method_of
 from covey.core import Fleet, State, Watcher, run
 from covey.errors import UserError
 from covey.extend import extended
@@ -18,6 +17,7 @@ from covey.fleet.local import LocalFleet
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
 from covey.measure import Measuring
+from covey.origins import changed, origins_in, origins_of
 from covey.record import Recorder, same_version
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
 from covey.writing import storing

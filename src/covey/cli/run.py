@@ -171,7 +171,7 @@ def gathered(
     rounds: int | None,
 ) -> dict[str, Any]:
     """The tables of the file, with the options on top."""
-    from covey.config import read_tables, with_setting
+    from covey.tables import read_tables, with_setting
 
     tables: dict[str, Any] = read_tables(file) if file else {}
     if dataset is not None:

@@ -1,0 +1,90 @@
+"""The tables of a TOML file: reading them, setting single values, and what they may hold at all."""
+
+from __future__ import annotations
+
+import reprlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from covey.errors import UserError
+from covey.own_code import full_name
+
+DEEPEST = 8  # tables and lists inside one another
+LARGEST = 2**63 - 1  # TOML's own bound on whole numbers
+LONGEST = 1000  # characters of a text
+
+
+def check_tables(tables: Any, where: str = "", depth: int = 0) -> None:
+    """Refuses, in one sentence with the place, what no setting can take."""
+    if depth > DEEPEST:
+        raise UserError(
+            f"{where[:60]} is nested too deep; allowed: {DEEPEST} tables and lists inside one another"
+        )
+    if isinstance(tables, Mapping):
+        for key, part in tables.items():
+            if not isinstance(key, str):
+                raise UserError(f"{where or 'the configuration'} has the key {shown(key)}; allowed: text")
+            check_tables(part, f"{where}.{key}" if where else key, depth + 1)
+    elif isinstance(tables, list | tuple):
+        for part in tables:
+            check_tables(part, where, depth + 1)
+    elif isinstance(tables, int) and not -LARGEST <= tables <= LARGEST:
+        raise UserError(f"{where} is {shown(tables)}; allowed: whole numbers of 64 bits")
+    elif isinstance(tables, str) and len(tables) > LONGEST:
+        raise UserError(f"{where} is {shown(tables)}; allowed: at most {LONGEST:,} characters")
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 3, 80, 80
+
+    def repr_int(self, x: int, level: int) -> str:  # noqa: ARG002
+        return repr(x) if abs(x) < 10**30 else "a number of more than 30 digits"
+
+
+def shown(value: Any) -> str:
+    """A value as a sentence shows it: what Python would print, but never long."""
+    return _Short().repr(value)
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        tables: dict[str, Any] = with_full_names(tomllib.loads(path.read_text()), path.parent)
+        return tables
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def with_full_names(value: Any, base: Path) -> Any:
+    """The tables with every `file.py:name` in them, which may lie beside the TOML file, by its absolute path."""
+    if isinstance(value, dict):
+        return {full_name(key, base): with_full_names(part, base) for key, part in value.items()}
+    if isinstance(value, list):
+        return [with_full_names(part, base) for part in value]
+    return full_name(value, base) if isinstance(value, str) else value
+
+
+def with_setting(tables: dict[str, Any], assignment: str) -> None:
+    """Applies `a.b=c` to the tables; the value is read as TOML, and as text where it is none."""
+    key, equals, text = assignment.partition("=")
+    names = [name.strip() for name in key.split(".")]
+    if not equals or not all(names):
+        raise UserError(f"--set {assignment!r} must look like table.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):  # also of numbers with too many digits, and of thousands of brackets
+        value = text.strip()
+    table = tables
+    for name in names[:-1]:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise UserError(f"--set {assignment!r}: {name} is not a table")
+    table[names[-1]] = value
