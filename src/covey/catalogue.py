@@ -26,6 +26,7 @@ METHODS: Registry[Callable[..., Method]] = Registry(
     "method",
     "covey.methods",
     {
+        "covey": "covey.methods.covey:covey",
         "fedavg": "covey.methods.baselines:fedavg",
         "fedprox": "covey.methods.baselines:fedprox",
         "local": "covey.methods.baselines:local_only",
@@ -187,6 +188,9 @@ STEPS: Registry[type] = Registry(
         "Embed": "covey.steps.embedding:Embed",
         "SampleShape": "covey.steps.embedding:SampleShape",
         "Evaluate": "covey.steps.evaluate:Evaluate",
+        "EvaluateAdapted": "covey.steps.judged:EvaluateAdapted",
+        "JudgedTrain": "covey.steps.judged:JudgedTrain",
+        "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
         "Poisoned": "covey.steps.poison:Poisoned",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from covey.fleet.ledger import Ledger
     from covey.model import Layout
     from covey.objective import Objective
+    from covey.steps.train import Train
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
@@ -318,6 +319,7 @@ class Method:
     bank: Bank = one_model
     send: Send = to_everybody
     serve: Send | None = None  # which rows a client is given to use, if not those it is sent to train
+    adapt: Train | None = None  # training that a client does at home before it uses the row that serves it
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
     after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final

@@ -61,20 +61,13 @@ def headline_target(runs: Sequence[RunView], metric: str) -> float | None:
     return next((t.target for run in runs for t in run.summary.targets if t.metric == metric), None)
 
 
-def best_rows(
-    values: Sequence[float | None], *, highest: bool | None, counting: Sequence[bool] | None = None
-) -> frozenset[int]:
-    """Which rows hold the best value, of those that count; nothing stands out in a table of one row."""
-    counts = counting or [True] * len(values)
-    known = {
-        place: value
-        for place, value in enumerate(values)
-        if value is not None and math.isfinite(value) and counts[place]
-    }
+def best_rows(values: Sequence[float | None], *, highest: bool | None) -> frozenset[int]:
+    """Which rows hold the best value; nothing stands out in a table of one row, or where no direction is known."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
     if len(values) < 2 or not known or highest is None:
         return frozenset()
-    best = max(known.values()) if highest else min(known.values())
-    return frozenset(place for place, value in known.items() if value == best)
+    best = max(known) if highest else min(known)
+    return frozenset(place for place, value in enumerate(values) if value == best)
 
 
 def known_metrics(runs: Sequence[RunView]) -> Metrics:
@@ -114,23 +107,29 @@ def summary_columns(
             lowest("\ntime", [t.seconds for t in reached], show_seconds),
             lowest("\nbytes", [t.bytes for t in reached], show_bytes),
         ]
-    ended = [run.summary.finished for run in runs]  # who has not come to the end has not been cheap
     return [
         *columns,
-        lowest("all\nbytes", [run.summary.cost.bytes for run in runs], show_bytes, ended),
-        lowest("fleet\ntime", [run.summary.cost.seconds for run in runs], show_seconds, ended),
+        total("all\nbytes", runs, [run.summary.cost.bytes for run in runs], show_bytes),
+        total("fleet\ntime", runs, [run.summary.cost.seconds for run in runs], show_seconds),
     ]
 
 
-def lowest(
-    head: str,
-    values: Sequence[float | None],
-    show: Callable[[float | None], str],
-    counting: Sequence[bool] | None = None,
+def lowest(head: str, values: Sequence[float | None], show: Callable[[float | None], str]) -> Column:
+    """A column of costs: the lowest is the best."""
+    return Column(head=head, cells=tuple(map(show, values)), best=best_rows(values, highest=False))
+
+
+def total(
+    head: str, runs: Sequence[RunView], values: Sequence[float], show: Callable[[float | None], str]
 ) -> Column:
-    """A column of costs: the lowest is the best, of those that count."""
-    best = best_rows(values, highest=False, counting=counting)
+    """A column of what whole runs cost: the lowest of those that came to their end is the best."""
+    best = best_rows(of_finished(runs, values), highest=False)
     return Column(head=head, cells=tuple(map(show, values)), best=best)
+
+
+def of_finished(runs: Sequence[RunView], values: Sequence[float]) -> list[float | None]:
+    """The values, without those of unfinished runs: whoever stopped early saved nothing."""
+    return [value if run.summary.finished else None for run, value in zip(runs, values, strict=True)]
 
 
 def cost_columns(run: RunView) -> list[Column]:
