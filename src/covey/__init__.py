@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from covey.version import __version__
 
 if TYPE_CHECKING:
     from covey import data, methods, models
@@ -56,6 +56,7 @@ __all__ = [
     "Measuring",
     "Metric",
     "Train",
+    "__version__",
     "data",
     "federate",
     "from_huggingface",

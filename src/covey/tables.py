@@ -77,7 +77,7 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
     key, equals, text = assignment.partition("=")
     names = [name.strip() for name in key.split(".")]
     if not equals or not all(names):
-        raise UserError(f"--set {assignment!r} must look like table.key=value")
+        raise UserError(f"setting {assignment!r} must look like table.key=value")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):  # also of numbers with too many digits, and of thousands of brackets
@@ -86,5 +86,5 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
     for name in names[:-1]:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise UserError(f"--set {assignment!r}: {name} is not a table")
+            raise UserError(f"setting {assignment!r}: {name} is not a table")
     table[names[-1]] = value

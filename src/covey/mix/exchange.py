@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 
 from covey.core import Mixing, Round, stream
 from covey.errors import UserError
-from covey.fleet.peers import Links, links
 from covey.mix.graphs import Weights, adjacency, graph
+from covey.mix.peers import Links, links
 from covey.mix.topology import Bools, Ints, Kind, collect, download, events, representatives, succession
 from covey.mix.topology import round_factors as factors_of_round
 from covey.needs import GROUPS, MODEL_PER_CLIENT, Fact, Facts
