@@ -84,6 +84,8 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
         value = text.strip()
     table = tables
     for name in names[:-1]:
+        if isinstance(table.get(name), str) and names[0] == "method":  # select = "haccs" is short for a table
+            table[name] = {"name": table[name]}
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise UserError(f"setting {assignment!r}: {name} is not a table")
