@@ -1,16 +1,17 @@
-"""`covey serve`, `covey join` and `covey certs`: a run over real sites."""
+"""`covey serve` and `covey join`: a run over real sites."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from covey.cli.progress import console, live, say
+from covey.cli.progress import live, say
 from covey.errors import UserError
 from covey.own_code import is_file, load_file, one_sentence, split_name
 
@@ -27,7 +28,7 @@ PORT = 9440
 
 
 def register(app: typer.Typer) -> None:
-    for command in (serve, join, certs):
+    for command in (serve, join):
         app.command()(command)
 
 
@@ -130,17 +131,19 @@ def deployed(
     watch: Watcher,
 ) -> Finished:
     """The run itself, in this process; the door opens when all keys are known."""
-    from covey.deploy.certs import SiteList
     from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
+    from covey.deploy.site_list import SiteList
     from covey.simulate import resume, simulate
 
     sites = SiteList(certs) if certs else None
+    for warning in (*sites.warnings(), *server_warning(certs)) if sites and certs else ():
+        say(warning)
     host, _, port = place.rpartition(":")
     with (
         flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs, known=sites.__contains__ if sites else None),
+        door(host, int(port), link, certs, objection=sites.objection if sites else None),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
@@ -148,6 +151,17 @@ def deployed(
         if again:
             return resume(folder, watchers=[watch], say=say, fleet=fleet)
         return simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
+
+
+def server_warning(certs: Path) -> list[str]:
+    """Says in time that the server's certificate ends."""
+    from covey.deploy.certs import expiry
+    from covey.deploy.site_list import SOON
+
+    left = (expiry(certs) - datetime.now(UTC)).days
+    return [f"the server's certificate ends in {left} days; covey certs renew {certs} --server"] * (
+        left < SOON
+    )
 
 
 def join(
@@ -189,9 +203,7 @@ def join(
         raise UserError(f"--insecure works only on loopback; the address is {address!r}")
     if not insecure and (key is None or not key.exists() or not ca.exists()):
         missing = "--key is missing" if key is None else f"{ca if key.exists() else key} does not exist"
-        raise UserError(
-            f"{missing}; the server's administrator makes keys with: covey certs FOLDER --site NAME"
-        )
+        raise UserError(f"{missing}; a site makes its own with: covey certs request NAME")
     if budget is not None and not 0 < budget < math.inf:
         raise UserError(f"--budget is {budget!r}; it must be a finite number greater than 0")
     bounds = Bounds(
@@ -236,19 +248,3 @@ def loaded(where: str, name: str) -> Any:
         raise UserError(f"--data is {where!r}, but {file} has no function {function}")
     with one_sentence(f"--data {where}"):
         return load(name) if inspect.signature(load).parameters else load()
-
-
-def certs(
-    folder: Annotated[Path, typer.Argument(help="The folder to make or to add to.", show_default=False)],
-    host: Annotated[
-        list[str] | None, typer.Option(help="A name or address by which sites reach the server. Repeatable.")
-    ] = None,
-    site: Annotated[list[str] | None, typer.Option(help="A site to make a key for. Repeatable.")] = None,
-) -> None:
-    """Make a CA, the server's certificate and a key for each site."""
-    from covey.deploy.certs import make_certs
-    from covey.deploy.superlink import need_flower
-
-    need_flower()
-    for path in make_certs(folder, hosts=host or (), sites=site or ()):
-        console.print(f"made {path}", highlight=False)
