@@ -53,6 +53,10 @@ def serve(
             "--enable-supernode-auth. [default: one is started]"
         ),
     ] = None,
+    status_port: Annotated[
+        int | None,
+        typer.Option(help="A port of loopback with the status page and /metrics.", min=1, max=65535),
+    ] = None,
     insecure: InsecureOption = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
@@ -93,7 +97,9 @@ def serve(
         live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
     ):
-        done = deployed(config, folder, link, secrets, place, least, own, resume is not None, watch)
+        done = deployed(
+            config, folder, link, secrets, place, least, own, resume is not None, watch, status_port
+        )
     show([done])
 
 
@@ -129,25 +135,31 @@ def deployed(
     own: Dataset | None,
     again: bool,
     watch: Watcher,
+    status_port: int | None = None,
 ) -> Finished:
     """The run itself, in this process; the door opens when all keys are known."""
     from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
     from covey.deploy.site_list import SiteList
+    from covey.deploy.status import Status
+    from covey.deploy.status_page import shown
     from covey.simulate import resume, simulate
 
     sites = SiteList(certs) if certs else None
     for warning in (*sites.warnings(), *server_warning(certs)) if sites and certs else ():
         say(warning)
     host, _, port = place.rpartition(":")
+    status = Status(sites.listed if sites else dict, folder / "log.jsonl")
+    status.now.rounds = config.top.rounds
     with (
         flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs, objection=sites.objection if sites else None),
+        door(host, int(port), link, certs, objection=sites.objection if sites else None, seen=status.visit),
+        shown(status, folder, status_port),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
-        fleet = site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say)
+        fleet = site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say, status=status)
         if again:
             return resume(folder, watchers=[watch], say=say, fleet=fleet)
         return simulate(config, folder, watchers=[watch], say=say, fleet=fleet)

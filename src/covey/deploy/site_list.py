@@ -133,6 +133,10 @@ class SiteList(Mapping[str, int]):
         """The name of every key."""
         return {key: site.name for key, site in self.read().items()}
 
+    def listed(self) -> dict[str, tuple[str, int]]:
+        """The name and the client number of every key."""
+        return {key: (site.name, site.client) for key, site in self.read().items()}
+
     def objection(self, key: str) -> str:
         """Why a key may not join: it was never listed, it was revoked, or its time is over; empty if it may."""
         if key in self.read():
