@@ -18,7 +18,6 @@ from covey.checkpoint import Checkpoint, save_checkpoint
 from covey.checksums import Index, Piece, read_index, write_index
 from covey.config import Config
 from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
-from covey.data.types import Federation
 from covey.errors import UserError
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
@@ -75,9 +74,8 @@ class Recorder:
     def _begin(self) -> None:
         """The first files: config.toml last, so that a folder that has one can always be resumed."""
         self.journal.begin()
-        data = getattr(self.fleet, "data", None)
-        if isinstance(data, Federation):
-            self.journal.append(data_rows(data))
+        if self.fleet.data is not None:
+            self.journal.append(data_rows(self.fleet.data))
         self.pending = self._checkpoint(empty_state(self.fleet))
         self.save()
         write_atomically(self.folder / "config.toml", self.config.toml())
@@ -97,7 +95,7 @@ class Recorder:
             self.journal.append(self._rows(end))
             self._follow(end)
             self.clients = len(self.fleet.members())
-            self.engine = dict(getattr(self.fleet, "info", {}))
+            self.engine = dict(self.fleet.info)
             self.pending = self._checkpoint(end.state)
             due = time.perf_counter() - self.saved_at > self.config.top.checkpoint_seconds
             if due or end.state.round == end.rounds:
@@ -215,7 +213,7 @@ class Recorder:
             "covey": __version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
-            "dataset": getattr(self.fleet, "dataset_name", bare_name(self.config["data"]["name"])),
+            "dataset": self.fleet.dataset_name or bare_name(self.config["data"]["name"]),
             "model": bare_name(self.config["model"]["name"]),
             "parameters": layout.trainable,
             "clients": self.clients,
@@ -237,8 +235,8 @@ class Recorder:
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the method left for the report, and what only a simulation can draw."""
-        data = getattr(self.fleet, "data", None)
-        if not isinstance(data, Federation) or not state.groups:
+        data = self.fleet.data
+        if data is None or not state.groups:
             return dict(state.notes)
         return with_true_labels(state.notes, state.groups, data.label_counts())
 

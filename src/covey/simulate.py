@@ -13,7 +13,6 @@ from covey.config import Config, fleet_of, method_of
 from covey.core import Fleet, State, Watcher, run
 from covey.errors import UserError
 from covey.extend import extended
-from covey.fleet.local import LocalFleet
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
 from covey.measure import Measuring
@@ -117,7 +116,7 @@ def run_or_resume(
 
 def check_told(fleet: Fleet | None) -> None:
     """A folder's config.toml must say what ran: it cannot of a simulated fleet that it did not build."""
-    if isinstance(fleet, LocalFleet):
+    if fleet is not None and fleet.simulated:
         raise UserError(
             "fleet is a LocalFleet of your own, and the folder's config.toml would describe another; "
             "leave fleet out, or call covey.run, which writes no folder"
@@ -189,8 +188,7 @@ def _run(
                 fleet.load(checkpoint.fleet)
                 recorder.go_back(checkpoint)
                 recorder.finish(checkpoint.state, finished=False)
-        deployed = getattr(fleet, "info", {}).get("mode") == "deployment"
-        raise Interrupted(folder, done, "serve" if deployed else "run") from None
+        raise Interrupted(folder, done, "run" if fleet.simulated else "serve") from None
 
 
 def write_page(folder: Path) -> None:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -38,6 +38,9 @@ from covey.version import __version__
 
 class SiteFleet:
     """Clients on machines of their own, reached through a `Transport`."""
+
+    simulated: ClassVar[bool] = False
+    data: None = None  # it never leaves the sites
 
     def __init__(
         self,

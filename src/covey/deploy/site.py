@@ -15,7 +15,7 @@ from typing import Any
 from covey.bench import Bench
 from covey.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core import Reply, Task
-from covey.data.types import Dataset, Samples
+from covey.data.types import Dataset, Samples, View
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
 from covey.fleet.executors import one_thread
@@ -40,13 +40,13 @@ BENCHES_KEPT = 4  # models that are ready to work
 class SiteData:
     """A site's own data: the same in every round."""
 
-    train_samples: Samples
-    test_samples: Samples
+    train_samples: View
+    test_samples: View
 
-    def train(self, client: int, number: int) -> Samples:  # noqa: ARG002
+    def train(self, client: int, number: int) -> View:  # noqa: ARG002
         return self.train_samples
 
-    def test(self, client: int, number: int) -> Samples:  # noqa: ARG002
+    def test(self, client: int, number: int) -> View:  # noqa: ARG002
         return self.test_samples
 
     @classmethod

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.models.encoders import encode
 from covey.statistics import Known, Stat
@@ -107,7 +107,7 @@ class Spending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embed:
+class Embed(Step):
     """Asks for the noisy bits; the task's row is the encoder.
 
     Client i flips with probability `flip[i mod len(flip)]`: each client may have its own. A client draws its table
@@ -197,7 +197,7 @@ def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleShape:
+class SampleShape(Step):
     """Asks what one sample looks like, which the server must know to build an autoencoder."""
 
     kind: ClassVar[str] = "query.shape"
