@@ -36,7 +36,7 @@ class LabelSummary:
     kind: ClassVar[str] = "query.labels"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        labels = _label_space(client, self.labels)
+        labels = label_space(client, self.labels)
         counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
         if not _worth_telling(client, task, self.privacy, counts):
             return Reply(id=client.id)
@@ -82,7 +82,7 @@ class FeatureSummary:
         counts = feature_counts(
             x,
             client.train.labels(),
-            labels=_label_space(client, self.labels),
+            labels=label_space(client, self.labels),
             bins=self.bins,
             low=self.low,
             high=self.high,
@@ -118,7 +118,8 @@ def raw_features(client: Client) -> NDArray[np.floating]:
     return x.numpy()
 
 
-def _label_space(client: Client, labels: int | None) -> int:
+def label_space(client: Client, labels: int | None) -> int:
+    """The number of labels that all clients agreed on."""
     space = len(client.train.dataset.classes) if labels is None else labels
     if client.live and space < len(
         client.train.dataset.classes
