@@ -13,7 +13,7 @@ export COVEY_DATA ?= $(abspath ../shared/data)
 # The five papers' methods, and the average that helps nobody.
 DEMO := fedavg cafa hierarchical embedding haccs cfic
 
-.PHONY: demo test unit lint bench bench-peers tables docs wheel slow engines slow-engines hostile clean
+.PHONY: demo test unit lint bench bench-peers tables docs wheel slow engines slow-engines hostile fuzz clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -58,6 +58,11 @@ slow-engines: $(ENGINES)/ready
 # Hostile tries and what became of them, as a table; loopback only, each within a bound on its time.
 hostile: $(ENGINES)/ready
 	$(ENGINES)/bin/python -m tests.hostile
+
+# An hour of configurations as strangers write them (FUZZ_SECONDS=300: five minutes); the quick tests try a few.
+FUZZ_SECONDS ?= 3600
+fuzz: $(VENV)/ready
+	$(BIN)/python -m tests.fuzz $(FUZZ_SECONDS) $$(date +%s)
 
 # Whole rounds of every engine, then the papers' models one by one.
 bench: $(VENV)/ready

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
-    from covey.core import Method, Watcher
+    from covey.core import Method, Rule, Watcher
     from covey.data.types import Dataset, Shift
     from covey.fleet.devices import Device
     from covey.metrics import Metric
@@ -183,6 +183,18 @@ STEPS: Registry[type] = Registry(
         "TellDiscrepancy": "covey.methods.feddisco:TellDiscrepancy",
         "Best": "covey.methods.ifca:Best",
         "TrainAutoencoder": "covey.methods.pretraining:TrainAutoencoder",
+    },
+)
+
+# settings -> a rule that combines replies, some of which may be hostile
+RULES: Registry[Callable[..., Rule]] = Registry(
+    "robust combine",
+    "covey.rules",
+    {
+        "median": "covey.mix.robust:Median",
+        "trimmed-mean": "covey.mix.robust:TrimmedMean",
+        "krum": "covey.mix.robust:Krum",
+        "clip": "covey.mix.robust:Clip",
     },
 )
 

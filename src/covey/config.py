@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import tomli_w
 import torch
 from torch import nn
 
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.core import Method
 from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
@@ -22,6 +23,7 @@ from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
+from covey.mix.robust import Robust
 from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
@@ -29,6 +31,7 @@ from covey.own_code import bare_name, full_name
 from covey.registry import Registry
 from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
 from covey.steps import Train
+from covey.tables import check_tables, shown
 
 # Arguments that the program fills in; all others of a function are the user's settings.
 GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
@@ -115,7 +118,7 @@ def read_tables(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -136,7 +139,7 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
         raise UserError(f"--set {assignment!r} must look like table.key=value")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also of numbers with too many digits, and of thousands of brackets
         value = text.strip()
     table = tables
     for name in names[:-1]:
@@ -148,16 +151,17 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
 
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
+    check_tables(tables)
     per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
     here = {key: value for key, value in tables.items() if key != "methods"}
     tables = with_full_names(copy.deepcopy(here), Path())
-    plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
+    plain = {key: value for key, value in tables.items() if key not in SECTIONS}
     known = (*(f.name for f in fields(Top)), *SECTIONS)
     for key in tables:
         if key not in known:
-            raise UserError(unknown(key, key, known))
+            raise UserError(elsewhere(key, tables) or unknown(key, key, known))
         if key in SECTIONS and not isinstance(tables[key], dict):
-            raise UserError(f"{key} is {tables[key]!r}; it must be a table, [{key}]")
+            raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
     result: dict[str, Any] = _complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
@@ -169,6 +173,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     )
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    if tables.get("robust"):
+        result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
         model["name"] = USUAL_MODEL.get(data["name"], "mlp")
@@ -194,6 +200,7 @@ SECTIONS = (
     "data",
     "partition",
     "shift",
+    "robust",
     "model",
     "train",
     "method",
@@ -205,8 +212,38 @@ SECTIONS = (
 )
 
 
+def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
+    """The sentence for a setting that stands outside its table; nothing where no table has it."""
+    makers: dict[str, Any] = {
+        "train": Train,
+        "data": DataSection,
+        "devices": Devices,
+        "engine": Engine,
+        "measure": Measuring,
+        "model": ModelSection,
+        "method": _named(tables, "method", "fedavg", METHODS),
+        "partition": _named(tables, "partition", "dir-class", PARTITIONS),
+    }
+    homes = [
+        table
+        for table, maker in makers.items()
+        if maker and key in settings_of(maker, given=() if inspect.isclass(maker) else GIVEN)
+    ]
+    return (
+        f"{key} is not known; did you mean {' or '.join(f'{home}.{key}' for home in homes)}?" if homes else ""
+    )
+
+
+def _named(tables: Mapping[str, Any], section: str, usual: str, registry: Mapping[str, Any]) -> Any:
+    table = tables.get(section, {})
+    name = table.get("name", usual) if isinstance(table, dict) else usual
+    return registry.get(name) if isinstance(name, str) else None
+
+
 def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:
     method = {"name": "fedavg", **tables.get("method", {})}
+    if not isinstance(method["name"], str):
+        raise UserError(f"method.name is {shown(method['name'])}; allowed: text")
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
     asked = {**method, **own}
     whole = _complete_choice("method", asked, METHODS)
@@ -222,11 +259,11 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
 def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
     """The tables [methods.NAME], each checked, whether its method runs now or not."""
     if not isinstance(per_method, dict):
-        raise UserError(f"methods is {per_method!r}; it must hold tables, [methods.NAME]")
+        raise UserError(f"methods is {shown(per_method)}; it must hold tables, [methods.NAME]")
     for name, table in per_method.items():
         maker = METHODS.find(name, f"methods.{name}")
         if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
-            raise UserError(f"methods.{name} is {table!r}; it must be a table, and its train, too")
+            raise UserError(f"methods.{name} is {shown(table)}; it must be a table, and its train, too")
         own = {key: value for key, value in table.items() if key != "train"}
         checked(f"methods.{name}", settings_of(maker, given=GIVEN), own)
         checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
@@ -265,6 +302,8 @@ def _complete_choice(
     """A table that names something: its name, the settings common to all, and those of the thing itself."""
     common = dict(common or {})
     name = values.get("name", common["name"].default if "name" in common else None)
+    if not isinstance(name, str):
+        raise UserError(f"{where}.name is {shown(name)}; allowed: text")
     found = registry.find(name, f"{where}.name = {name!r}")
     own = settings_of(found, given=GIVEN) if callable(found) else {}
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
@@ -290,9 +329,19 @@ def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[s
 
 
 def method_of(config: Config) -> Method:
-    """The method that the configuration describes."""
-    table = config["method"]
-    return METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    """The method that the configuration describes, with the combine of [robust] inside its mix where there is one."""
+    table, robust = config["method"], config.tables.get("robust")
+    method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    if not robust:
+        return method
+    if method.mix is None:
+        raise UserError(
+            f"robust.name is {robust['name']!r}, but method {method.name} combines in a way of its own; "
+            "leave one of them out"
+        )
+    return replace(
+        method, mix=Robust(mix=method.mix, rule=RULES.find(robust["name"])(**own_settings(robust)))
+    )
 
 
 def federation_of(config: Config) -> Federation:

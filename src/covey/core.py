@@ -135,16 +135,32 @@ class Step(Protocol):
         ...
 
 
+class Rule(Protocol):
+    """What takes the place of a weighted mean where some rows may be hostile (`mix/robust.py`)."""
+
+    around_start: ClassVar[bool]  # whether the result depends on the row that is replaced
+
+    def combine(self, rows: Sequence[Tensor], weights: np.ndarray, start: Tensor) -> Tensor:
+        """One row out of at least two; `weights` add up to 1, `start` is the row that is replaced."""
+        ...
+
+    def needs(self) -> int:
+        """Of how many rows, at least, it withstands a bad one."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mixing:
     """A product of matrices for some columns of the bank; the first one maps `[old rows; replies]` to the new rows.
 
-    With `peers`, row i lives at a client: every entry that takes from another client's row is one message.
+    With `peers`, row i lives at a client: every entry that takes from another client's row is one message. With a
+    `rule`, replies are combined by it in place of their weighted mean.
     """
 
     factors: Sequence[Any]  # dense or scipy.sparse matrices, applied in this order
     columns: slice = field(default_factory=lambda: slice(None))
     peers: bool = False
+    rule: Rule | None = None
 
 
 class Fleet(Protocol):

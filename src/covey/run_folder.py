@@ -9,7 +9,7 @@ from typing import Any
 from covey.checksums import Index, check_config, check_files, read_index
 from covey.config import Config, read_tables, resolve
 from covey.errors import UserError
-from covey.writing import reason
+from covey.text import printable
 
 # What a run writes before its config.toml; without that, a folder holds no run, only what is left of a start.
 BEFORE_CONFIG = {"config.toml.tmp", "metrics.jsonl", "checkpoint", "checkpoint.json", "checkpoint.json.tmp"}
@@ -18,7 +18,7 @@ BEFORE_CONFIG = {"config.toml.tmp", "metrics.jsonl", "checkpoint", "checkpoint.j
 def config_in(folder: Path) -> Config:
     """The configuration of a run folder."""
     if not exists(folder / "config.toml"):
-        raise UserError(f"--resume {folder} is not a run folder: it has no config.toml")
+        raise UserError(f"--resume {short(folder)} is not a run folder: it has no config.toml")
     return resolve(read_tables(folder / "config.toml"))
 
 
@@ -73,16 +73,21 @@ def exists(path: Path) -> bool:
     """Whether it is there; a path that the system does not take is a mistake that is said."""
     try:
         return path.exists()
-    except (OSError, ValueError) as error:
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        raise UserError(f"{str(path)[:200]} cannot be used as a folder: {why}") from error
+    except OSError as error:
+        raise UserError(f"{short(path)} cannot be a folder: {error.strerror or error}") from error
 
 
 def make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {folder} cannot be made: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"--out {short(folder)} cannot be made: {why}") from error
+
+
+def short(path: Path) -> str:
+    """A path as a sentence shows it."""
+    return printable(str(path) if len(str(path)) <= 300 else f"{str(path)[:300]}...")
 
 
 def taken(folder: Path) -> str:

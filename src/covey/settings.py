@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 from covey.errors import UserError
+from covey.tables import shown
 
 REQUIRED = inspect.Parameter.empty
 Maker = TypeVar("Maker", bound=Callable[..., Any])
@@ -91,7 +92,7 @@ def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, An
     for name, value in values.items():
         fits, converted = convert(value, settings[name].type)
         if not fits:
-            raise UserError(f"{dot}{name} is {value!r}; allowed: {settings[name].allowed}")
+            raise UserError(f"{dot}{name} is {shown(value)}; allowed: {settings[name].allowed}")
         result[name] = converted
     return result
 

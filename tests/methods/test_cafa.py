@@ -19,7 +19,13 @@ from covey.fleet.local import LocalFleet
 from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
-from covey.mix.accuracy import LikenessAverage, accuracy_table, accuracy_weights, cluster_weights
+from covey.mix.accuracy import (
+    LikenessAverage,
+    accuracy_table,
+    accuracy_weights,
+    balanced_accuracy,
+    cluster_weights,
+)
 from covey.objective import Reconstruction
 from covey.select.largest import LargestGroup
 from covey.steps import Train
@@ -104,6 +110,46 @@ def test_answers_that_are_no_accuracies_judge_nobody() -> None:
     assert sizes.tolist() == [10.0]
 
 
+def test_balanced_by_class_worked_out_by_hand() -> None:
+    """Two judges, classes 0, 1 and one that nobody has. Labels 8 + 0 and 0 + 2: the rare class counts as much.
+
+    Model 0: 8/8 and 0/2, mean 1/2. Model 1: 4/8 and 2/2, mean 3/4.
+    """
+    answers = [
+        Reply(
+            id=0, size=8, stats={"hits": np.array([[8.0, 0, 0], [4, 0, 0]]), "labels": np.array([8.0, 0, 0])}
+        ),
+        Reply(
+            id=1, size=2, stats={"hits": np.array([[0.0, 0, 0], [0, 2, 0]]), "labels": np.array([0.0, 2, 0])}
+        ),
+    ]
+    assert balanced_accuracy(answers, 2).tolist() == [0.5, 0.75]
+    more_hits_than_samples = Reply(id=2, stats={"hits": np.full((2, 3), 9.0), "labels": np.ones(3)})
+    assert balanced_accuracy([*answers, more_hits_than_samples], 2).tolist() == [0.5, 0.75]
+    assert balanced_accuracy([], 2).tolist() == [1.0, 1.0], "nobody answered"
+    nothing = Reply(id=0, stats={"hits": np.zeros((2, 3)), "labels": np.ones(3)})
+    assert balanced_accuracy([nothing], 2).tolist() == [1.0, 1.0]
+
+
+def test_hits_by_class_add_up_to_the_accuracy() -> None:
+    fleet = small_fleet()
+    rows = torch.stack([fleet.start(), fleet.start(1)])
+    tasks = dict.fromkeys(range(3), Task(models=rows, slots=(0, 1)))
+    plain = fleet.ask(CrossEvaluate(holdout=0.2, models=2), tasks)
+    by_class = fleet.ask(CrossEvaluate(holdout=0.2, models=2, by_class=True), tasks)
+    for whole, parts in zip(plain, by_class, strict=True):
+        assert parts.stats["labels"].sum() == whole.size == parts.size
+        assert parts.stats["hits"].sum(axis=1) / whole.size == pytest.approx(whole.stats["accuracy"])
+        assert (parts.stats["hits"] <= parts.stats["labels"]).all()
+
+
+def test_wrong_settings_are_one_sentence() -> None:
+    with pytest.raises(UserError, match="evaluation is 'fair'; allowed: balanced, published"):
+        cafa(TRAIN, evaluation="fair")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"power is -1.0; it must lie in 0 to 100"):
+        abfa(TRAIN, power=-1.0)
+
+
 # ------------------------------------------------------------------------------------------ known answers
 
 
@@ -119,8 +165,8 @@ def test_equal_weights_are_fedavg_bit_for_bit(accuracy: float, monkeypatch: pyte
     monkeypatch.setattr(CrossEvaluate, "__call__", constant(accuracy))
     plain = final(fedavg(TRAIN, per_round=6, weighting="equal"), small_fleet())
     for method in (
-        cafa(TRAIN, clusters=1),
-        abfa(TRAIN),
+        cafa(TRAIN, clusters=1, evaluation="published"),
+        abfa(TRAIN, evaluation="published"),
         cbcc(TRAIN, clusters=1),
         cbcc_select(TRAIN, clusters=1),
     ):
@@ -165,7 +211,7 @@ def test_compared_methods_train_on_the_same_data_unless_the_user_says_otherwise(
 
 def test_a_round_is_charged_k_times_k_minus_1_transfers_between_peers() -> None:
     fleet = small_fleet(devices=Devices(profile="haccs"))
-    one_round(cafa(TRAIN, per_round=5), empty_state(fleet), fleet)
+    one_round(cafa(TRAIN, per_round=5, evaluation="published"), empty_state(fleet), fleet)
     cross = fleet.ledger.this_round["evaluate.cross"]
     assert cross.messages == 5 * 4 + 5, "20 models between peers and 5 answers to the server"
     assert cross.bytes_peer == 5 * 4 * 4 * fleet.layout.size

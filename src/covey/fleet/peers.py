@@ -12,13 +12,14 @@ from torch import Tensor
 
 from covey.core import Mixing, Reply
 from covey.mix.combine import combine
+from covey.mix.robust import robust_product
 
 Clients = NDArray[np.int64]
 
 
 def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Tensor]) -> Tensor:
     """The new rows; columns that no mixing names stay as they are."""
-    if len(mixings) == 1 and mixings[0].columns == slice(None):
+    if len(mixings) == 1 and mixings[0].columns == slice(None) and mixings[0].rule is None:
         return combine([csr_array(f) for f in mixings[0].factors], [bank, *replies])
     if not mixings:
         return bank
@@ -26,11 +27,12 @@ def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Ten
     kept = min(len(out), len(bank))
     out[:kept] = bank[:kept]
     for mixing in mixings:
-        combine(
-            [csr_array(f) for f in mixing.factors],
-            [bank[:, mixing.columns], *(row[mixing.columns] for row in replies)],
-            out=out[:, mixing.columns],
-        )
+        factors = [csr_array(f) for f in mixing.factors]
+        old, told = bank[:, mixing.columns], [row[mixing.columns] for row in replies]
+        if mixing.rule is not None:
+            out[:, mixing.columns] = robust_product(factors, old, told, mixing.rule)
+        else:
+            combine(factors, [old, *told], out=out[:, mixing.columns])
     return out
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal, get_args
 
 from covey.core import Method
+from covey.errors import UserError
 from covey.group.label_mix import ByLabelMix
 from covey.mix.accuracy import LikenessAverage
 from covey.mix.average import Average
@@ -14,6 +16,7 @@ from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import LabelSummary
 
+Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
 
 
@@ -21,6 +24,9 @@ def cafa(
     train: Train,
     *,
     per_round: int = 6,
+    evaluation: Evaluation = "balanced",
+    power: float = 2.0,
+    weighting: Literal["samples", "equal"] = "equal",
     clusters: int | None = None,
     epsilon: float | None = None,
     noise: SummaryNoise = "simulated",
@@ -31,8 +37,10 @@ def cafa(
     Before the first round clients tell the shares of their labels, and K-means with k by silhouette groups them
     (CBCC). In every round the chosen clients send their models to each other and score them on validation data (ABFA).
     W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j (Zhang et al., eq. 11). The validation data are the share
-    `train.holdout`, 0.2 where it is 0. `clusters` fixes k. With `epsilon` the label shares are private: `noise` is how,
-    `budget` what a client spends at most.
+    `train.holdout`, 0.2 where it is 0. `evaluation`: with `balanced` w^A is the accuracy by class, mean over the
+    classes, to the `power`; with `published` it is eq. 9-10. `weighting`: times the number of samples, or not (the
+    paper). `clusters` fixes k. With `epsilon` the label shares are private: `noise` is how, `budget` what a client
+    spends at most.
     """
     train = with_validation(train)
     return Method(
@@ -40,22 +48,25 @@ def cafa(
         group=by_label_mix(clusters, epsilon, noise, budget),
         select=Uniform(per_round=per_round),
         local=train,
-        mix=LikenessAverage(by_cluster=True, by_accuracy=True, holdout=train.holdout),
+        mix=judged(train, evaluation, power, by_cluster=True, by_samples=weighting == "samples"),
     )
 
 
-def abfa(train: Train, *, per_round: int = 6) -> Method:
+def abfa(
+    train: Train, *, per_round: int = 6, evaluation: Evaluation = "balanced", power: float = 2.0
+) -> Method:
     """CAFA without clusters: models weigh by their accuracy on each other's validation data alone.
 
     w_i = A_i / sum of A_j, with A_i the accuracy of model i over the validation data of all clients of the round
-    (eq. 9-10). Those data are the share `train.holdout`, 0.2 where it is 0.
+    (eq. 9-10). Those data are the share `train.holdout`, 0.2 where it is 0. `evaluation`: with `balanced` A_i is the
+    accuracy by class, mean over the classes, to the `power`; with `published` it is eq. 9-10.
     """
     train = with_validation(train)
     return Method(
         name="abfa",
         select=Uniform(per_round=per_round),
         local=train,
-        mix=LikenessAverage(by_cluster=False, by_accuracy=True, holdout=train.holdout),
+        mix=judged(train, evaluation, power, by_cluster=False),
     )
 
 
@@ -97,6 +108,23 @@ def cbcc_select(
         select=LargestGroup(per_round=per_round),
         local=train,
         mix=Average(weighting="equal"),
+    )
+
+
+def judged(
+    train: Train, evaluation: Evaluation, power: float, *, by_cluster: bool, by_samples: bool = False
+) -> LikenessAverage:
+    """ABFA's weights, as published or balanced by class."""
+    if evaluation not in get_args(Evaluation):
+        raise UserError(f"evaluation is {evaluation!r}; allowed: {', '.join(get_args(Evaluation))}")
+    balanced = evaluation == "balanced"
+    return LikenessAverage(
+        by_cluster=by_cluster,
+        by_accuracy=True,
+        holdout=train.holdout,
+        balanced=balanced,
+        power=power if balanced else 1.0,
+        by_samples=by_samples,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from covey.core import Method
+from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.mix.robust import Krum, Median, TrimmedMean
 from covey.steps import Train
@@ -14,9 +15,15 @@ def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) 
     """The reply that lies closest to its neighbours becomes the model (Blanchard et al., 2017).
 
     Its score is the sum of squared distances to the n - f - 2 nearest replies, f = `hostile`. With `keep` above 1 the
-    best so many are averaged equally (multi-Krum).
+    best so many are averaged equally (multi-Krum). It withstands f of n >= 2 f + 3 replies.
     """
-    return replace(fedavg(train, per_round=per_round), name="krum", mix=Krum(hostile=hostile, keep=keep))
+    rule = Krum(hostile=hostile, keep=keep)
+    if per_round < rule.needs():
+        raise UserError(
+            f"hostile is {hostile}, of which Krum needs {rule.needs()} clients in a round to withstand them; "
+            f"per_round is {per_round}"
+        )
+    return replace(fedavg(train, per_round=per_round), name="krum", mix=rule)
 
 
 def trimmed_mean(train: Train, *, per_round: int = 10, trim: float = 0.1) -> Method:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from covey.core import Mixing, Reply, Round, Task
+from covey.errors import UserError
 from covey.mix.average import weighted_rows
 from covey.needs import GROUPS, Facts
 from covey.steps.cross import CrossEvaluate
@@ -24,12 +25,21 @@ class LikenessAverage:
 
     w^K is the share of the client's cluster (`by_cluster`, eq. 8), w^A the accuracy of the client's model on the
     validation data of all clients of the round (`by_accuracy`, eq. 9-10), each 1 when it is switched off. `holdout`
-    is the share of the local data kept for validation.
+    is the share of the local data kept for validation. `balanced`: w^A is the mean over the classes of the share of
+    hits, to the `power`; then clients that hold one and the same class cannot judge each other perfect. `by_samples`:
+    times the client's number of samples, as in FedAvg.
     """
 
     by_cluster: bool = True
     by_accuracy: bool = True
     holdout: float = 0.0
+    balanced: bool = False
+    power: float = 1.0
+    by_samples: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.power <= 100:
+            raise UserError(f"power is {self.power!r}; it must lie in 0 to 100")
 
     @property
     def needs(self) -> Facts:
@@ -38,10 +48,16 @@ class LikenessAverage:
     def __call__(self, now: Round) -> Mixing:
         ids = [reply.id for reply in now.replies]
         weights = cluster_weights(ids, now.groups) if self.by_cluster else np.ones(len(ids))
-        if self.by_accuracy:
-            weights = weights * accuracy_weights(*cross_evaluation(now, self.holdout))
+        if self.by_samples:
+            weights = weights * np.array([float(reply.size) for reply in now.replies])
+        if self.by_accuracy and self.balanced:
+            answers = cross_evaluation(now, self.holdout, by_class=True)
+            weights = weights * balanced_accuracy(answers, len(ids)) ** self.power
+        elif self.by_accuracy:
+            table, sizes = accuracy_table(cross_evaluation(now, self.holdout), len(ids))
+            weights = weights * accuracy_weights(table, sizes)
         # Equal weights become ones, as in FedAvg, so that the result is FedAvg's to the bit.
-        weights = weights / weights.max()
+        weights = weights / weights.max() if weights.max() > 0 else np.ones(len(ids))
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
 
 
@@ -52,8 +68,8 @@ def cluster_weights(ids: Sequence[int], groups: Mapping[int, int]) -> Array:
     return np.array(members, dtype=np.float64) / max(len(groups), 1)
 
 
-def cross_evaluation(now: Round, holdout: float) -> tuple[Array, Array]:
-    """Every reply's model on the validation data of everybody who replied: a_ij [models, clients] and sizes S_j.
+def cross_evaluation(now: Round, holdout: float, *, by_class: bool = False) -> list[Reply]:
+    """What everybody who replied says of every reply's model on its validation data.
 
     Clients send their models to each other: K (K - 1) transfers between peers. Who does not answer judges nobody.
     """
@@ -63,9 +79,9 @@ def cross_evaluation(now: Round, holdout: float) -> tuple[Array, Array]:
         reply.id: Task(models=rows, slots=slots, held=(place,), source="peers")
         for place, reply in enumerate(now.replies)
     }
-    answers = now.fleet.ask(CrossEvaluate(holdout=holdout, models=len(rows)), tasks)
+    answers = now.fleet.ask(CrossEvaluate(holdout=holdout, models=len(rows), by_class=by_class), tasks)
     _note_cost(now)
-    return accuracy_table(answers, len(rows))
+    return answers
 
 
 def accuracy_table(answers: Sequence[Reply], models: int) -> tuple[Array, Array]:
@@ -77,6 +93,22 @@ def accuracy_table(answers: Sequence[Reply], models: int) -> tuple[Array, Array]
     ]
     table = np.stack([accuracy for accuracy, _ in fit], axis=1) if fit else np.zeros((models, 0))
     return table, np.array([size for _, size in fit])
+
+
+def balanced_accuracy(answers: Sequence[Reply], models: int) -> Array:
+    """For each model the mean over the classes of (hits in it, over all judges) / (samples of it, over all judges).
+
+    Classes that nobody has do not count. When no model gets anything right, or nobody answered, all score 1.
+    """
+    told = [(answer.stats["hits"], answer.stats["labels"]) for answer in answers]
+    fit = [(hits, labels) for hits, labels in told if len(hits) == models and (hits <= labels).all()]
+    if not fit:
+        return np.ones(models)
+    hits = np.sum([hits for hits, _ in fit], axis=0)
+    labels = np.sum([labels for _, labels in fit], axis=0)
+    known = labels > 0
+    scores = (hits[:, known] / labels[known]).mean(axis=1) if known.any() else np.zeros(models)
+    return np.asarray(scores if scores.max(initial=0.0) > 0 else np.ones(models))
 
 
 def _is_accuracy(value: object, models: int) -> bool:

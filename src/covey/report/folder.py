@@ -40,7 +40,7 @@ def read_run(path: Path) -> RunView:
     Of a run that goes on, it is what the last checkpoint holds; what came after it may yet never have happened.
     """
     if not is_folder(path):
-        raise UserError(f"{path} is not a run folder: there is no such folder.")
+        raise UserError(f"{str(path)[:300]} is not a run folder: there is no such folder.")
     finished, journal = path / "metrics.parquet", path / "metrics.jsonl"
     if not finished.is_file() and not journal.is_file():
         raise UserError(f"{path} is not a run folder: it has neither metrics.parquet nor metrics.jsonl.")

@@ -1,0 +1,145 @@
+"""Configurations as users, and strangers, may write them: drawn from the settings' own types, some of them spoilt."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Union
+
+from hypothesis import strategies as st
+
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
+from covey.config import GIVEN, SECTIONS, DataSection, ModelSection, Top
+from covey.fleet.devices import Devices
+from covey.fleet.guard import Guard
+from covey.fleet.local import Engine
+from covey.measure import Measuring
+from covey.settings import Setting, settings_of
+from covey.steps import Train
+
+Values = st.SearchStrategy[Any]
+
+ONE_AFTER_ANOTHER = Setting(name="mode", type=Literal["serial"], default="serial")
+
+HUGE = [2**31, 2**63 - 1, 2**63, 2**64, 10**18, 10**400, -(10**400), -(2**63)]
+WIDE = [1e-300, 1e6, 1e30, 1.7e308, -1e30, float("nan"), float("inf"), float("-inf")]
+TEXTS = ["", "none", "nan", "auto", "../..", "x" * 300, "\x1b[31m", "ä\u2028", "true", "[]", "0"]
+
+
+def nested(depth: int) -> Any:
+    value: Any = 0
+    for level in range(depth):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+plain: Values = (
+    st.none().map(lambda _: "none")
+    | st.booleans()
+    | st.integers(-3, 100)
+    | st.sampled_from(HUGE)
+    | st.floats(-2, 2)
+    | st.sampled_from(WIDE)
+    | st.sampled_from(TEXTS)
+    | st.text(max_size=6)
+)
+loose: Values = st.recursive(
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("abname", min_size=1, max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+spoilt: Values = st.sampled_from([*[loose] * 9, st.sampled_from([30, 500, 3000]).map(nested)]).flatmap(
+    lambda s: s
+)
+
+
+def of_type(wanted: Any) -> Values:
+    """Values of a setting's type, most of them sensible, some at or beyond its ends."""
+    origin = typing.get_origin(wanted)
+    if origin is Annotated:
+        return of_type(typing.get_args(wanted)[0])
+    if origin is Literal:
+        return st.sampled_from(typing.get_args(wanted))
+    if origin in (Union, types.UnionType):
+        return st.one_of([of_type(part) for part in typing.get_args(wanted)])
+    if wanted is type(None):
+        return st.just("none")
+    if wanted is bool:
+        return st.booleans()
+    if wanted is int:
+        return st.integers(1, 12) | st.integers(-2, 3) | st.sampled_from([100, 10**4, 10**6, 10**9])
+    if wanted is float:
+        return st.floats(0, 1) | st.sampled_from([0, 1, 0.0, 1.0, 0.1, -0.5, 2.5, 100.0, 1e6])
+    if wanted is str:
+        return st.sampled_from(TEXTS) | st.text(max_size=5)
+    if origin in (tuple, list, Sequence):
+        return st.lists(of_type(typing.get_args(wanted)[0]), max_size=4)
+    if origin in (dict, Mapping):
+        return st.dictionaries(
+            st.sampled_from(["clients", "round", "turns", "compute", "availability", "x"]), plain, max_size=3
+        )
+    return plain
+
+
+def table(settings: Mapping[str, Setting], rare: float = 0.04) -> Values:
+    """A table with some of the settings; one in `1 / rare` of its values is spoilt."""
+
+    def value(setting: Setting) -> Values:
+        return st.sampled_from([*[of_type(setting.type)] * (int(1 / rare) - 1), spoilt]).flatmap(lambda s: s)
+
+    chosen = st.sets(st.sampled_from(sorted(settings)), max_size=4) if settings else st.just(set())
+    return chosen.flatmap(lambda names: st.fixed_dictionaries({n: value(settings[n]) for n in sorted(names)}))
+
+
+def choice(registry: Mapping[str, Callable[..., Any]], common: Mapping[str, Setting] | None = None) -> Values:
+    """A table that names something of a registry, with settings of its own."""
+
+    def settings(name: str) -> dict[str, Setting]:
+        found = {**(common or {}), **settings_of(registry[name], given=GIVEN)}
+        return {key: setting for key, setting in found.items() if key != "name"}
+
+    def named(name: str) -> Values:
+        return table(settings(name)).map(lambda values: {**values, "name": name})
+
+    return st.sampled_from(sorted(registry)).flatmap(named)
+
+
+def configurations(datasets: Sequence[str] = ()) -> Values:
+    """Whole configurations, of some data sets or of all."""
+    loaders = {name: DATASETS[name] for name in datasets or DATASETS}
+    sections = {
+        "data": choice(loaders, settings_of(DataSection)),
+        "partition": choice(PARTITIONS),
+        "shift": choice(SHIFTS),
+        "model": choice(MODELS, settings_of(ModelSection)),
+        "method": choice(METHODS),
+        "train": table(settings_of(Train)),
+        "devices": table(settings_of(Devices)),
+        "engine": table(
+            {**settings_of(Engine), "mode": Setting(name="mode", type=Literal["serial"], default="serial")}
+        ),
+        "measure": table(settings_of(Measuring)),
+        "guard": table(settings_of(Guard)),
+    }
+    assert {*sections, "methods"} == set(SECTIONS), "every section is fuzzed"
+    own = st.sampled_from(sorted(METHODS)).flatmap(
+        lambda name: table(settings_of(METHODS[name], given=GIVEN)).map(lambda values: {name: values})
+    )
+    return (
+        st.fixed_dictionaries({}, optional={**sections, "methods": own})
+        .flatmap(lambda whole: table(settings_of(Top)).map(lambda top: {**top, **whole}))
+        .flatmap(disturbed)
+    )
+
+
+def disturbed(tables: dict[str, Any]) -> Values:
+    """Mostly the tables as they are; sometimes something stands where something else belongs."""
+    keys = st.sampled_from([*SECTIONS, *settings_of(Top), "nam", "metod"])
+    sometimes = st.sampled_from([True, *[False] * 11])
+    return st.tuples(sometimes, keys, spoilt).map(
+        lambda drawn: {**tables, drawn[1]: drawn[2]} if drawn[0] else tables
+    )
