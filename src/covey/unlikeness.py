@@ -1,13 +1,13 @@
-"""How unlike a fleet's clients are, and in which way: five numbers from what the clients tell (privately) about their data.
+"""How unlike a fleet's clients are, and in which way: five numbers from private class means.
 
 label skew          how far the clients' label shares lie from everybody's (total variation, 0 to 1)
-feature shift       how differently the same class looks from client to client, as a share of the distance between classes
+feature shift       how differently a class looks from client to client, as a share of the distance between classes
 concept conflict    how much nearer the clients' classes lie when they are renamed: the same pictures under other labels
 size skew           Gini coefficient of the clients' numbers of samples (0: all equal)
 device spread       how much longer the slowest tenth of the devices takes than the median one, as a share
 
-All are corrected for what chance alone (few samples, privacy noise) would show, so that IID clients have values near 0. What noise
-hides is not a number (nan).
+All are corrected for what chance alone (few samples, privacy noise) would show, so that IID clients have values near
+0. What noise hides is not a number (nan).
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ Array = NDArray[np.float64]
 
 MOST_PAIRS = 2000  # of clients that are compared; more do not change a mean
 EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample
-VISIBLE = 0.15  # the standard error, as a share of the distance between classes, up to which a shift can be seen
+VISIBLE = (
+    0.15  # the standard error, as a share of the distance between classes, up to which a shift can be seen
+)
 FEWEST = 3  # samples of a class from which its mean is worth comparing
-# Below the first bound a number is low, above the second it is high; read off fleets whose kind is known (docs/choosing.md).
+# Below the first bound a number is low, above the second high; read off fleets whose kind is known (docs/choosing.md).
 LEVELS: Mapping[str, tuple[float, float]] = {
     "label_skew": (0.10, 0.35),
     "feature_shift": (0.10, 0.30),
@@ -69,7 +71,7 @@ class UnitOfWork:
 
     kind: ClassVar[str] = "train.unit"
 
-    def __call__(self, client: Client, task: Task) -> Reply:
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         raise RunError("a unit of work is only timed")
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
@@ -162,8 +164,8 @@ def described(table: Array, noise: float) -> Described:
 def shift_and_conflict(tables: Array, noise: float = 0.0) -> tuple[float, float]:
     """Mean over pairs of clients, as shares of the squared distance between two classes of one client.
 
-    With D_ab the squared distance of one client's class a from the other's class b (less what chance explains), over the
-    classes that both hold: B, the mean of D under the assignment of classes that makes it smallest, is what no
+    With D_ab the squared distance of one client's class a from the other's class b (less what chance explains), over
+    the classes that both hold: B, the mean of D under the assignment of classes that makes it smallest, is what no
     renaming explains, the feature shift; the mean of D_aa less B is what renaming explains, the concept conflict.
     The assignment is chosen on one half of the numbers and D measured on the other, so that noise cannot pass for it.
     """
@@ -187,7 +189,9 @@ def compared(one: Described, other: Described) -> tuple[float, float]:
     if len(mine) < 2:
         return np.nan, np.nan
     gaps = one.means[mine][:, None] - other.means[theirs][None]
-    chance = 0.5 * (one.uncertain[mine][:, None] + other.uncertain[theirs][None])  # of one half of the numbers
+    chance = 0.5 * (
+        one.uncertain[mine][:, None] + other.uncertain[theirs][None]
+    )  # of one half of the numbers
     halves = [(gaps[:, :, half::2] ** 2).sum(axis=2) - chance for half in (0, 1)]
     same = sum(float(np.trace(half)) for half in halves) / len(mine)
     best = sum(

@@ -1,4 +1,4 @@
-"""What the samples of each label look like on average, in a few numbers, with differential privacy where it is wanted."""
+"""What the samples of each label look like on average, in a few numbers, with differential privacy."""
 
 from __future__ import annotations
 
