@@ -32,7 +32,7 @@ GOOD = {"loss": 0.5, "batches": 2}
     ],
 )
 def test_what_a_training_reply_may_not_tell(change: dict[str, Any], why: str) -> None:
-    expected = Train(batch=32).expects(KNOWN)
+    expected = Train(epochs=1, batch=32).expects(KNOWN)
     assert objection(GOOD, expected) == ""
     assert objection({**GOOD, "epsilon": float("inf")}, expected) == ""
     assert why in objection({**GOOD, **change}, expected)

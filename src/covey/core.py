@@ -144,7 +144,7 @@ class Rule(Protocol):
         """One row out of at least two; `weights` add up to 1, `start` is the row that is replaced."""
         ...
 
-    def needs(self) -> int:
+    def fewest(self) -> int:
         """Of how many rows, at least, it withstands a bad one."""
         ...
 

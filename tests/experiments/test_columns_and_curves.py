@@ -75,3 +75,20 @@ def test_another_table_of_the_same_runs(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "p" / "two.toml").write_text('runs_of = "p/on"\n')
     with pytest.raises(UserError, match="did you mean p/one"):
         read_experiment("p/two", "small")
+
+
+def test_the_papers_cost_of_another_target_is_not_printed_beside_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "t.toml").write_text(
+        'columns = { rounds = "to:round", last = "last:global-test/accuracy" }\nbase.target = 0.8\n'
+        '[[case]]\nname = "A"\nset = {}\nsmall = { target = 0.5 }\n[[case]]\nname = "B"\nset = {}\n'
+        '[[run]]\nname = "X"\npaper.A = { rounds = 31, last = 0.9 }\npaper.B = { rounds = 7 }\n'
+    )
+    monkeypatch.setenv("COVEY_EXPERIMENTS", str(tmp_path))
+    small, full = read_experiment("p/t", "small"), read_experiment("p/t", "full")
+    assert small.paper_number("A", "X", "rounds") is None
+    assert small.paper_number("A", "X", "last") == 0.9
+    assert small.paper_number("B", "X", "rounds") == 7
+    assert full.paper_number("A", "X", "rounds") == 31

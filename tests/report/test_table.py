@@ -16,6 +16,7 @@ from covey.report.table import (
     summary_table,
 )
 from covey.report.wording import (
+    epsilon_words,
     higher_is_better,
     metric_title,
     show_bytes,
@@ -104,3 +105,32 @@ def test_wording(shown: object, wanted: object) -> None:
 def test_runs_of_one_name_are_told_apart() -> None:
     labels = unlike_labels(["a", "a", "b", "a"], ["seed 1", "seed 2", "seed 1", "seed 2"])
     assert labels == ["a (seed 1)", "a (seed 2) #1", "b", "a (seed 2) #2"]
+
+
+def test_whoever_stopped_early_saved_nothing(tmp_path: Path) -> None:
+    """An unfinished run has spent less, and wins no bold for it."""
+    whole = [MadeUp(method=name, clients=8, rounds=30) for name in ("fedavg", "ifca")]
+    stopped = MadeUp(method="local", clients=8, rounds=2, finished=False)
+    views = [read_run(write_run(tmp_path / made.method, made)) for made in (*whole, stopped)]
+    columns = {column.head: column for column in summary_columns(views)}
+    for head in ("all\nbytes", "fleet\ntime"):
+        assert 2 not in columns[head].best
+        assert columns[head].best <= {0, 1}
+        assert columns[head].best
+    assert views[2].summary.cost.bytes < views[0].summary.cost.bytes
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"),
+    [
+        (0.5, "strong protection: what it sent may change the odds about one of its samples 1.65-fold"),
+        (2.0, "some protection: what it sent may change the odds about one of its samples 7.39-fold"),
+        (8.0, "weak protection: what it sent may change the odds about one of its samples 2.98e+03-fold"),
+        (
+            43.94,
+            "next to no protection: what it sent may change the odds about one of its samples 10^19-fold",
+        ),
+    ],
+)
+def test_a_privacy_loss_comes_with_what_it_means(epsilon: float, words: str) -> None:
+    assert epsilon_words(epsilon) == words

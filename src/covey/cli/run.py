@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from covey.cli.progress import console, live, say
-from covey.errors import UserError
+from covey.errors import RunError, UserError
 from covey.own_code import bare_name
 
 if TYPE_CHECKING:
@@ -116,14 +117,31 @@ def compare(
     configs = [resolve(with_method(tables, name)) for name in dict.fromkeys(names)]
     folder = out or new_folder("compare")
     announce(configs[0])
-    finished = []
+    finished, failed = [], {}
     for config in configs:
-        with live(config.method_name, config.top.rounds) as watch, interruptible():
-            finished.append(
-                run_or_resume(config, folder / config.method_name, watchers=[watch], say=say, report=False)
-            )
-    write_report([read_run(done.folder) for done in finished], folder / "report.html")
-    show(finished, folder)
+        place = folder / config.method_name
+        try:
+            with live(config.method_name, config.top.rounds) as watch, interruptible():
+                finished.append(run_or_resume(config, place, watchers=[watch], say=say, report=False))
+        except typer.Exit:
+            raise
+        except Exception as error:  # the others are worth having, whatever one of them does
+            failed[config.method_name] = in_one_sentence(error)
+            say(f"{config.method_name} failed: {failed[config.method_name]}")
+    if finished:
+        write_report([read_run(done.folder) for done in finished], folder / "report.html")
+        show(finished, folder)
+    if failed:
+        words = "; ".join(f"{name}: {sentence}" for name, sentence in failed.items())
+        raise RunError(f"{len(failed)} of {len(configs)} methods failed: {words}")
+
+
+def in_one_sentence(error: Exception) -> str:
+    """A mistake as it is said; of a fault in a method's own lines, also where it is."""
+    if isinstance(error, UserError | RunError):
+        return str(error)
+    place = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
 
 
 def on_equal_data(tables: dict[str, Any], names: list[str]) -> dict[str, Any]:

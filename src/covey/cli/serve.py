@@ -88,7 +88,7 @@ def serve(
     )  # as Ctrl-C: the run is saved, and says how to go on
     with (
         opened as link,
-        live(config.method_name, config.top.rounds, lines=not console.is_terminal) as watch,
+        live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
     ):
         done = deployed(config, folder, link, secrets, place, least, own, resume is not None, watch)

@@ -15,7 +15,7 @@ from covey.errors import UserError
 from covey.experiments.execute import Made
 from covey.experiments.numbers import from_json, in_words, short, to_json
 from covey.experiments.origin import processor
-from covey.experiments.spec import Experiment, experiments_folder
+from covey.experiments.spec import Experiment, experiments_folder, read_experiment
 from covey.writing import write_atomically
 
 
@@ -94,6 +94,16 @@ def read_stored(name: str, scale: str) -> dict[str, Any]:
     if not place.exists():
         raise UserError(f"{place} does not exist; make it with: covey reproduce {name} --scale {scale}")
     result: dict[str, Any] = json.loads(place.read_text())
+    return result
+
+
+def with_paper(result: dict[str, Any]) -> dict[str, Any]:
+    """A stored result with the paper's numbers as the experiment has them now; these were not measured here."""
+    experiment = read_experiment(result["experiment"], result["scale"])
+    rows = {row.name for row in experiment.rows}
+    for cell in result["cells"]:
+        known = cell["row"] in rows
+        cell["paper"] = experiment.paper_number(cell["case"], cell["row"], cell["column"]) if known else None
     return result
 
 

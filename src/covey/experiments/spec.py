@@ -82,6 +82,7 @@ class Experiment:
     note: str
     file: Path
     runs_in: str  # the experiment whose runs these are; usually its own name
+    moved: frozenset[str] = frozenset()  # cases whose target is not the one of full scale, the paper's
 
     def tables(self, row: Row, case: Case, seed: int) -> dict[str, Any]:
         """The configuration of one run."""
@@ -92,7 +93,9 @@ class Experiment:
         return {**tables, "seed": int(tables.get("seed", 0)) + seed, "name": row.name}
 
     def paper_number(self, case: str, row: str, column: str) -> float | None:
-        """What the paper says, where it says something."""
+        """What the paper says, where it says something; not what another target than ours cost."""
+        if case in self.moved and self.columns.get(column, "").startswith(("to:", "reach:")):
+            return None
         paper = next(r.paper for r in self.rows if r.name == row)
         value = paper.get(case, paper).get(column) if isinstance(paper.get(case, paper), Mapping) else None
         return float(value) if isinstance(value, int | float) else None
@@ -145,7 +148,7 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         tables = on_runs_of(tables["runs_of"], tables, known, file)
     at = tables.get("scale", {}).get(scale, {})
     rows = [Row(**row) for row in tables.get("run", [])]
-    cases = [case_at(scale, **case) for case in tables.get("case", [])] or [Case(name="")]
+    cases = cases_at(scale, tables)
     return Experiment(
         name=name,
         title=tables.get("title", name),
@@ -162,7 +165,23 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         note=at.get("note", tables.get("note", "")),
         file=file,
         runs_in=tables.get("runs_of", name),
+        moved=frozenset(
+            ours.name
+            for ours, papers in zip(cases, cases_at("full", tables), strict=True)
+            if target_at(scale, tables, ours) != target_at("full", tables, papers)
+        ),
     )
+
+
+def cases_at(scale: str, tables: Mapping[str, Any]) -> list[Case]:
+    """All cases of an experiment at a scale; a single nameless one where it has none."""
+    return [case_at(scale, **case) for case in tables.get("case", [])] or [Case(name="")]
+
+
+def target_at(scale: str, tables: Mapping[str, Any], case: Case) -> Any:
+    """The target of a case's runs."""
+    at = tables.get("scale", {}).get(scale, {})
+    return merged(tables.get("base", {}), at.get("set", {}), *case.layers).get("target")
 
 
 def on_runs_of(

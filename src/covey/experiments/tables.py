@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from covey.experiments.result import read_stored, stored_place, table_cells
+from covey.experiments.result import read_stored, stored_place, table_cells, with_paper
 from covey.writing import write_atomically
 
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -29,7 +29,7 @@ def markdown(name: str, scale: str) -> str:
     """A stored result as a Markdown table, with where it came from."""
     if not stored_place(name, scale).exists():
         return f"Not measured yet: `covey reproduce {name} --scale {scale}` makes it.\n"
-    result = read_stored(name, scale)
+    result = with_paper(read_stored(name, scale))
     head, lines = table_cells(result)
     made = result["made"]
     rows = [line_of(head), "|" + " --- |" * len(head), *map(line_of, lines)]

@@ -30,6 +30,19 @@ class Pooled:
     def labels(self) -> NDArray[np.generic]:
         return np.concatenate([part.labels() for part in self.parts])
 
+    def select(self, positions: NDArray[np.integer] | slice) -> Pooled:
+        """The samples at these positions, in this order: one part for each stretch that lies at one client."""
+        wanted = np.arange(len(self))[positions]
+        ends = np.cumsum([len(part) for part in self.parts])
+        owner = np.searchsorted(ends, wanted, side="right")
+        if not len(wanted):
+            return Pooled([self.parts[0].select(wanted)])
+        cuts = np.flatnonzero(np.diff(owner)) + 1
+        stretches = zip(owner[np.r_[0, cuts]].tolist(), np.split(wanted, cuts), strict=True)
+        return Pooled(
+            [self.parts[i].select(places - (ends[i] - len(self.parts[i]))) for i, places in stretches]
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class ClientData:

@@ -18,9 +18,9 @@ def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) 
     best so many are averaged equally (multi-Krum). It withstands f of n >= 2 f + 3 replies.
     """
     rule = Krum(hostile=hostile, keep=keep)
-    if per_round < rule.needs():
+    if per_round < rule.fewest():
         raise UserError(
-            f"hostile is {hostile}, of which Krum needs {rule.needs()} clients in a round to withstand them; "
+            f"hostile is {hostile}, of which Krum needs {rule.fewest()} clients in a round to withstand them; "
             f"per_round is {per_round}"
         )
     return replace(fedavg(train, per_round=per_round), name="krum", mix=rule)

@@ -21,6 +21,7 @@ from covey.errors import UserError
 from covey.mix.average import weighted_rows
 from covey.mix.combine import combine
 from covey.mix.gram import products
+from covey.needs import Facts, gives_of, needs_of
 
 Array = NDArray[np.float64]
 
@@ -80,7 +81,7 @@ class Krum:
         hostile = min(self.hostile, max(0, (len(rows) - 3) // 2))
         return np.argsort(krum_scores(rows, hostile), kind="stable")[: self.keep]
 
-    def needs(self) -> int:
+    def fewest(self) -> int:
         return 2 * self.hostile + 3
 
 
@@ -121,7 +122,7 @@ class TrimmedMean:
         """How many are left out at either end."""
         return min(max(1, int(self.trim * replies)), (replies - 1) // 2) if self.trim else 0
 
-    def needs(self) -> int:
+    def fewest(self) -> int:
         return 3 if self.trim else 1
 
 
@@ -138,7 +139,7 @@ class Median:
     def combine(self, rows: Sequence[Tensor], weights: Array, start: Tensor) -> Tensor:  # noqa: ARG002
         return by_column(rows, median)
 
-    def needs(self) -> int:
+    def fewest(self) -> int:
         return 3
 
 
@@ -168,7 +169,7 @@ class Clip:
         pull = weights * np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
         return weighted_mean([*rows, start], np.append(pull, 1 - pull.sum()))
 
-    def needs(self) -> int:
+    def fewest(self) -> int:
         return 3
 
 
@@ -185,6 +186,14 @@ class Robust:
 
     mix: Mix
     rule: Rule
+
+    @property
+    def needs(self) -> Facts:
+        return needs_of(self.mix)
+
+    @property
+    def gives(self) -> Facts:
+        return gives_of(self.mix)
 
     def __call__(self, now: Round) -> list[Mixing]:
         mixing = self.mix(now)
@@ -263,14 +272,14 @@ def by_column(rows: Sequence[Tensor], rule: Callable[[Tensor], Tensor]) -> Tenso
 
 def note_too_few(now: Round, rule: Rule, slots: Sequence[int]) -> None:
     """For the report: in how many rounds some model had too few replies for the rule to withstand anything."""
-    fewest = min(np.unique(slots, return_counts=True)[1], default=0)
-    if fewest >= rule.needs():
+    there = min(np.unique(slots, return_counts=True)[1], default=0)
+    if there >= rule.fewest():
         return
     before = now.notes.get("robust", {"rounds": 0})
     now.notes["robust"] = {
         "rounds": before["rounds"] + 1,
-        "text": f"In {before['rounds'] + 1} rounds a model had fewer replies (last: {fewest} in round {now.number}) "
-        f"than the {rule.needs()} that its combine needs to withstand a bad one.",
+        "text": f"In {before['rounds'] + 1} rounds a model had fewer replies (last: {there} in round {now.number}) "
+        f"than the {rule.fewest()} that its combine needs to withstand a bad one.",
     }
 
 

@@ -24,7 +24,7 @@ def fleet_view(rows: Rows, group: dict[int, int]) -> dict[str, Any]:
     measured = rows.by_client(metric) if metric else rows.take(np.zeros(0, dtype=np.intp))
     value = last_by_client(measured)
     worked = rows.by_client("fleet/busy")
-    times = dict(zip(*(part.tolist() for part in np.unique(worked.client, return_counts=True)), strict=True))
+    times = rounds_worked(worked)
     counts = {name.removeprefix("data/label:"): last_by_client(rows.by_client(name)) for name in labels}
     ids = sorted({*group, *kind, *value, *times, *(c for held in counts.values() for c in held)})
     order = sorted(ids, key=lambda i: (group.get(i, -1), kind.get(i, -1), i))
@@ -40,13 +40,20 @@ def fleet_view(rows: Rows, group: dict[int, int]) -> dict[str, Any]:
         "counts": [
             [int(sum(held.get(i, 0) for i in column)) for held in counts.values()] for column in columns
         ],
-        "worked": short((np.mean([times.get(i, 0) for i in column]) for column in columns), 4),
+        "worked": short((float(np.mean([times.get(i, 0) for i in column])) for column in columns), 4),
         "often": short(np.quantile([times.get(i, 0) for i in ids], (0, 0.5, 1)) if ids else [], 4),
         "quiet": sum(i not in times for i in ids),
         "value": short((float(np.mean([value.get(i, np.nan) for i in column])) for column in columns), 4),
         "sizes": sizes_of(group),
         "dots": dots_of(value, group),
     }
+
+
+def rounds_worked(busy: Rows) -> dict[int, int]:
+    """In how many rounds each client worked; one that was asked twice in a round worked in one."""
+    rounds = np.unique(np.stack([busy.client, busy.round], axis=1), axis=0)
+    clients, counts = np.unique(rounds[:, 0], return_counts=True)
+    return dict(zip(clients.tolist(), counts.tolist(), strict=True))
 
 
 def client_metric(rows: Rows) -> str | None:

@@ -6,9 +6,10 @@ from covey.report.folder import RunView
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import measured_names
 from covey.report.summary import Target
-from covey.report.table import best_rows, headline_metric
+from covey.report.table import best_rows, headline_metric, of_finished
 from covey.report.wording import (
     NOTHING,
+    epsilon_words,
     higher_is_better,
     metric_title,
     short_title,
@@ -64,7 +65,8 @@ def tiles(run: RunView) -> Html:
     small += f" · computed in {show_seconds(wall)}" if wall is not None else ""
     took.append(tile("time of the fleet", show_seconds(cost.seconds), small))
     if run.summary.epsilon:
-        took.append(tile("largest ε spent", f"{max(run.summary.epsilon.values()):.4g}", "by one client"))
+        most = max(run.summary.epsilon.values())
+        took.append(tile("largest privacy loss (ε) of a client", f"{most:.4g}", epsilon_words(most)))
     return markup(tag("dl", *made, class_="tiles"), tag("dl", *took, class_="tiles"))
 
 
@@ -142,7 +144,7 @@ def traffic_column(runs: Sequence[RunView]) -> Cells:
     """Training bytes over messages."""
     sent = [run.summary.cost.bytes for run in runs]
     small = [f"{show_count(run.summary.cost.messages)} messages" for run in runs]
-    leaders = best_rows(sent, highest=False)
+    leaders = best_rows(of_finished(runs, sent), highest=False)
     cells = [cell(show_bytes(v), small[at], best=at in leaders) for at, v in enumerate(sent)]
     return tag("th", tag("span", "traffic"), tag("small", "up, down, peer"), scope="col", class_="num"), cells
 
@@ -150,7 +152,7 @@ def traffic_column(runs: Sequence[RunView]) -> Cells:
 def time_column(runs: Sequence[RunView]) -> Cells:
     """Seconds on the runs' clock over rounds."""
     spent = [run.summary.cost.seconds for run in runs]
-    leaders = best_rows(spent, highest=False)
+    leaders = best_rows(of_finished(runs, spent), highest=False)
     rounds = [f"{run.summary.rounds_done:,} rounds" for run in runs]
     cells = [cell(show_seconds(v), rounds[at], best=at in leaders) for at, v in enumerate(spent)]
     return tag("th", tag("span", "time"), tag("small", "of the fleet"), scope="col", class_="num"), cells

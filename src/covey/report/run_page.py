@@ -10,7 +10,7 @@ from covey.report.markup import Html, markup, tag
 from covey.report.notes import note_kind, table_of_note
 from covey.report.summary import Losses
 from covey.report.table import Column, cost_columns
-from covey.report.wording import show_count, show_seconds
+from covey.report.wording import epsilon_words, show_count, show_seconds
 
 
 def run_details(run: RunView, label: str, place: int, runs: int) -> Html:
@@ -120,7 +120,9 @@ def epsilon(run: RunView) -> Html | None:
             "largest": 1.0,
         }
         rows = [[words, f"{np.quantile(spent, at):.4g}"] for words, at in marks.items()]
-    return cells_table([heads, *rows], "Privacy budget spent by the clients")
+    most = float(spent.max())
+    words = f"Privacy budget spent by the clients: at most ε = {most:.4g}, {epsilon_words(most)}"
+    return cells_table([heads, *rows], words)
 
 
 def notes(run: RunView) -> Html:

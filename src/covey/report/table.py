@@ -99,14 +99,27 @@ def summary_columns(
         ]
     return [
         *columns,
-        lowest("all\nbytes", [run.summary.cost.bytes for run in runs], show_bytes),
-        lowest("fleet\ntime", [run.summary.cost.seconds for run in runs], show_seconds),
+        total("all\nbytes", runs, [run.summary.cost.bytes for run in runs], show_bytes),
+        total("fleet\ntime", runs, [run.summary.cost.seconds for run in runs], show_seconds),
     ]
 
 
 def lowest(head: str, values: Sequence[float | None], show: Callable[[float | None], str]) -> Column:
     """A column of costs: the lowest is the best."""
     return Column(head=head, cells=tuple(map(show, values)), best=best_rows(values, highest=False))
+
+
+def total(
+    head: str, runs: Sequence[RunView], values: Sequence[float], show: Callable[[float | None], str]
+) -> Column:
+    """A column of what whole runs cost: the lowest of those that came to their end is the best."""
+    best = best_rows(of_finished(runs, values), highest=False)
+    return Column(head=head, cells=tuple(map(show, values)), best=best)
+
+
+def of_finished(runs: Sequence[RunView], values: Sequence[float]) -> list[float | None]:
+    """The values, without those of unfinished runs: whoever stopped early saved nothing."""
+    return [value if run.summary.finished else None for run, value in zip(runs, values, strict=True)]
 
 
 def cost_columns(run: RunView) -> list[Column]:

@@ -94,3 +94,17 @@ def unlike_labels(names: Sequence[str], hints: Sequence[str]) -> list[str]:
         label if labels.count(label) == 1 else f"{label} #{1 + labels[:place].count(label)}"
         for place, label in enumerate(labels)
     ]
+
+
+def epsilon_words(epsilon: float) -> str:
+    """What a privacy loss means: how far a message can change the odds about one sample, and how good that is."""
+    if epsilon <= 1:
+        judged = "strong protection"
+    elif epsilon <= 3:
+        judged = "some protection"
+    elif epsilon <= 10:
+        judged = "weak protection"
+    else:
+        judged = "next to no protection"
+    odds = f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"10^{epsilon / math.log(10):.0f}"
+    return f"{judged}: what it sent may change the odds about one of its samples {odds}-fold"
