@@ -37,7 +37,7 @@ FEWEST = 3  # samples of a class from which its mean is worth comparing
 LEVELS: Mapping[str, tuple[float, float]] = {
     "label_skew": (0.10, 0.35),
     "feature_shift": (0.10, 0.30),
-    "concept_conflict": (0.15, 0.40),
+    "concept_conflict": (0.25, 0.50),
     "size_skew": (0.25, 0.50),
     "device_spread": (0.50, 1.50),
 }

@@ -16,12 +16,21 @@ if TYPE_CHECKING:
     from covey.advice import Advice
     from covey.unlikeness import Unlikeness
 
+# The name of each number, and what a large and a small one mean.
 WORDS = {
-    "label_skew": ("label skew", "clients hold different shares of the labels"),
-    "feature_shift": ("feature shift", "the same class looks different from client to client"),
-    "concept_conflict": ("concept conflict", "the same samples bear other labels at other clients"),
-    "size_skew": ("size skew", "some clients hold many more samples than others"),
-    "device_spread": ("device spread", "the slowest devices take much longer than the usual one"),
+    "label_skew": ("label skew", "clients hold different labels", "labels are shared out evenly"),
+    "feature_shift": (
+        "feature shift",
+        "a class looks different at other clients",
+        "a class looks the same everywhere",
+    ),
+    "concept_conflict": (
+        "concept conflict",
+        "like samples bear other labels",
+        "a label means the same everywhere",
+    ),
+    "size_skew": ("size skew", "some clients hold far more samples", "clients hold about as many samples"),
+    "device_spread": ("device spread", "some devices are far slower", "devices are about as fast"),
 }
 BAR = 20  # characters
 
@@ -78,22 +87,27 @@ def advise(
         checked(tables, advice, rounds, out)
 
 
-def show(found: Unlikeness, advice: Advice, epsilon: float | None) -> None:
-    """The five numbers, and what follows from them."""
+def numbers(found: Unlikeness) -> Table:
+    """The five numbers with a bar each, and what they mean."""
     from covey.unlikeness import LEVELS
 
     table = Table(title="How unlike these clients are", title_justify="left", box=None, pad_edge=False)
-    for column in ("", "", "", "level", "which means that"):
+    for column in ("", "", "", "", ""):
         table.add_column(column)
     for name, value in found.numbers().items():
-        title, meaning = WORDS[name]
+        title, much, little = WORDS[name]
         level = found.level(name)
         filled = 0 if level == "hidden" else min(BAR, round(BAR * value / (2 * LEVELS[name][1])))
         number = "" if level == "hidden" else f"{value:.2f}"
-        meaning = {"low": "no: " + meaning, "hidden": "the noise hides it"}.get(level, meaning)
+        meaning = {"low": little, "hidden": "the noise hides it"}.get(level, much)
         table.add_row(title, "█" * filled + "·" * (BAR - filled), number, level, meaning)
+    return table
+
+
+def show(found: Unlikeness, advice: Advice, epsilon: float | None) -> None:
+    """The five numbers, and what follows from them."""
     say = Console().print
-    say(table)
+    say(numbers(found))
     if epsilon is not None:
         say(f"Clients told it with a privacy loss of epsilon {epsilon:g} each.", highlight=False)
     say()
@@ -116,7 +130,7 @@ def sentence(advice: Advice) -> str:
     if advice.method == REFERENCE:
         other = next(name for name in advice.gains if name not in (REFERENCE, ALONE))
         gain = 100 * advice.gains[other]
-        return f"Use fedavg: these clients are alike; {other}, the best of the others, is expected {gain:+.1f} points.{beside}"
+        return f"Use fedavg: {other}, the best of the others, is expected to gain {gain:+.1f} points here.{beside}"
     runner_up = next((n for n in advice.gains if n not in (advice.method, ALONE)), None)
     second = f"; next {runner_up}, {100 * advice.gains[runner_up]:+.1f}" if runner_up else ""
     gain = 100 * advice.gains[advice.method]
