@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from covey.version import __version__
 
 if TYPE_CHECKING:
     from covey import methods, models
@@ -39,6 +39,7 @@ __all__ = [
     "LocalFleet",
     "Measuring",
     "Train",
+    "__version__",
     "federate",
     "load",
     "methods",

@@ -29,7 +29,7 @@ from covey.models import build
 from covey.objective import objective_named
 from covey.own_code import bare_name, full_name
 from covey.registry import Registry
-from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
+from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown
 from covey.steps import Train
 from covey.tables import check_tables, shown
 
@@ -136,16 +136,18 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
     key, equals, text = assignment.partition("=")
     names = [name.strip() for name in key.split(".")]
     if not equals or not all(names):
-        raise UserError(f"--set {assignment!r} must look like table.key=value")
+        raise UserError(f"setting {assignment!r} must look like table.key=value")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):  # also of numbers with too many digits, and of thousands of brackets
         value = text.strip()
     table = tables
     for name in names[:-1]:
+        if isinstance(table.get(name), str) and names[0] == "method":  # select = "haccs" is short for a table
+            table[name] = {"name": table[name]}
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise UserError(f"--set {assignment!r}: {name} is not a table")
+            raise UserError(f"setting {assignment!r}: {name} is not a table")
     table[names[-1]] = value
 
 
@@ -247,13 +249,21 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
     asked = {**method, **own}
     whole = _complete_choice("method", asked, METHODS)
-    if isinstance(whole.get("per_round"), int) and whole["per_round"] > clients:
-        if "per_round" in asked:
-            raise UserError(
-                f"method.per_round is {whole['per_round']}, but data.clients is {clients}; it must be at most that"
-            )
-        whole["per_round"] = clients  # the default is meant for larger fleets
+    _fit_to_fleet("method", whole, asked, clients)
+    if isinstance(whole.get("select"), dict):
+        _fit_to_fleet("method.select", whole["select"], asked.get("select", {}), clients)
     return whole
+
+
+def _fit_to_fleet(where: str, whole: dict[str, Any], asked: Any, clients: int) -> None:
+    """No more clients a round than there are; the default is meant for larger fleets."""
+    if not isinstance(whole.get("per_round"), int) or whole["per_round"] <= clients:
+        return
+    if isinstance(asked, Mapping) and "per_round" in asked:
+        raise UserError(
+            f"{where}.per_round is {whole['per_round']}, but data.clients is {clients}; it must be at most that"
+        )
+    whole["per_round"] = clients
 
 
 def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
@@ -289,7 +299,8 @@ def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, 
         if name not in given:
             if setting.default is REQUIRED:
                 raise UserError(f"{where}.{name} is missing; allowed: {setting.allowed}")
-            given[name] = setting.default
+            reader = reader_of(setting.type)
+            given[name] = reader.read(f"{where}.{name}", setting.default) if reader else setting.default
     return {name: given[name] for name in settings}
 
 

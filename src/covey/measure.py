@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from torch import Tensor
 
-from covey.core import Fleet, Measurement, Method, Reply, State, Task, served, server_client
+from covey.core import Fleet, Measurement, Method, Reply, State, Step, Task, served, server_client
 from covey.errors import UserError
 from covey.steps.evaluate import Evaluate
+from covey.steps.judged import EvaluateAdapted
+from covey.steps.train import Train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +24,15 @@ class Measuring:
 
     global_test: every row of the bank on the server's test set. local_test: every client, with the row that serves
     it, on its own test data: mean over clients, weighted by samples, standard deviation, worst 10 %, by group.
-    whom: all clients, or only those that trained in the round (some papers do so).
+    fine_tune: after the last round once more (split "tuned-test"), after every client trained the row that serves it on
+    its own data as in a round, whatever the method. whom: all clients, or only those that trained in the round (some
+    papers do so).
     """
 
     every: int = 1
     global_test: bool = True
     local_test: bool = True
+    fine_tune: bool = False
     whom: Literal["all", "trained"] = "all"
 
     def __post_init__(self) -> None:
@@ -44,6 +49,8 @@ class Measuring:
             found += on_global_test(state, fleet)
         if self.local_test:
             found += on_local_tests(method, state, fleet, self.whom)
+        if self.fine_tune and last:
+            found += on_local_tests(method, state, fleet, self.whom, fine_tune=True)
         return found
 
 
@@ -80,12 +87,21 @@ def _fingerprint(row: Tensor) -> bytes:
 
 
 def on_local_tests(
-    method: Method, state: State, fleet: Fleet, whom: Literal["all", "trained"] = "all"
+    method: Method,
+    state: State,
+    fleet: Fleet,
+    whom: Literal["all", "trained"] = "all",
+    *,
+    fine_tune: bool = False,
 ) -> list[Measurement]:
     """Every client that the method serves (or those of them that trained in the round), on its own test data."""
+    split = "tuned-test" if fine_tune else "local-test"
     asked = set(state.worked if whom == "trained" else state.seen)
     members = [i for i in fleet.members() if i in asked]
-    replies = fleet.ask(Evaluate(), served(method, state, fleet, members), measure=True)
+    tasks = served(method, state, fleet, members)
+    if fine_tune:
+        tasks = {i: replace(task, args={}) for i, task in tasks.items()}
+    replies = fleet.ask(using(method, fine_tune), tasks, measure=True)
     replies = [reply for reply in replies if reply.size]
     found: list[Measurement] = []
     for metric in replies[0].stats if replies else ():
@@ -93,7 +109,7 @@ def on_local_tests(
         for reply in replies:
             found.append(
                 Measurement(
-                    split="local-test",
+                    split=split,
                     metric=metric,
                     value=float(reply.stats[metric]),
                     client=reply.id,
@@ -101,16 +117,30 @@ def on_local_tests(
                 )
             )
         found += [
-            Measurement(split="local-test", metric=f"{metric}-{name}", value=value)
+            Measurement(split=split, metric=f"{metric}-{name}", value=value)
             for name, value in over_clients(replies, metric, higher_is_better=up).items()
         ]
         for group, part in by_group(replies, state.groups).items():
             values = over_clients(part, metric, higher_is_better=up)
             found += [
-                Measurement(split="local-test", metric=f"{metric}-{name}", value=values[name], group=group)
+                Measurement(split=split, metric=f"{metric}-{name}", value=values[name], group=group)
                 for name in ("mean", "weighted")
             ]
     return found
+
+
+def using(method: Method, fine_tune: bool) -> Step:
+    """How a client uses the row that serves it: as it is, or after training it at home."""
+    train = training_of(method.local) if fine_tune else method.adapt
+    return Evaluate() if train is None else EvaluateAdapted(train=train)
+
+
+def training_of(step: Step) -> Train:
+    """The plain training behind a local step: the step itself, or what it says its `train` is."""
+    train = step if isinstance(step, Train) else getattr(step, "train", None)
+    if not isinstance(train, Train):
+        raise UserError(f"measure.fine_tune needs a method whose clients train; {step.kind} does not say how")
+    return train
 
 
 def over_clients(replies: Sequence[Reply], metric: str, *, higher_is_better: bool) -> dict[str, float]:

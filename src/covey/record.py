@@ -14,17 +14,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-import covey
 from covey.checkpoint import Checkpoint, save_checkpoint
 from covey.checksums import Index, Piece, read_index, write_index
 from covey.config import Config
 from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
 from covey.data.types import Federation
 from covey.errors import UserError
-from covey.fleet.ledger import Ledger
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
+from covey.ledger import Ledger
 from covey.own_code import bare_name
+from covey.version import __version__
 from covey.writing import storing, write_atomically
 
 # What is made of the journal at the end; where a run goes on, they are no longer true.
@@ -38,9 +38,9 @@ def fingerprint(config: Config) -> str:
 
 def same_version(extra: Mapping[str, Any]) -> None:
     """Refuses to go on with another version: the result would be neither's."""
-    if extra.get("covey") != covey.__version__:
+    if extra.get("covey") != __version__:
         raise UserError(
-            f"the checkpoint was written by covey {extra.get('covey')}, this is {covey.__version__}; "
+            f"the checkpoint was written by covey {extra.get('covey')}, this is {__version__}; "
             "resume with that version"
         )
 
@@ -105,7 +105,7 @@ class Recorder:
 
     def _checkpoint(self, state: State) -> Checkpoint:
         extra = {
-            "covey": covey.__version__,
+            "covey": __version__,
             "groups": self.groups,
             "best": self.best,
             "last": finite(self.last),
@@ -212,7 +212,7 @@ class Recorder:
             )
         return {
             "schema": 1,
-            "covey": covey.__version__,
+            "covey": __version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
             "dataset": getattr(self.fleet, "dataset_name", bare_name(self.config["data"]["name"])),

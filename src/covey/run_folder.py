@@ -48,9 +48,9 @@ def finished_summary(folder: Path) -> dict[str, Any] | None:
 def check_free(folder: Path) -> None:
     """Refuses a folder that somebody's files are in."""
     if exists(folder) and not folder.is_dir():
-        raise UserError(f"--out {folder} is a file; name a new folder")
+        raise UserError(f"folder {folder} is a file; name a new folder")
     if exists(folder) and not is_free(folder):
-        raise UserError(f"--out {folder} is not empty; name a new folder, or go on with --resume {folder}")
+        raise UserError(f"folder {folder} is not empty; name a new folder, or resume what is in it")
 
 
 def is_free(folder: Path) -> bool:
@@ -82,7 +82,7 @@ def make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UserError(f"--out {short(folder)} cannot be made: {why}") from error
+        raise UserError(f"folder {short(folder)} cannot be made: {why}") from error
 
 
 def short(path: Path) -> str:

@@ -111,7 +111,7 @@ def run_or_resume(
     if not exists(there):
         return simulate(config, folder, watchers=watchers, say=say, report=report)
     if there.read_text() != config.toml():
-        raise UserError(f"{folder} holds a run with other settings; name another --out folder")
+        raise UserError(f"{folder} holds a run with other settings; name another folder")
     return resume(folder, watchers=watchers, say=say, report=report)
 
 

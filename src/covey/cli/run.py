@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from covey.cli.progress import console, live, say
 from covey.errors import RunError, UserError
+from covey.folders import new_run_folder
 from covey.own_code import bare_name
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(
     config = configured(
         file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds
     )
-    folder = out or new_folder(config.method_name)
+    folder = out or new_run_folder(config.method_name)
     announce(config)
     with live(config.method_name, config.top.rounds) as watch, interruptible():
         done = simulate(config, folder, watchers=[watch], say=say)
@@ -115,7 +115,7 @@ def compare(
     tables = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
     tables = on_equal_data(tables, names)
     configs = [resolve(with_method(tables, name)) for name in dict.fromkeys(names)]
-    folder = out or new_folder("compare")
+    folder = out or new_run_folder("compare")
     announce(configs[0])
     finished, failed = [], {}
     for config in configs:
@@ -212,17 +212,6 @@ def configured(
     from covey.config import resolve
 
     return resolve(gathered(file, method, dataset, assignments, seed, rounds))
-
-
-def new_folder(name: str) -> Path:
-    """runs/NAME-TIME, not yet there."""
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = Path("runs") / f"{name}-{stamp}"
-    number = 1
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{name}-{stamp}-{number}"
-    return folder
 
 
 def announce(config: Config) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.catalogue import PARTITIONS, SHIFTS
-from covey.core import stream
 from covey.data import ground_truth
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions.cutting import Parts
@@ -18,6 +17,7 @@ from covey.data.partitions.mixes import IID_CLIENTS
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
 from covey.settings import checked, settings_of
+from covey.streams import stream
 
 # Arguments that the program fills in; all others of a loader, partition or shift are the user's settings.
 GIVEN = frozenset({"folder", "dataset", "labels", "groups", "pixels", "counts", "clients", "rng"})

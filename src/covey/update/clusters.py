@@ -15,7 +15,7 @@ from torch import Tensor
 
 from covey.core import Reply, Round
 from covey.errors import UserError
-from covey.needs import GROUPS, MODEL_PER_CLIENT, Facts, Key
+from covey.needs import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
@@ -158,8 +158,8 @@ class AdaptiveCorrection:
 
 def facts_for(among: Among, per: Per) -> Facts:
     """What a correction of that kind needs from the other parts."""
-    together = (MODEL_PER_CLIENT, GROUPS) if per == "group" else ()
-    return (*together, GROUPS) if among == "groups" else together
+    together = (MODEL_PER_CLIENT, KNOWN_GROUPS) if per == "group" else ()
+    return (*together, KNOWN_GROUPS) if among == "groups" else together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
