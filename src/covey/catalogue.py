@@ -74,6 +74,8 @@ DATASETS: Registry[Callable[..., Dataset]] = Registry(
         "svhn": "covey.data.loaders.cifar_svhn:svhn",
         "femnist": "covey.data.loaders.femnist:femnist",
         "pacs": "covey.data.loaders.pacs:pacs",
+        "table": "covey.data.table:table",
+        "images": "covey.data.image_folder:images",
     },
 )
 
@@ -146,7 +148,23 @@ OBJECTIVES: Registry[Callable[[], Objective]] = Registry(
 )
 
 # a metric over all predictions, with its direction
-METRICS: Registry[Metric] = Registry("metric", "covey.metrics", {})
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    "covey.metrics",
+    {
+        "accuracy": "covey.metrics:accuracy",
+        "loss": "covey.metrics:loss",
+        "mse": "covey.metrics:mse",
+        "mae": "covey.metrics:mae",
+        "macro-f1": "covey.metrics:macro_f1",
+        "balanced-accuracy": "covey.metrics:balanced_accuracy",
+        "auc": "covey.metrics:auc",
+        "perplexity": "covey.metrics:perplexity",
+        "calibration-error": "covey.metrics:calibration_error",
+        "rmse": "covey.metrics:rmse",
+        "r2": "covey.metrics:r2",
+    },
+)
 
 # parameters, lr, settings -> a torch.optim.Optimizer
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
@@ -172,6 +190,9 @@ STEPS: Registry[type] = Registry(
         "Embed": "covey.steps.embedding:Embed",
         "SampleShape": "covey.steps.embedding:SampleShape",
         "Evaluate": "covey.steps.evaluate:Evaluate",
+        "EvaluateAdapted": "covey.steps.judged:EvaluateAdapted",
+        "JudgedTrain": "covey.steps.judged:JudgedTrain",
+        "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
         "Poisoned": "covey.steps.poison:Poisoned",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",

@@ -99,7 +99,8 @@ def serve(
 def served_config(file: Path | None, resume: Path | None, assignments: list[str] | None) -> Config:
     """The configuration of a deployment: a checkpoint after every round."""
     from covey.cli.run import gathered
-    from covey.config import read_tables, resolve
+    from covey.config import resolve
+    from covey.tables import read_tables
 
     if resume is not None:
         if not (resume / "config.toml").exists():
