@@ -179,14 +179,15 @@ def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | Non
     """Runs the advised method, FedAvg and local, and says whether the advice held."""
     from covey.advice import ALONE, REFERENCE
     from covey.cli.progress import live
-    from covey.cli.run import interruptible, new_folder, with_method
+    from covey.cli.run import interruptible, with_method
     from covey.cli.run import show as show_runs
     from covey.config import resolve
+    from covey.folders import new_run_folder
     from covey.report.folder import read_run
     from covey.report.page import write_report
     from covey.simulate import run_or_resume
 
-    folder = out or new_folder("advise")
+    folder = out or new_run_folder("advise")
     finished = {}
     for name in dict.fromkeys([advice.method, REFERENCE, ALONE]):
         config = resolve(with_method({**tables, "rounds": rounds}, name))
