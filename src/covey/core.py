@@ -77,6 +77,15 @@ class State:
     round: int = 0  # rounds done
     worked: tuple[int, ...] = ()  # whose replies made the last round
 
+    def __repr__(self) -> str:
+        models, groups = (
+            f"{len(self.models):,} models of {self.models.shape[-1]:,}",
+            set(self.groups.values()),
+        )
+        return (
+            f"State(round {self.round}: {models} numbers, {len(self.seen):,} clients, {len(groups)} groups)"
+        )
+
 
 @dataclass(kw_only=True, eq=False)
 class Round:

@@ -52,6 +52,10 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="The Ray cluster. [default: RAY_ADDRESS, or one started here]")
     ] = None,
+    changed_code: Annotated[
+        bool,
+        typer.Option("--changed-code", help="With --resume: go on though your own code or data changed."),
+    ] = False,
 ) -> None:
     """Run one method and write a run folder with its report."""
     from covey.simulate import resume as go_on
@@ -66,9 +70,11 @@ def run(
 
         total = rounds or config_in(resume).top.rounds
         with live(resume.name, total) as watch, interruptible():
-            done = go_on(resume, rounds=rounds, watchers=[watch], say=say)
+            done = go_on(resume, rounds=rounds, watchers=[watch], say=say, changed_code=changed_code)
         show([done])
         return
+    if changed_code:
+        raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
     assignments = [*(set_ or ()), *engine_settings(engine, address)]
     config = configured(
         file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds
@@ -183,7 +189,7 @@ def gathered(
     rounds: int | None,
 ) -> dict[str, Any]:
     """The tables of the file, with the options on top."""
-    from covey.config import read_tables, with_setting
+    from covey.tables import read_tables, with_setting
 
     tables: dict[str, Any] = read_tables(file) if file else {}
     if dataset is not None:
@@ -224,8 +230,7 @@ def announce(config: Config) -> None:
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:
     """The table at the end, and where the report is."""
-    from rich.console import Console
-
+    from covey.cli.terminal import Console
     from covey.report.folder import read_run
     from covey.report.table import summary_table
 

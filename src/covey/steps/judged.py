@@ -11,6 +11,7 @@ from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
 from covey.data.types import View
+from covey.metrics import Metric
 from covey.needs import Fact, Facts
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
@@ -84,13 +85,15 @@ class EvaluateAdapted(Step):
     """
 
     train: Train
+    metrics: tuple[Metric, ...] = ()
 
     kind: ClassVar[str] = "evaluate.adapted"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)
         x, y = client.test.tensors()
-        return Evaluate().reply(client, slot, *outputs_of(client, self.adapted(client, row, task), x, y))
+        told = Evaluate(metrics=self.metrics)
+        return told.reply(client, slot, *outputs_of(client, self.adapted(client, row, task), x, y))
 
     def adapted(self, client: Client, row: Tensor, task: Task) -> Tensor:
         """The client's own model."""
@@ -99,7 +102,7 @@ class EvaluateAdapted(Step):
         return row if share == 0 else torch.lerp(row, local_fit(self.train, own, row).row, share)
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        return Evaluate().expects(known)
+        return Evaluate(metrics=self.metrics).expects(known)
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train, test) + FORWARD_SHARE * test
