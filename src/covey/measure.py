@@ -13,6 +13,7 @@ from torch import Tensor
 
 from covey.core import Fleet, Measurement, Method, Reply, State, Task, served, server_client
 from covey.errors import UserError
+from covey.safety import not_measurable
 from covey.steps.evaluate import Evaluate
 
 
@@ -60,6 +61,8 @@ def on_global_test(state: State, fleet: Fleet) -> list[Measurement]:
     same_as = [first.setdefault(_fingerprint(row), number) for number, row in enumerate(rows)]
     tasks = {server_client(r): Task(models=rows[r : r + 1], slots=(r,)) for r in first.values()}
     answers = {reply.slot: reply for reply in fleet.ask(Evaluate(), tasks, measure=True)}
+    if tasks and not answers:
+        raise not_measurable(fleet, state.round)
     replies = {r: answers[same] for r, same in enumerate(same_as) if same in answers}
     found = []
     for metric in next(iter(replies.values())).stats if replies else ():
