@@ -17,6 +17,7 @@ from covey.fleet.local import LocalFleet
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
 from covey.measure import Measuring
+from covey.origins import changed, origins_in, origins_of
 from covey.record import Recorder, same_version
 from covey.recovery import gone_back
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
@@ -74,10 +75,12 @@ def resume(
     say: Callable[[str], None] | None = None,
     report: bool = True,
     fleet: Fleet | None = None,
+    changed_code: bool = False,
 ) -> Finished:
     """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped.
 
-    With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so.
+    With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so. With `changed_code`,
+    also where somebody's own code or data file is not what it was when the run began.
     """
     check_told(fleet)
     config_in(folder)
@@ -86,6 +89,7 @@ def resume(
             config, index = config_in(folder), index_in(folder)
             checkpoint = read_checkpoint(folder, index)
             same_version(checkpoint.extra)
+            same_code(folder, config, checkpoint, changed_code)
             if rounds is not None and rounds != config.top.rounds:
                 config, checkpoint = extended(folder, config, index, checkpoint, rounds)
             elif summary := finished_summary(folder):
@@ -112,8 +116,18 @@ def run_or_resume(
     if not exists(there):
         return simulate(config, folder, watchers=watchers, say=say, report=report)
     if there.read_text() != config.toml():
-        raise UserError(f"{folder} holds a run with other settings; name another --out folder")
+        raise UserError(f"{folder} holds a run with other settings; name another folder")
     return resume(folder, watchers=watchers, say=say, report=report)
+
+
+def same_code(folder: Path, config: Config, checkpoint: Checkpoint, changed_code: bool) -> None:
+    """Refuses to go on with other code or data than the run began with, unless that is wanted."""
+    what = changed(origins_in(checkpoint.extra), origins_of(config))
+    if what and not changed_code:
+        raise UserError(
+            f"{what}. The result would be neither's: start a new run, or go on all the same with: "
+            f"covey run --resume {folder} --changed-code"
+        )
 
 
 def check_told(fleet: Fleet | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from covey.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from covey.config import method_of, read_tables, resolve
+from covey.config import method_of, resolve
 from covey.core import Client, Method, Reply, State, Step, Task, run, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
@@ -20,6 +20,7 @@ from covey.fleet.local import Engine, LocalFleet
 from covey.model import BufferPolicy
 from covey.models import build
 from covey.needs import Facts, gives_of
+from covey.tables import read_tables
 
 CLIENTS = 8
 ROUNDS = 3

@@ -58,9 +58,10 @@ def serve(
     ] = None,
 ) -> None:
     """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash."""
-    from covey.cli.run import interruptible, new_folder, show
+    from covey.cli.run import interruptible, show
     from covey.data import Dataset
     from covey.deploy import superlink as links
+    from covey.folders import new_run_folder
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
@@ -68,7 +69,7 @@ def serve(
         raise UserError("FILE is missing: a TOML file as for covey run, or --resume with a run's folder")
     links.need_flower()
     config = served_config(file, resume, set_)
-    folder = resume or out or new_folder(config.method_name)
+    folder = resume or out or new_run_folder(config.method_name)
     least = clients or sites_before(resume) or config["data"]["clients"]
     own = None if data is None else loaded(data, "server")
     if own is not None and not isinstance(own, Dataset):
@@ -98,7 +99,8 @@ def serve(
 def served_config(file: Path | None, resume: Path | None, assignments: list[str] | None) -> Config:
     """The configuration of a deployment: a checkpoint after every round."""
     from covey.cli.run import gathered
-    from covey.config import read_tables, resolve
+    from covey.config import resolve
+    from covey.tables import read_tables
 
     if resume is not None:
         if not (resume / "config.toml").exists():

@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-import covey
 from covey.codec import named_from_bytes, reply_from_plain, task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation
@@ -26,14 +25,15 @@ from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.executors import Serial
 from covey.fleet.guard import Guard
-from covey.fleet.ledger import Cost, Ledger
-from covey.fleet.peers import apply_mixings, peer_links
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
+from covey.ledger import Cost, Ledger
+from covey.mix.peers import apply_mixings, peer_links
 from covey.model import Layout, fresh_row
 from covey.objective import Objective, lowest_loss
 from covey.statistics import Known
 from covey.text import printable
+from covey.version import __version__
 
 
 class SiteFleet:
@@ -196,7 +196,7 @@ class SiteFleet:
     def _request(self, call: Call, client: int, task: Task) -> bytes:
         return to_bytes(
             {
-                "covey": covey.__version__,
+                "covey": __version__,
                 "run": self.run,
                 "session": self.session,
                 "seed": call.seed,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import covey
 from covey.bench import Bench
 from covey.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core import Reply, Task
@@ -28,6 +27,7 @@ from covey.steps.cross import CrossEvaluate
 from covey.steps.evaluate import Evaluate
 from covey.steps.poison import Poisoned
 from covey.text import printable
+from covey.version import __version__
 from covey.writing import write_atomically
 
 HELLO = "query.hello"
@@ -184,9 +184,9 @@ class Site:
         """Answers one request, both as bytes; nothing in a request can run code, or raise anything here."""
         try:
             request = named_from_bytes(block)
-            if request.get("covey") != covey.__version__:
+            if request.get("covey") != __version__:
                 raise Refused(
-                    f"the server has covey {request.get('covey')}, this site has {covey.__version__}; install the same"
+                    f"the server has covey {request.get('covey')}, this site has {__version__}; install the same"
                 )
             if "hello" in request:
                 self.hear(str(request.get("left_out", "")))
@@ -205,7 +205,7 @@ class Site:
         """What a site tells about itself: how many samples, of what shape; nothing of what they are."""
         samples = self.data.train_samples
         return {
-            "covey": covey.__version__,
+            "covey": __version__,
             "name": self.name,
             "sizes": [len(samples), len(self.data.test_samples)],
             "shape": list(samples.dataset.x.shape[1:]),

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import covey
 from covey.codec import is_whole, named_from_bytes, to_bytes
 from covey.deploy.site import HELLO
 from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec
 from covey.errors import RunError
 from covey.text import LONGEST, printable
+from covey.version import __version__
 
 HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round goes on without it
 AGAIN = 5.0  # seconds after which a site that was left out is asked again
@@ -119,7 +119,7 @@ class SiteRegistry:
         known |= {node for node, (_, again) in self.left_out.items() if again > now}
         new = [node for node in nodes if node not in known]
         if new:
-            known_as = {"covey": covey.__version__, "hello": True}
+            known_as = {"covey": __version__, "hello": True}
             blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
             self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))
         fresh = {number for number, node in self.greeted.items() if node in new}

@@ -21,10 +21,10 @@ from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Device, Devices
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
 from covey.fleet.guard import Guard
-from covey.fleet.ledger import Cost, Ledger
-from covey.fleet.peers import Links, apply_mixings, peer_links
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
+from covey.ledger import Cost, Ledger
+from covey.mix.peers import Links, apply_mixings, peer_links
 from covey.model import BufferPolicy, Layout, activations, fresh_row
 from covey.objective import Classification, Objective, lowest_loss
 from covey.statistics import Known

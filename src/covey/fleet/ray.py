@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import covey
 from covey.bench import Bench
 from covey.bench.choose import choose_bench
 from covey.errors import RunError, UserError
@@ -27,6 +26,7 @@ from covey.fleet.executors import Light, common_rows, full, light, pack, pack_ap
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.model import BufferPolicy
 from covey.objective import Objective
+from covey.version import __version__
 
 CHUNKS = 4  # messages an actor in each call: enough to even out unequal clients, few enough to cost little
 TRIES = 3  # times that a job is begun before it counts as lost
@@ -72,7 +72,7 @@ class Hand:
 
     def version(self) -> str:
         """Tells that the actor is ready, and for which covey."""
-        return covey.__version__
+        return __version__
 
     def work(
         self,
@@ -189,10 +189,8 @@ class Crew:
             elif not self.idle and not self.coming and not others:
                 raise RunError(f"no Ray worker could be started: {str(error).splitlines()[-1]}") from error
             return
-        if version != covey.__version__:
-            raise UserError(
-                f"a Ray worker has covey {version}, this is {covey.__version__}; install the same"
-            )
+        if version != __version__:
+            raise UserError(f"a Ray worker has covey {version}, this is {__version__}; install the same")
         self.idle.append(actor)
 
     def store(self, number: int, rows: dict[int, Tensor]) -> dict[int, Any]:

@@ -11,8 +11,8 @@ import torch
 from covey.core import Reply, Step, Task
 from covey.errors import UserError
 from covey.fleet.guard import Guard, lengths_of
-from covey.fleet.ledger import Busy, Cost, Ledger, Problem
 from covey.fleet.work import Call, Outcome
+from covey.ledger import Busy, Cost, Ledger, Problem
 from covey.model import Layout
 from covey.statistics import Known, objection
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from covey.ask_once import answers, news
 from covey.core import Client, Reply, Round, Select, Task
 from covey.errors import UserError
-from covey.needs import GROUPS, Facts, declares
+from covey.needs import GROUPS, KNOWN_GROUPS, Facts, declares
 from covey.statistics import Known, Stat
 
 
@@ -66,7 +66,7 @@ class LabelWhenChosen:
 
     select: Select
 
-    gives: ClassVar[Facts] = (GROUPS,)
+    gives: ClassVar[Facts] = (KNOWN_GROUPS,)
 
     def __call__(self, now: Round) -> list[int]:
         chosen = self.select(now)

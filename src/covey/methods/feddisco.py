@@ -71,9 +71,9 @@ class TellDiscrepancy:
 class DiscoAverage:
     """The average with FedDisco's weights; who does not tell its discrepancy counts as average in that."""
 
-    measure: Measure
-    a: float
-    b: float
+    measure: Measure = "kl"
+    a: float = 0.5
+    b: float = 0.1
 
     def __call__(self, now: Round) -> Mixing:
         step = TellDiscrepancy(measure=self.measure)

@@ -40,7 +40,7 @@ class LabelSummary:
         counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
         if not _worth_telling(client, task, self.privacy, counts):
             return Reply(id=client.id)
-        told, noisy = _tell(client, self.privacy, counts, sensitivity=1.0)
+        told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
         return Reply(id=client.id, stats={"shares": shares(noisy), **told})
 
     def expects(self, known: Known) -> dict[str, Stat]:
@@ -92,7 +92,7 @@ class FeatureSummary:
         if not _worth_telling(client, task, self.privacy, counts):
             return Reply(id=client.id)
         sensitivity = feature_sensitivity(x, self.bound)
-        told, noisy = _tell(client, self.privacy, counts, sensitivity=sensitivity)
+        told, noisy = tell(client, self.privacy, counts, sensitivity=sensitivity)
         has = present(noisy, sensitivity=sensitivity, privacy=self.privacy)
         return Reply(id=client.id, stats={"shares": shares(noisy), "has": has, **told})
 
@@ -144,7 +144,7 @@ def _worth_telling(client: Client, task: Task, privacy: Privacy, counts: Array) 
     return bool(moved > tolerance)
 
 
-def _tell(
+def tell(
     client: Client, privacy: Privacy, counts: Array, *, sensitivity: float
 ) -> tuple[dict[str, Any], Array]:
     """Book the privacy loss, add the noise, and remember on the device (only) what the summary was made of."""

@@ -143,6 +143,11 @@ class Train:
         return client.train if not self.holdout else split(client, self.holdout)[0]
 
 
+def as_set(train: Train) -> Train:
+    """Some epochs of training as the table [train] says."""
+    return train
+
+
 def _at_least(name: str, value: float, least: float) -> None:
     if not value >= least:
         raise UserError(f"{name} is {value!r}; it must be at least {least}")
