@@ -92,6 +92,8 @@ def accept_replies(
         if training and not child:
             ledger.failed_in_round += outcome.failed
             ledger.diverged_in_round += bool(refused) and reply is not None and is_divergent(reply)
+        if reply is not None and not refused and "epsilon" in reply.stats:  # it was told, in time or not
+            ledger.epsilon[client] = float(reply.stats["epsilon"])
         if lost or refused:
             problem = Problem(client=client, kind=step.kind, round=call.round, reason=lost or refused)
             ledger.note_problem("lost" if lost else "refused", problem)
@@ -102,8 +104,6 @@ def accept_replies(
         slowest = max(slowest, took.seconds)
         if training and client >= 0:
             ledger.busy.append(Busy(client=client, start=ledger.clock, seconds=took.seconds))
-        if "epsilon" in reply.stats:
-            ledger.epsilon[client] = float(reply.stats["epsilon"])
     if training and not child:
         ledger.asked += len(tasks)
         ledger.replied += len(accepted)
