@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.privacy import Privacy, add_noise, present, shares, spend
@@ -23,7 +23,7 @@ BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on 
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelSummary:
+class LabelSummary(Step):
     """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
 
     labels: size of the label space; None takes the data set's classes. Asked with `tolerance`, a client answers
@@ -37,7 +37,7 @@ class LabelSummary:
     kind: ClassVar[str] = "query.labels"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        labels = _label_space(client, self.labels)
+        labels = label_space(client, self.labels)
         counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
         if not _worth_telling(client, task, self.privacy, counts):
             return Reply(id=client.id)
@@ -53,7 +53,7 @@ class LabelSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureSummary:
+class FeatureSummary(Step):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
 
     Images are taken before their normalisation, so that their range is [0, 1]. One sample moves as many counts
@@ -83,7 +83,7 @@ class FeatureSummary:
         counts = feature_counts(
             x,
             client.train.labels(),
-            labels=_label_space(client, self.labels, self.bins),
+            labels=label_space(client, self.labels, self.bins),
             bins=self.bins,
             low=self.low,
             high=self.high,
@@ -119,7 +119,8 @@ def raw_features(client: Client) -> NDArray[np.floating]:
     return x.numpy()
 
 
-def _label_space(client: Client, labels: int | None, bins: int = 1) -> int:
+def label_space(client: Client, labels: int | None, bins: int = 1) -> int:
+    """The number of labels that all clients agreed on."""
     space = len(client.train.dataset.classes) if labels is None else labels
     if client.live and space < len(
         client.train.dataset.classes
