@@ -23,11 +23,26 @@ def server_client(row: int) -> int:
     return -1 - row
 
 
+class Account(Protocol):
+    """What a real device has spent on telling about its data: it outlives every round and run."""
+
+    epsilon: float
+
+    def spend(self, epsilon: float, *, budget: float | None = None) -> float:
+        """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""
+        ...
+
+    def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:
+        """Secret random bytes for a question about the device's data: the same each time, paid for once."""
+        ...
+
+
 @dataclass(kw_only=True)
 class Client:
     """What a step may touch on a device; `state` outlives the round, `rng` is this step's own stream.
 
-    `live` says that this is a real device, where nothing that protects its data may come from the run's seed.
+    `live` says that this is a real device, where nothing that protects its data may come from the run's seed; there
+    `account` keeps what it spent.
     """
 
     id: int
@@ -39,6 +54,7 @@ class Client:
     seed: int
     round: int
     live: bool = False
+    account: Account | None = None
 
     def stream(self, *names: str | int) -> np.random.Generator:
         """A stream of this client that does not change from round to round."""

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption, configured
+from covey.cli.terminal import Console
 
 if TYPE_CHECKING:
     import numpy as np

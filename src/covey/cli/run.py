@@ -230,8 +230,7 @@ def announce(config: Config) -> None:
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:
     """The table at the end, and where the report is."""
-    from rich.console import Console
-
+    from covey.cli.terminal import Console
     from covey.report.folder import read_run
     from covey.report.table import summary_table
 

@@ -35,6 +35,9 @@ from covey.statistics import Known
 from covey.text import printable
 from covey.version import __version__
 
+READING = 10.0  # seconds after a deadline in which answers that came by then are read
+ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's size
+
 
 class SiteFleet:
     """Clients on machines of their own, reached through a `Transport`."""
@@ -155,11 +158,22 @@ class SiteFleet:
             known=self.known,
             guard=self.guard,
         )
+        self._book_unheard(step, {reply.id for reply in replies}, set(trips))
         if step.kind.startswith("train."):
             for reply in replies:
                 if reply.id in trips and (work := step.work(*self.registry.sites[reply.id].sizes)):
                     self.pace[reply.id] = trips[reply.id].seconds / work
         return replies
+
+    def _book_unheard(self, step: Step, heard: set[int], asked: set[int]) -> None:
+        """What a site was asked for it has told, whether its answer came in time or not."""
+        told = [self.ledger.epsilon[i] for i in heard if i in self.ledger.epsilon]
+        privacy = getattr(step, "privacy", None)
+        for client in asked - heard:
+            if privacy is not None and privacy.counted:
+                self.ledger.epsilon[client] = self.ledger.epsilon.get(client, 0.0) + privacy.epsilon
+            elif getattr(step, "counted", False) and told:  # as much as others at most
+                self.ledger.epsilon[client] = max(self.ledger.epsilon.get(client, 0.0), *told)
 
     def _at_sites(
         self, call: Call, tasks: Mapping[int, Task], limit: float, trips: dict[int, Trip]
@@ -168,15 +182,17 @@ class SiteFleet:
             return []
         there = {i: site for i in tasks if (site := self.registry.present(i))}
         outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
-        blocks = {there[i].node: self._request(call, i, tasks[i]) for i in there}
+        blocks = {there[i].node: self._request(call, i, tasks[i], limit) for i in there}
         client_of = {site.node: i for i, site in there.items()}
+        most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
         started = time.monotonic()
         waiting = self.transport.send(message_type(call.step.kind), blocks, limit) if blocks else {}
         unsent = set(blocks) - set(waiting.values())
         outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
         while waiting:
             late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
-            for number, response in self.transport.collect(list(waiting)).items():
+            until = started + limit + READING
+            for number, response in self.transport.collect(list(waiting), most=most, until=until).items():
                 node = waiting.pop(number)
                 seconds = min(time.monotonic() - started, limit)
                 trips[client_of[node]] = Trip(
@@ -194,7 +210,7 @@ class SiteFleet:
             outcomes.append(Outcome(id=client, lost=f"no reply in {limit:.1f} s"))
         return outcomes
 
-    def _request(self, call: Call, client: int, task: Task) -> bytes:
+    def _request(self, call: Call, client: int, task: Task, limit: float) -> bytes:
         return to_bytes(
             {
                 "covey": __version__,
@@ -204,6 +220,7 @@ class SiteFleet:
                 "round": call.round,
                 "names": call.names,
                 "client": client,
+                "seconds": limit,
                 "step": step_to_plain(call.step),
                 "model": self.spec.plain(),
                 "task": task_to_plain(task),
@@ -315,8 +332,16 @@ class SiteFleet:
         """The sites go on waiting for a next run."""
 
 
+def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
+    """The bytes of one row: of the model, or of what was sent where that is another one."""
+    sent = [task.models.shape[1] for task in tasks.values() if task.models.dim() == 2]
+    return 4 * max([layout.size, *sent])
+
+
 def _outcome(client: int, response: Response) -> Outcome:
     """What a site answered; nothing that it says can do more than be left out."""
+    if response.refused:
+        return Outcome(id=client, refused=printable(response.refused))
     if response.error:
         return Outcome(id=client, lost=printable(response.error))
     try:

@@ -89,6 +89,8 @@ def accept_replies(
             cost.bytes_down += took.down
         cost.bytes_up += took.up
         lost, refused = late.get(client, outcome.lost), refusals.get(client, outcome.refused)
+        if reply is not None and not refused and "epsilon" in reply.stats:  # it was told, in time or not
+            ledger.epsilon[client] = float(reply.stats["epsilon"])
         if lost or refused:
             problem = Problem(client=client, kind=step.kind, round=call.round, reason=lost or refused)
             ledger.note_problem("lost" if lost else "refused", problem)
@@ -99,8 +101,6 @@ def accept_replies(
         slowest = max(slowest, took.seconds)
         if training and client >= 0:
             ledger.busy.append(Busy(client=client, start=ledger.clock, seconds=took.seconds))
-        if "epsilon" in reply.stats:
-            ledger.epsilon[client] = float(reply.stats["epsilon"])
     if training and not child:
         ledger.asked += len(tasks)
         ledger.replied += len(accepted)

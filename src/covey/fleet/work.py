@@ -10,10 +10,12 @@ from typing import Any
 from torch import Tensor
 
 from covey.bench import Bench
-from covey.core import Client, Reply, Step, Task, stream
 from covey.errors import Refused, UserError
 from covey.fleet.client_data import ClientData
+from covey.messages import Reply, Task
 from covey.model import Layout
+from covey.protocols import Account, Client, Step
+from covey.streams import stream
 
 BUNDLE_SAMPLES = 4000  # samples evaluated together; fixed, so that no result depends on the number of workers
 
@@ -29,6 +31,7 @@ class Call:
     number: int = 1  # of this step's calls in the round
     debug: bool = False
     live: bool = False  # on a real device
+    account: Account | None = None  # of a real device
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,6 +98,7 @@ def client_of(
         seed=call.seed,
         round=call.round,
         live=call.live,
+        account=call.account,
     )
 
 

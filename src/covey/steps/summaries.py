@@ -17,6 +17,7 @@ from covey.steps.privacy import Privacy, add_noise, present, shares, spend
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+MOST_NUMBERS = 10_000_000  # in one summary
 CHUNK = 256  # samples whose features are binned at a time
 BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on it
 
@@ -82,7 +83,7 @@ class FeatureSummary:
         counts = feature_counts(
             x,
             client.train.labels(),
-            labels=_label_space(client, self.labels),
+            labels=_label_space(client, self.labels, self.bins),
             bins=self.bins,
             low=self.low,
             high=self.high,
@@ -163,12 +164,16 @@ def raw_features(client: Client) -> NDArray[np.floating]:
     return x.numpy()
 
 
-def _label_space(client: Client, labels: int | None) -> int:
+def _label_space(client: Client, labels: int | None, bins: int = 1) -> int:
     space = len(client.train.dataset.classes) if labels is None else labels
     if client.live and space < len(
         client.train.dataset.classes
     ):  # a mistake would name a label that is there
         raise Refused(f"a summary of {space} labels is asked for; this site's data have more classes")
+    if space * bins > MOST_NUMBERS:
+        raise UserError(
+            f"a summary of {space * bins:,} numbers is asked for; at most {MOST_NUMBERS:,} are allowed"
+        )
     if space < 1:
         raise UserError("a summary by label needs data with classes, or the number of labels given.")
     return space
@@ -195,10 +200,19 @@ def tell(
     """Book the privacy loss, add the noise, and remember on the device (only) what the summary was made of."""
     if client.live and privacy.noise == "simulated":
         privacy = replace(privacy, noise="opendp")
-    total = spend(client.state, privacy)
+    total = booked(client, privacy)
     noisy = add_noise(counts, sensitivity=sensitivity, privacy=privacy, rng=client.rng)
     client.state["summary"] = counts
     return ({"epsilon": total} if privacy.counted else {}), noisy
+
+
+def booked(client: Client, privacy: Privacy) -> float:
+    """Book one summary where the client keeps its account; on a real device that is on disk before it is told."""
+    if client.account is None:
+        return spend(client.state, privacy)
+    if not privacy.counted or privacy.epsilon is None:
+        return client.account.epsilon
+    return client.account.spend(privacy.epsilon, budget=privacy.budget)
 
 
 def label_counts(y: NDArray[np.generic], *, labels: int, who: str = "the client") -> Array:
