@@ -132,7 +132,8 @@ class Recorder:
         """Writes the checkpoint of the last whole round."""
         if self.pending is not None:
             self.journal.sync()
-            save_checkpoint(self.folder, self.pending, config=[fingerprint(self.config)], files=files)
+            config, keep = [fingerprint(self.config)], self.config.top.checkpoints
+            save_checkpoint(self.folder, self.pending, config=config, files=files, keep=keep)
             self.saved_at = time.perf_counter()
             self.pending = None
 

@@ -53,6 +53,7 @@ class Outcome:
     lost: str = ""
     refused: str = ""
     mistake: str = ""  # a user's mistake, found only on the device: ends the run
+    failed: bool = False  # it is lost because the step raised an error
     state: dict[str, Any] = field(default_factory=dict)
 
 
@@ -80,7 +81,10 @@ def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outc
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
-        return [Outcome(id=i, lost=reason, state=dict(s)) for i, s in zip(job.ids, job.states, strict=True)]
+        return [
+            Outcome(id=i, lost=reason, failed=True, state=dict(s))
+            for i, s in zip(job.ids, job.states, strict=True)
+        ]
     return [Outcome(id=c.id, reply=r, state=c.state) for c, r in zip(clients, replies, strict=True)]
 
 

@@ -37,7 +37,7 @@ class LabelSummary:
     kind: ClassVar[str] = "query.labels"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        labels = _label_space(client, self.labels)
+        labels = label_space(client, self.labels)
         counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
         if not _worth_telling(client, task, self.privacy, counts):
             return Reply(id=client.id)
@@ -83,7 +83,7 @@ class FeatureSummary:
         counts = feature_counts(
             x,
             client.train.labels(),
-            labels=_label_space(client, self.labels, self.bins),
+            labels=label_space(client, self.labels, self.bins),
             bins=self.bins,
             low=self.low,
             high=self.high,
@@ -164,7 +164,8 @@ def raw_features(client: Client) -> NDArray[np.floating]:
     return x.numpy()
 
 
-def _label_space(client: Client, labels: int | None, bins: int = 1) -> int:
+def label_space(client: Client, labels: int | None, bins: int = 1) -> int:
+    """The number of labels that all clients agreed on."""
     space = len(client.train.dataset.classes) if labels is None else labels
     if client.live and space < len(
         client.train.dataset.classes
