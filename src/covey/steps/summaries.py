@@ -133,7 +133,7 @@ class JointSummary:
         counts = feature_counts(
             raw_features(client),
             client.train.labels(),
-            labels=_label_space(client, self.labels),
+            labels=label_space(client, self.labels),
             bins=self.bins,
             low=self.low,
             high=self.high,
