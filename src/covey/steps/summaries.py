@@ -110,7 +110,7 @@ class FeatureSummary(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointSummary:
+class JointSummary(Step):
     """P(X, y): one histogram over label and feature value, to which every sample adds one unit in all.
 
     A sample's unit is spread over the bins of its values, so one sample moves the table by 1, as it does P(y), and not
@@ -133,7 +133,7 @@ class JointSummary:
         counts = feature_counts(
             raw_features(client),
             client.train.labels(),
-            labels=label_space(client, self.labels),
+            labels=label_space(client, self.labels, self.bins),
             bins=self.bins,
             low=self.low,
             high=self.high,
