@@ -74,6 +74,8 @@ DATASETS: Registry[Callable[..., Dataset]] = Registry(
         "svhn": "covey.data.loaders.cifar_svhn:svhn",
         "femnist": "covey.data.loaders.femnist:femnist",
         "pacs": "covey.data.loaders.pacs:pacs",
+        "table": "covey.data.table:table",
+        "images": "covey.data.image_folder:images",
     },
 )
 
@@ -146,7 +148,23 @@ OBJECTIVES: Registry[Callable[[], Objective]] = Registry(
 )
 
 # a metric over all predictions, with its direction
-METRICS: Registry[Metric] = Registry("metric", "covey.metrics", {})
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    "covey.metrics",
+    {
+        "accuracy": "covey.metrics:accuracy",
+        "loss": "covey.metrics:loss",
+        "mse": "covey.metrics:mse",
+        "mae": "covey.metrics:mae",
+        "macro-f1": "covey.metrics:macro_f1",
+        "balanced-accuracy": "covey.metrics:balanced_accuracy",
+        "auc": "covey.metrics:auc",
+        "perplexity": "covey.metrics:perplexity",
+        "calibration-error": "covey.metrics:calibration_error",
+        "rmse": "covey.metrics:rmse",
+        "r2": "covey.metrics:r2",
+    },
+)
 
 # parameters, lr, settings -> a torch.optim.Optimizer
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
@@ -166,11 +184,15 @@ STEPS: Registry[type] = Registry(
     "step",
     "covey.steps",
     {
+        "ClassMeans": "covey.steps.class_means:ClassMeans",
         "CrossEvaluate": "covey.steps.cross:CrossEvaluate",
         "DynTrain": "covey.steps.dyn:DynTrain",
         "Embed": "covey.steps.embedding:Embed",
         "SampleShape": "covey.steps.embedding:SampleShape",
         "Evaluate": "covey.steps.evaluate:Evaluate",
+        "EvaluateAdapted": "covey.steps.judged:EvaluateAdapted",
+        "JudgedTrain": "covey.steps.judged:JudgedTrain",
+        "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
         "Poisoned": "covey.steps.poison:Poisoned",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",
@@ -178,6 +200,7 @@ STEPS: Registry[type] = Registry(
         "Style": "covey.steps.style:Style",
         "LabelSummary": "covey.steps.summaries:LabelSummary",
         "FeatureSummary": "covey.steps.summaries:FeatureSummary",
+        "JointSummary": "covey.steps.summaries:JointSummary",
         "Train": "covey.steps.train:Train",
         "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
         "TellLabel": "covey.group.label_feature:TellLabel",

@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from covey.checksums import Index, check_config, check_files, read_index
-from covey.config import Config, read_tables, resolve
+from covey.config import Config, resolve
 from covey.errors import UserError
+from covey.tables import read_tables
 from covey.text import printable
 
 # What a run writes before its config.toml; without that, a folder holds no run, only what is left of a start.
-BEFORE_CONFIG = {"config.toml.tmp", "metrics.jsonl", "checkpoint", "checkpoint.json", "checkpoint.json.tmp"}
+BEFORE_CONFIG = {
+    "about.json",
+    "about.json.tmp",
+    "config.toml.tmp",
+    "metrics.jsonl",
+    "checkpoint",
+    "checkpoint.json",
+    "checkpoint.json.tmp",
+}
 
 
 def config_in(folder: Path) -> Config:
@@ -28,6 +37,8 @@ def index_in(folder: Path) -> Index:
     if index is None:
         raise UserError(f"{folder} is damaged: checkpoint.json is missing, so nothing can be resumed")
     check_config(folder, index)
+    for name, piece in index.lasting.items():
+        piece.read_all(folder / name)
     return index
 
 

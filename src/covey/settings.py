@@ -16,6 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union
 
 from covey.errors import UserError
@@ -151,6 +152,9 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
         return fits, float(value) if fits else value
     if wanted is str:
         return isinstance(value, str), value
+    if wanted is Path:  # written out in full, so that it holds from any folder
+        fits = isinstance(value, str | Path) and "\0" not in str(value)
+        return fits, str(Path(value).expanduser().absolute()) if fits else value
     if origin in (tuple, list, Sequence):
         return _convert_list(value, wanted, origin)
     if origin in (dict, Mapping):
@@ -181,6 +185,7 @@ WORDS = {
     float: ("a number", "numbers"),
     bool: ("true or false", "true or false"),
     str: ("text", "texts"),
+    Path: ("a path", "paths"),
 }
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from covey.cli.terminal import Console
 from covey.errors import UserError
 from covey.registry import Registry
 from covey.settings import Setting

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from covey.config import read_tables
 from covey.errors import UserError
 from covey.experiments.merge import forgotten, merged
 from covey.experiments.numbers import Number
 from covey.settings import unknown
+from covey.tables import read_tables
 
 ExperimentScale = Literal["smoke", "small", "full"]
 KNOWN = (
