@@ -38,6 +38,7 @@ WORDS = {
     "device_spread": ("device spread", "some devices are far slower", "devices are about as fast"),
 }
 BAR = 20  # characters
+SIMILAR = 0.2  # the nearness from which another fleet's results say much about this one
 
 
 def register(app: typer.Typer) -> None:
@@ -162,6 +163,8 @@ def show(found: Unlikeness, advice: Advice, epsilon: float | None) -> None:
         )
     nearest = [f"{row.fleet} ({weight:.2f})" for row, weight in advice.rows[:3]]
     say(f"Concluded from the scoreboard's most similar fleets: {'; '.join(nearest)}.", highlight=False)
+    if advice.rows[0][1] < SIMILAR:
+        say("None of them is very similar: take this as a guess, and try it with --check.", highlight=False)
 
 
 def sentence(advice: Advice) -> str:
