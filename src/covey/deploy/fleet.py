@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -27,7 +27,7 @@ from covey.fleet.executors import Serial
 from covey.fleet.guard import Guard
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
-from covey.ledger import Cost, Ledger, Problem
+from covey.ledger import Cost, Ledger
 from covey.mix.peers import apply_mixings, peer_links
 from covey.model import Layout, fresh_row
 from covey.objective import Objective, lowest_loss
@@ -41,6 +41,9 @@ ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's s
 
 class SiteFleet:
     """Clients on machines of their own, reached through a `Transport`."""
+
+    simulated: ClassVar[bool] = False
+    data: None = None  # it never leaves the sites
 
     def __init__(
         self,
@@ -112,8 +115,7 @@ class SiteFleet:
         sizes = [self.registry.sites[i].sizes[0] for i in here]
         doubted = {here[place]: why for place, why in self.guard.too_many(sizes).items()}
         for client, why in doubted.items():
-            problem = Problem(client=client, kind=HELLO, round=self.round, reason=why)
-            self.ledger.note_problem("refused", problem)
+            self.ledger.note_refusal(client, kind=HELLO, round=self.round, reason=why)
         return [i for i in here if i not in doubted and i not in self.ledger.barred]
 
     def known(self, client: int) -> Known:
@@ -324,6 +326,7 @@ class SiteFleet:
                 f"install the same extras as before"
             )
         self.ledger.load(saved["ledger"])
+        self.session = uuid.uuid4().hex  # sites, too, go back to where a round began
         self.run = saved["run"]
         self.registry.names.by_name = dict(saved["names"])
         self.registry.names.settled = True

@@ -51,8 +51,10 @@ def haccs(
     inside: Inside = "fastest",
     weighting: Weighting = "equal",
 ) -> Method:
-    """Clients tell a private histogram of their labels P(y) or of their features by label P(X|y), the server clusters
-    like ones by density, and every round is made of clusters rather than devices (Wolfrath et al., 2022).
+    """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
+
+    The histogram is of the labels, P(y), or of the features by label, P(X|y); clusters are found by density
+    (Wolfrath et al., 2022).
 
     `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
     and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.privacy import Privacy, add_noise, present, shares, spend
@@ -23,7 +23,7 @@ BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on 
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelSummary:
+class LabelSummary(Step):
     """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
 
     labels: size of the label space; None takes the data set's classes. Asked with `tolerance`, a client answers
@@ -53,7 +53,7 @@ class LabelSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureSummary:
+class FeatureSummary(Step):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
 
     Images are taken before their normalisation, so that their range is [0, 1]. One sample moves as many counts
