@@ -46,7 +46,7 @@ class KeepJudgements:
 
 
 def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float:
-    """The share with the best mean score, of equal ones that with the lowest loss; UNJUDGED where nothing was judged."""
+    """The share with the best mean score, of equal ones that with the lowest loss; `UNJUDGED` where there is none."""
     table = np.array(sums)
     if table[0, 0] == 0:
         return UNJUDGED
