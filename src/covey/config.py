@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import tomli_w
 import torch
@@ -28,8 +28,9 @@ from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
 from covey.own_code import bare_name, full_name
+from covey.ranges import Count, NotNegative, Range, Seed
 from covey.registry import Registry
-from covey.settings import REQUIRED, Setting, checked, settings_of, unknown
+from covey.settings import REQUIRED, Setting, checked, settings_of, unknown, validated
 from covey.steps import Train
 from covey.tables import check_tables, shown
 
@@ -49,6 +50,7 @@ USUAL_MODEL = {
 }
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Top:
     """The settings outside every table.
@@ -59,13 +61,13 @@ class Top:
     """
 
     name: str = ""
-    seed: int = 0
-    rounds: int = 50
+    seed: Seed = 0
+    rounds: Count = 50
     objective: str = "classification"
     target: float | None = None
-    target_on: str = "global-test"
+    target_on: Literal["global-test", "local-test"] = "global-test"
     stop_at_target: bool = False
-    checkpoint_seconds: float = 2.0
+    checkpoint_seconds: NotNegative = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +76,8 @@ class DataSection:
     of the client's own samples; none: they come from the global test set in the client's label mix."""
 
     name: str = "digits"
-    clients: int = 20
-    test_fraction: float | None = None
+    clients: Count = 20
+    test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +168,6 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     _check_top(Top(**result))
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
     result["data"] = data
-    if data["clients"] < 1:
-        raise UserError(f"data.clients is {data['clients']}; it must be at least 1")
     result["partition"] = _complete_choice(
         "partition", {"name": "dir-class", **tables.get("partition", {})}, PARTITIONS
     )
@@ -275,11 +275,11 @@ def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_top(top: Top) -> None:
-    if top.rounds < 1:
-        raise UserError(f"rounds is {top.rounds}; it must be at least 1")
-    objective_named(top.objective, f"objective = {top.objective!r}")
-    if top.target_on not in ("global-test", "local-test"):
-        raise UserError(f"target_on is {top.target_on!r}; allowed: global-test, local-test")
+    main = objective_named(top.objective, f"objective = {top.objective!r}").main
+    if top.target is not None and main == "accuracy" and not 0 <= top.target <= 1:
+        raise UserError(
+            f"target is {top.target:g}; allowed: from 0 to 1, as accuracy is a share (0.9 is 90 %)"
+        )
 
 
 def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:

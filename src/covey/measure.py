@@ -12,10 +12,12 @@ import numpy as np
 from torch import Tensor
 
 from covey.core import Fleet, Measurement, Method, Reply, State, Task, served, server_client
-from covey.errors import UserError
+from covey.ranges import Count
+from covey.settings import validated_in
 from covey.steps.evaluate import Evaluate
 
 
+@validated_in("measure")
 @dataclass(frozen=True, kw_only=True)
 class Measuring:
     """What is measured every `every` rounds, and after the last one.
@@ -25,16 +27,10 @@ class Measuring:
     whom: all clients, or only those that trained in the round (some papers do so).
     """
 
-    every: int = 1
+    every: Count = 1
     global_test: bool = True
     local_test: bool = True
     whom: Literal["all", "trained"] = "all"
-
-    def __post_init__(self) -> None:
-        if self.whom not in ("all", "trained"):
-            raise UserError(f"measure.whom is {self.whom!r}; allowed: all, trained")
-        if self.every < 1:
-            raise UserError(f"measure.every is {self.every}; it must be at least 1")
 
     def __call__(self, method: Method, state: State, fleet: Fleet, last: bool) -> list[Measurement]:
         if state.round % self.every and not last:

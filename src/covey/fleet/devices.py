@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from covey.errors import UserError
+from covey.ranges import NotNegative, PartBelowOne, Positive
 
 Profile = Literal["ideal", "haccs", "published"]
 Table = Mapping[str, Any]
@@ -85,10 +86,10 @@ class Devices:
     """
 
     profile: Profile = "ideal"
-    pace: float = 0.01
-    dropout: float = 0.0
-    loss: float = 0.0
-    deadline: float | None = None
+    pace: NotNegative = 0.01
+    dropout: PartBelowOne = 0.0
+    loss: PartBelowOne = 0.0
+    deadline: Positive | None = None
     special: Sequence[Table] = ()
     joins: Sequence[Table] = ()
     leaves: Sequence[Table] = ()

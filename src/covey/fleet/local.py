@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
 from covey.model import BufferPolicy, Layout, activations, fresh_row
 from covey.objective import Classification, Objective, lowest_loss
+from covey.ranges import Range
+from covey.settings import validated_in
 from covey.statistics import Known
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"]
 
 
+@validated_in("engine")
 @dataclass(frozen=True, kw_only=True)
 class Engine:
     """How the simulation uses this machine, or a Ray cluster; changes speed and memory, never a result.
@@ -48,17 +51,13 @@ class Engine:
     """
 
     mode: Mode = "auto"
-    workers: int = 0
+    workers: Annotated[int, Range(0, 1024)] = 0
     debug: bool = False
     lanes: bool = True
     device: str = "auto"
     address: str = ""
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise UserError(f"engine.mode is {self.mode!r}; allowed: {', '.join(get_args(Mode))}")
-        if self.workers < 0:
-            raise UserError(f"engine.workers is {self.workers}; it must be 0 (one a core) or more")
         if self.address and self.mode != "ray":
             raise UserError(f'engine.address is "{self.address}", which needs engine.mode = "ray"')
         if self.device != "auto":

@@ -10,6 +10,7 @@ from covey.errors import UserError
 from covey.group.label_mix import ByLabelMix
 from covey.mix.accuracy import LikenessAverage
 from covey.mix.average import Average
+from covey.ranges import Epsilon
 from covey.select import Uniform
 from covey.select.largest import LargestGroup
 from covey.steps import Train
@@ -28,7 +29,7 @@ def cafa(
     power: float = 2.0,
     weighting: Literal["samples", "equal"] = "equal",
     clusters: int | None = None,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
@@ -75,7 +76,7 @@ def cbcc(
     *,
     per_round: int = 6,
     clusters: int | None = None,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
@@ -97,7 +98,7 @@ def cbcc_select(
     *,
     per_round: int = 6,
     clusters: int | None = None,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
@@ -129,7 +130,7 @@ def judged(
 
 
 def by_label_mix(
-    clusters: int | None, epsilon: float | None, noise: SummaryNoise, budget: float | None
+    clusters: int | None, epsilon: Epsilon | None, noise: SummaryNoise, budget: float | None
 ) -> ByLabelMix:
     """CBCC's clusters."""
     ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))

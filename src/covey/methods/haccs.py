@@ -9,6 +9,7 @@ from covey.errors import UserError
 from covey.group.by_summary import BySummary, Distance
 from covey.group.density import Algorithm, Density, Extract
 from covey.mix.average import Average, Weighting
+from covey.ranges import Epsilon
 from covey.select.fair import FairSchedule
 from covey.select.feedback import Losses, remember_losses
 from covey.select.haccs import ByCluster, Draws, Inside, Speed
@@ -22,7 +23,7 @@ def haccs(
     *,
     per_round: int = 10,
     summary: Literal["labels", "features"] = "labels",
-    epsilon: float | None = 1.0,
+    epsilon: Epsilon | None = 1.0,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
     label_space: int | None = None,

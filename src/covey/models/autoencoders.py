@@ -11,9 +11,10 @@ from torch import nn
 
 from covey.errors import UserError
 from covey.models.shapes import picture
+from covey.ranges import Width
 
 
-def ae_fc(input_shape: tuple[int, ...], *, widths: Sequence[int] = (50, 20)) -> nn.Sequential:
+def ae_fc(input_shape: tuple[int, ...], *, widths: Sequence[Width] = (50, 20)) -> nn.Sequential:
     """Fully connected autoencoder 784-50-20-50-784; 81,304 parameters (attack study: widths 100, 50)."""
     if not widths or any(width < 1 for width in widths):
         raise UserError(f"widths {list(widths)} of model 'ae-fc' must hold one positive width or more")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
 
 from covey.errors import UserError
 from covey.models.shapes import flat_size, picture
+from covey.ranges import PartBelowOne, Range
+
+Wider = Annotated[float, Range(above=0, most=8)]
 
 # Channels of the 3x3 convolutions; 0 is a 2x2 max pooling.
 VGG11 = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)
@@ -49,7 +52,11 @@ def _vgg(
 
 
 def vgg11(
-    input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5, width: float = 1.0
+    input_shape: tuple[int, ...],
+    outputs: int,
+    *,
+    dropout: PartBelowOne = 0.5,
+    width: Wider = 1.0,
 ) -> nn.Sequential:
     """VGG-11 with batch norm, classifier 512-512-512-C; 9,756,426 parameters on 3x32x32, 10 classes.
 
@@ -59,7 +66,11 @@ def vgg11(
 
 
 def vgg19(
-    input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5, width: float = 1.0
+    input_shape: tuple[int, ...],
+    outputs: int,
+    *,
+    dropout: PartBelowOne = 0.5,
+    width: Wider = 1.0,
 ) -> nn.Sequential:
     """VGG-19 with batch norm, classifier 512-512-512-C; 20,565,834 parameters on 3x32x32, 10 classes.
 
