@@ -14,11 +14,11 @@ import torch
 
 from covey.core import Mixing, Reply, empty_state, one_round
 from covey.data import federate, load
-from covey.fleet.ledger import Cost
 from covey.fleet.local import Engine, LocalFleet
-from covey.fleet.peers import apply_mixings
+from covey.ledger import Cost
 from covey.methods import METHODS
 from covey.mix.graphs import adjacency, graph, mixing
+from covey.mix.peers import apply_mixings
 from covey.mix.topology import collect
 from covey.models import build
 from covey.steps import Train

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from covey.config import read_tables, resolve, with_setting
+from covey.config import resolve
 from covey.errors import UserError
 from covey.models import build
-from covey.tables import check_tables, shown
+from covey.tables import check_tables, read_tables, shown, with_setting
 
 DIGITS = 10**400  # more digits than Python is willing to print
 

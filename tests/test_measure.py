@@ -5,6 +5,7 @@ import pytest
 from covey.core import Reply, run
 from covey.measure import Measuring, by_group, over_clients
 from covey.methods.baselines import fedavg, local_only
+from covey.metrics import Metric
 from covey.steps import Train
 from covey.testing import small_fleet
 
@@ -12,14 +13,17 @@ REPLIES = [
     Reply(id=i, size=n, stats={"accuracy": a}) for i, n, a in ((0, 10, 0.9), (1, 30, 0.5), (2, 60, 0.7))
 ]
 
+UP = Metric(name="accuracy", higher_is_better=True)
+DOWN = Metric(name="accuracy", higher_is_better=False)
+
 
 def test_mean_weighted_spread_and_worst_by_hand() -> None:
-    found = over_clients(REPLIES, "accuracy", higher_is_better=True)
+    found = over_clients(REPLIES, UP)
     assert found["mean"] == pytest.approx(0.7)
     assert found["weighted"] == pytest.approx((9 + 15 + 42) / 100)
     assert found["std"] == pytest.approx((0.08 / 3) ** 0.5)
     assert found["worst10"] == pytest.approx(0.5)
-    assert over_clients(REPLIES, "accuracy", higher_is_better=False)["worst10"] == pytest.approx(0.9)
+    assert over_clients(REPLIES, DOWN)["worst10"] == pytest.approx(0.9)
 
 
 def test_groups_have_numbers_of_their_own() -> None:

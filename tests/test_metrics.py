@@ -99,13 +99,13 @@ def test_best_and_target_follow_the_direction(up: bool | None, better: bool, rea
 
 
 def test_the_metrics_of_a_run_know_their_directions() -> None:
-    known = Metrics(Classification(), [metrics.macro_f1])
+    known = Metrics.of(Classification(), [metrics.macro_f1])
     assert known["accuracy"].higher_is_better
     assert known["accuracy-worst10"].higher_is_better
     assert known["loss"].higher_is_better is False
     assert known["macro-f1-mean"] is metrics.macro_f1
     assert known["of-somebody"].higher_is_better is None
-    assert Metrics(Regression())["mse"].higher_is_better is False
+    assert Metrics.of(Regression())["mse"].higher_is_better is False
     assert known.on_clients("macro-f1") == "macro-f1-mean"
 
 
@@ -116,7 +116,7 @@ def test_a_metric_of_ones_own() -> None:
 
     assert wrong_zeros.name == "wrong-zeros"
     assert value(wrong_zeros, OUTPUTS, TARGET) == 1
-    assert Metrics(Classification(), [wrong_zeros]).on_clients("wrong-zeros") == "wrong-zeros-weighted"
+    assert Metrics.of(Classification(), [wrong_zeros]).on_clients("wrong-zeros") == "wrong-zeros-weighted"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a:b", "recall-mean", "f1-worst10"])

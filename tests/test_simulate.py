@@ -79,6 +79,7 @@ def test_files_of_an_earlier_end_are_gone_while_a_run_goes_on(tmp_path: Path) ->
 
     def look(end: RoundEnd) -> None:
         assert {path.name for path in folder.iterdir()} == {
+            "about.json",
             "config.toml",
             "metrics.jsonl",
             "checkpoint",

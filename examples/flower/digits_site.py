@@ -5,8 +5,9 @@ A real site returns its own samples: `covey.data.from_tensors(x, y, name="mine",
 
 from pathlib import Path
 
-from covey.config import federation_of, read_tables, resolve
+from covey.config import federation_of, resolve
 from covey.data import Samples
+from covey.tables import read_tables
 
 
 def load(name: str) -> tuple[Samples, Samples]:

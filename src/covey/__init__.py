@@ -5,16 +5,25 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from covey.version import __version__
 
 if TYPE_CHECKING:
-    from covey import methods, models
+    from covey import data, methods, models
     from covey.config import resolve
     from covey.core import run
-    from covey.data import federate, load
+    from covey.data import (
+        federate,
+        from_huggingface,
+        from_tensors,
+        from_torch,
+        load,
+        read_images,
+        read_table,
+    )
     from covey.fleet.devices import Devices
     from covey.fleet.local import Engine, LocalFleet
     from covey.measure import Measuring, scores
+    from covey.metrics import Metric, metric
     from covey.simulate import simulate
     from covey.steps import Train
 
@@ -23,6 +32,13 @@ _HOMES = {
     "run": "covey.core",
     "load": "covey.data",
     "federate": "covey.data",
+    "from_huggingface": "covey.data",
+    "from_tensors": "covey.data",
+    "from_torch": "covey.data",
+    "read_images": "covey.data",
+    "read_table": "covey.data",
+    "Metric": "covey.metrics",
+    "metric": "covey.metrics",
     "Devices": "covey.fleet.devices",
     "Engine": "covey.fleet.local",
     "LocalFleet": "covey.fleet.local",
@@ -38,11 +54,20 @@ __all__ = [
     "Engine",
     "LocalFleet",
     "Measuring",
+    "Metric",
     "Train",
+    "__version__",
+    "data",
     "federate",
+    "from_huggingface",
+    "from_tensors",
+    "from_torch",
     "load",
     "methods",
+    "metric",
     "models",
+    "read_images",
+    "read_table",
     "resolve",
     "run",
     "scores",
@@ -53,6 +78,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("methods", "models"):
+    if name in ("data", "methods", "models"):
         return import_module(f"covey.{name}")
     raise AttributeError(f"module 'covey' has no attribute {name!r}")

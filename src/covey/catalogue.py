@@ -26,6 +26,7 @@ METHODS: Registry[Callable[..., Method]] = Registry(
     "method",
     "covey.methods",
     {
+        "covey": "covey.methods.covey:covey",
         "fedavg": "covey.methods.baselines:fedavg",
         "fedprox": "covey.methods.baselines:fedprox",
         "local": "covey.methods.baselines:local_only",
@@ -56,6 +57,7 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "embedding": "covey.methods.embedding:embedding",
         "ifca": "covey.methods.ifca:ifca",
         "ladd": "covey.methods.ladd:ladd",
+        "compose": "covey.methods.compose:compose",
     },
 )
 
@@ -72,6 +74,8 @@ DATASETS: Registry[Callable[..., Dataset]] = Registry(
         "svhn": "covey.data.loaders.cifar_svhn:svhn",
         "femnist": "covey.data.loaders.femnist:femnist",
         "pacs": "covey.data.loaders.pacs:pacs",
+        "table": "covey.data.table:table",
+        "images": "covey.data.image_folder:images",
     },
 )
 
@@ -144,7 +148,23 @@ OBJECTIVES: Registry[Callable[[], Objective]] = Registry(
 )
 
 # a metric over all predictions, with its direction
-METRICS: Registry[Metric] = Registry("metric", "covey.metrics", {})
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    "covey.metrics",
+    {
+        "accuracy": "covey.metrics:accuracy",
+        "loss": "covey.metrics:loss",
+        "mse": "covey.metrics:mse",
+        "mae": "covey.metrics:mae",
+        "macro-f1": "covey.metrics:macro_f1",
+        "balanced-accuracy": "covey.metrics:balanced_accuracy",
+        "auc": "covey.metrics:auc",
+        "perplexity": "covey.metrics:perplexity",
+        "calibration-error": "covey.metrics:calibration_error",
+        "rmse": "covey.metrics:rmse",
+        "r2": "covey.metrics:r2",
+    },
+)
 
 # parameters, lr, settings -> a torch.optim.Optimizer
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
@@ -164,11 +184,15 @@ STEPS: Registry[type] = Registry(
     "step",
     "covey.steps",
     {
+        "ClassMeans": "covey.steps.class_means:ClassMeans",
         "CrossEvaluate": "covey.steps.cross:CrossEvaluate",
         "DynTrain": "covey.steps.dyn:DynTrain",
         "Embed": "covey.steps.embedding:Embed",
         "SampleShape": "covey.steps.embedding:SampleShape",
         "Evaluate": "covey.steps.evaluate:Evaluate",
+        "EvaluateAdapted": "covey.steps.judged:EvaluateAdapted",
+        "JudgedTrain": "covey.steps.judged:JudgedTrain",
+        "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
         "Poisoned": "covey.steps.poison:Poisoned",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",
@@ -197,8 +221,120 @@ RULES: Registry[Callable[..., Rule]] = Registry(
     },
 )
 
-# The other parts of a method, each a maker of one of its answers.
-GROUPINGS: Registry[Callable[..., Any]] = Registry("grouping", "covey.groupings", {})
-SELECTIONS: Registry[Callable[..., Any]] = Registry("selection", "covey.selections", {})
-MIXINGS: Registry[Callable[..., Any]] = Registry("mixing", "covey.mixings", {})
-UPDATES: Registry[Callable[..., Any]] = Registry("update", "covey.updates", {})
+# The parts that a method can be composed of, by the question that they answer: parts, or makers of parts.
+PARTS: dict[str, Registry[Callable[..., Any]]] = {
+    "group": Registry(
+        "group part",
+        "covey.groupings",
+        {
+            "label-feature": "covey.group.label_feature:by_label",
+            "label-mix": "covey.methods.cafa:by_label_mix",
+            "label-clusters": "covey.group.labels:LabelClusters",
+            "summary": "covey.methods.haccs:by_summary",
+            "embedding": "covey.methods.embedding:by_embedding",
+            "style": "covey.methods.ladd:by_style",
+        },
+    ),
+    "bank": Registry(
+        "bank part",
+        "covey.banks",
+        {
+            "one": "covey.core:one_model",
+            "per-group": "covey.rows:one_per_group",
+            "per-client": "covey.rows:one_per_client",
+            "random-starts": "covey.methods.ifca:RandomStarts",
+        },
+    ),
+    "select": Registry(
+        "select part",
+        "covey.selections",
+        {
+            "uniform": "covey.select.plain:Uniform",
+            "everybody": "covey.select.plain:Everybody",
+            "server": "covey.select.plain:the_server",
+            "every-cluster": "covey.select.clusters:EveryCluster",
+            "each-group": "covey.select.groups:EachGroup",
+            "largest-group": "covey.select.largest:LargestGroup",
+            "haccs": "covey.select.haccs:ByCluster",
+            "fair": "covey.select.fair:FairSchedule",
+            "tifl": "covey.select.tifl:ByTier",
+            "oort": "covey.select.oort:ByUtility",
+            "oort-simple": "covey.select.oort:ByPenalisedLoss",
+            "power-of-choice": "covey.select.power_of_choice:PowerOfChoice",
+            "urns": "covey.select.clustered_sampling:FromUrns",
+            "grouped": "covey.methods.topologies:Grouped",
+            "representatives": "covey.methods.topologies:Leaders",
+        },
+    ),
+    "send": Registry(
+        "send part",
+        "covey.sends",
+        {
+            "everybody": "covey.core:to_everybody",
+            "group": "covey.rows:to_group",
+            "owner": "covey.rows:to_owner",
+            "all": "covey.methods.ifca:AllModels",
+            "last-choice": "covey.methods.ifca:LastChoice",
+            "known-group": "covey.methods.cfl:to_known_group",
+            "with-memory": "covey.methods.feddyn:WithMemory",
+        },
+    ),
+    "local": Registry(
+        "local part",
+        "covey.locals",
+        {
+            "train": "covey.steps.train:as_set",
+            "scored": "covey.steps.scored:ScoredTrain",
+            "utility": "covey.steps.utility:TrainWithUtility",
+            "dyn": "covey.steps.dyn:DynTrain",
+        },
+    ),
+    "mix": Registry(
+        "mix part",
+        "covey.mixings",
+        {
+            "average": "covey.mix.average:Average",
+            "group-average": "covey.mix.shared:GroupAverage",
+            "own": "covey.mix.average:keep_own",
+            "likeness": "covey.methods.cafa:by_likeness",
+            "krum": "covey.mix.robust:Krum",
+            "discrepancy": "covey.methods.feddisco:DiscoAverage",
+            "fairness": "covey.methods.fedfa:FairAverage",
+            "common-descent": "covey.mix.mgda:CommonDescent",
+            "split": "covey.methods.cfl:SplitAndAverage",
+            "decentralized": "covey.mix.exchange:everybody_exchanges",
+            "hierarchical": "covey.mix.exchange:clusters_exchange",
+            "semi-decentralized": "covey.mix.exchange:representatives_exchange",
+        },
+    ),
+    "combine": Registry(
+        "combine part",
+        "covey.combines",
+        {
+            "trimmed-mean": "covey.mix.robust:TrimmedMean",
+            "median": "covey.mix.robust:Median",
+            "clip": "covey.mix.robust:Clip",
+        },
+    ),
+    "update": Registry(
+        "update part",
+        "covey.updates",
+        {
+            "cluster-correction": "covey.update.clusters:ClusterCorrection",
+            "adaptive-correction": "covey.update.clusters:AdaptiveCorrection",
+            "momentum": "covey.update.momentum:ServerMomentum",
+        },
+    ),
+    "after": Registry(
+        "after part",
+        "covey.afters",
+        {
+            "losses": "covey.select.feedback:remember_losses",
+            "utilities": "covey.select.oort:remember_utilities",
+            "sketches": "covey.select.clustered_sampling:remember_sketches",
+            "moves": "covey.methods.feddyn:remember_moves",
+            "choices": "covey.methods.ifca:remember_choices",
+            "spread": "covey.mix.exchange:note_spread",
+        },
+    ),
+}

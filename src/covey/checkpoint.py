@@ -36,9 +36,16 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path, checkpoint: Checkpoint, *, config: Sequence[str] = (), keep: int = 1
+    folder: Path,
+    checkpoint: Checkpoint,
+    *,
+    config: Sequence[str] = (),
+    keep: int = 1,
+    files: Mapping[str, Piece] | None = None,
 ) -> None:
     """Saves into the run folder and keeps the last `keep` checkpoints; `config` is config.toml's SHA-256.
+
+    `files` were written before the first checkpoint, and belong to the run from then on.
 
     The json file is the commit point: what it does not name is removed after it, or was never there.
     """
@@ -51,7 +58,9 @@ def save_checkpoint(
     )
     before = read_index(folder) or Index()
     older = [kept for kept in before.kept if kept.round < newest.round]
-    index = Index(kept=(newest, *older[: keep - 1]), config=tuple(config))
+    index = Index(
+        kept=(newest, *older[: keep - 1]), config=tuple(config), files={**before.lasting, **(files or {})}
+    )
     write_atomically(arrays_folder / name, content)
     write_index(folder, index)
     named = {kept.file for kept in index.kept}

@@ -14,6 +14,8 @@ from covey.writing import write_atomically
 
 FORMAT = 2
 FILE = "checkpoint.json"
+ABOUT = "about.json"
+ABOUT = "about.json"
 NOT_THE_SAME = "its SHA-256 is not the one that was written"
 
 
@@ -64,12 +66,17 @@ class Index:
     """What `checkpoint.json` holds: the checkpoints, newest first, and the other files that belong to them.
 
     `config` is config.toml's SHA-256; there are two while a run is being given more rounds. `files` are those that
-    are written at the end.
+    are written once: about.json at the beginning, the others at the end.
     """
 
     kept: tuple[Kept, ...] = ()
     config: tuple[str, ...] = ()
     files: Mapping[str, Piece] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> dict[str, Piece]:
+        """The files that stay true when the run goes on."""
+        return {name: piece for name, piece in self.files.items() if name == ABOUT}
 
 
 def write_index(folder: Path, index: Index) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
-from covey.core import Method
+from covey.core import PATIENCE, Method
 from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
@@ -27,12 +26,12 @@ from covey.mix.robust import Robust
 from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
-from covey.own_code import bare_name, full_name
-from covey.ranges import Count, NotNegative, Range, Seed
+from covey.own_code import bare_name
+from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
-from covey.settings import REQUIRED, Setting, checked, settings_of, unknown, validated
+from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown, validated
 from covey.steps import Train
-from covey.tables import check_tables, shown
+from covey.tables import check_tables, shown, with_full_names
 
 # Arguments that the program fills in; all others of a function are the user's settings.
 GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
@@ -55,9 +54,11 @@ USUAL_MODEL = {
 class Top:
     """The settings outside every table.
 
-    seed: everything random follows from it. rounds: how many. target: of the objective's main metric on `target_on`
-    (`global-test` or `local-test`); rounds, seconds and bytes to it are reported. stop_at_target: end there.
-    checkpoint_seconds: at least so long between two checkpoints.
+    seed: everything random follows from it. rounds: how many. target: of `target_metric` (the objective's main one, or
+    any that is measured) on `target_on` (`global-test` or `local-test`); rounds, seconds and bytes to it are reported.
+    stop_at_target: end there.
+    checkpoint_seconds: at least so long between two checkpoints. checkpoints: how many are kept, for a run that has to
+    go back before what spoiled it. patience: rounds in a row that may pass without an answer.
     """
 
     name: str = ""
@@ -65,9 +66,12 @@ class Top:
     rounds: Count = 50
     objective: str = "classification"
     target: float | None = None
+    target_metric: str = ""
     target_on: Literal["global-test", "local-test"] = "global-test"
     stop_at_target: bool = False
     checkpoint_seconds: NotNegative = 2.0
+    checkpoints: Annotated[int, Range(1, 1000)] = 3
+    patience: Natural = PATIENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,46 +115,6 @@ class Config:
         return tomli_w.dumps(_as_toml(self.tables))
 
 
-def read_tables(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file."""
-    try:
-        tables: dict[str, Any] = with_full_names(tomllib.loads(path.read_text()), path.parent)
-        return tables
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise UserError(f"{path} is not valid TOML: {error}") from error
-
-
-def with_full_names(value: Any, base: Path) -> Any:
-    """The tables with every `file.py:name` in them, which may lie beside the TOML file, by its absolute path."""
-    if isinstance(value, dict):
-        return {full_name(key, base): with_full_names(part, base) for key, part in value.items()}
-    if isinstance(value, list):
-        return [with_full_names(part, base) for part in value]
-    return full_name(value, base) if isinstance(value, str) else value
-
-
-def with_setting(tables: dict[str, Any], assignment: str) -> None:
-    """Applies `a.b=c` to the tables; the value is read as TOML, and as text where it is none."""
-    key, equals, text = assignment.partition("=")
-    names = [name.strip() for name in key.split(".")]
-    if not equals or not all(names):
-        raise UserError(f"--set {assignment!r} must look like table.key=value")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):  # also of numbers with too many digits, and of thousands of brackets
-        value = text.strip()
-    table = tables
-    for name in names[:-1]:
-        table = table.setdefault(name, {})
-        if not isinstance(table, dict):
-            raise UserError(f"--set {assignment!r}: {name} is not a table")
-    table[names[-1]] = value
-
-
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
     check_tables(tables)
@@ -167,10 +131,12 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     result: dict[str, Any] = _complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
+    usual = usual_clients(data)
+    if "clients" not in tables.get("data", {}):
+        data["clients"] = usual.get("clients", data["clients"])
     result["data"] = data
-    result["partition"] = _complete_choice(
-        "partition", {"name": "dir-class", **tables.get("partition", {})}, PARTITIONS
-    )
+    partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
+    result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
     if tables.get("robust"):
@@ -192,6 +158,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         result[section] = _complete(section, settings_of(maker), values)
         maker(**result[section])  # checks the ranges
     config = Config(tables=result)
+    _check_target(config)
     method_of(config)
     return config
 
@@ -210,6 +177,12 @@ SECTIONS = (
     "guard",
     "measure",
 )
+
+
+def usual_clients(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a data set says of its clients where the file says nothing: a table with a client column knows them."""
+    usual = getattr(DATASETS.find(data["name"]), "usual", None)
+    return dict(usual(**own_settings(data, DataSection))) if usual else {}
 
 
 def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
@@ -247,13 +220,21 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
     asked = {**method, **own}
     whole = _complete_choice("method", asked, METHODS)
-    if isinstance(whole.get("per_round"), int) and whole["per_round"] > clients:
-        if "per_round" in asked:
-            raise UserError(
-                f"method.per_round is {whole['per_round']}, but data.clients is {clients}; it must be at most that"
-            )
-        whole["per_round"] = clients  # the default is meant for larger fleets
+    _fit_to_fleet("method", whole, asked, clients)
+    if isinstance(whole.get("select"), dict):
+        _fit_to_fleet("method.select", whole["select"], asked.get("select", {}), clients)
     return whole
+
+
+def _fit_to_fleet(where: str, whole: dict[str, Any], asked: Any, clients: int) -> None:
+    """No more clients a round than there are; the default is meant for larger fleets."""
+    if not isinstance(whole.get("per_round"), int) or whole["per_round"] <= clients:
+        return
+    if isinstance(asked, Mapping) and "per_round" in asked:
+        raise UserError(
+            f"{where}.per_round is {whole['per_round']}, but data.clients is {clients}; it must be at most that"
+        )
+    whole["per_round"] = clients
 
 
 def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
@@ -276,10 +257,24 @@ def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_top(top: Top) -> None:
     main = objective_named(top.objective, f"objective = {top.objective!r}").main
-    if top.target is not None and main == "accuracy" and not 0 <= top.target <= 1:
+    if top.target is not None and not top.target_metric and main == "accuracy" and not 0 <= top.target <= 1:
         raise UserError(
             f"target is {top.target:g}; allowed: from 0 to 1, as accuracy is a share (0.9 is 90 %)"
         )
+
+
+def _check_target(config: Config) -> None:
+    """A target is about something that is measured and whose direction is known."""
+    top, name = config.top, config.top.target_metric
+    told = {m.name: m for m in Measuring(**config["measure"]).told}
+    scores = {objective_named(top.objective).main, "loss"}
+    if name and name not in {*told, *scores}:
+        raise UserError(
+            f"target_metric is {name!r}, which is not measured; allowed: {', '.join([*scores, *told])}, or add it to "
+            "measure.metrics"
+        )
+    if name in told and told[name].higher_is_better is None:
+        raise UserError(f"target_metric is {name!r}, of which nobody said whether higher is better")
 
 
 def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,7 +284,8 @@ def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, 
         if name not in given:
             if setting.default is REQUIRED:
                 raise UserError(f"{where}.{name} is missing; allowed: {setting.allowed}")
-            given[name] = setting.default
+            reader = reader_of(setting.type)
+            given[name] = reader.read(f"{where}.{name}", setting.default) if reader else setting.default
     return {name: given[name] for name in settings}
 
 

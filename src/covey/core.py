@@ -8,221 +8,61 @@ that maps `[old rows; replies]` to the new rows. Nothing in this file knows any 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.errors import RunError
+from covey.errors import RunError, SilentRoundError
+from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
+from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
+from covey.safety import check_bank, nobody_answered, without_culprit
+from covey.streams import stream
 
 if TYPE_CHECKING:
-    from torch import nn
+    from covey.steps.train import Train
 
-    from covey.bench import Bench
-    from covey.data.types import Samples
-    from covey.fleet.ledger import Ledger
-    from covey.model import Layout
-    from covey.objective import Objective
-
-
-def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """The random stream of that name: the same wherever and in whatever order it is asked for."""
-    digest = hashlib.sha256("\0".join([str(seed), *map(str, names)]).encode()).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-
-
-def server_client(row: int) -> int:
-    """The id under which the server itself works on a row: it holds the global test set (and, simulated, all data)."""
-    return -1 - row
-
-
-# ---------------------------------------------------------------------------------------------- what travels
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Task:
-    """Server -> client: some rows of the bank and plain settings.
-
-    `held` are positions of rows that the client already has and `keep` says that its answer stays where it is: neither
-    is charged. `shared` leading columns are the same in all rows and charged once. `source` is who sends the rows.
-    """
-
-    models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    slots: tuple[int, ...] = ()
-    args: Mapping[str, Any] = field(default_factory=dict)
-    shared: int = 0
-    held: tuple[int, ...] = ()
-    keep: bool = False
-    source: Literal["server", "peers"] = "server"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that have to travel to the client."""
-        rows = len(self.models) - len(self.held)
-        columns = self.models.shape[1] if self.models.dim() == 2 else 0
-        floats = rows * (columns - self.shared) + (self.shared if rows else 0)
-        return 4 * floats + plain_bytes(self.args)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Reply:
-    """Client -> server: a row (or none), which row it came from, how many samples stand behind it, and statistics."""
-
-    id: int
-    vector: Tensor | None = None
-    slot: int = 0
-    size: int = 0
-    stats: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that have to travel to the server."""
-        return (4 * self.vector.numel() if self.vector is not None else 0) + plain_bytes(self.stats)
-
-
-def plain_bytes(value: Any) -> int:
-    """Size of plain values on the wire: arrays as they are, 8 bytes a number, text in UTF-8."""
-    if isinstance(value, Mapping):
-        return sum(plain_bytes(v) for v in value.values())
-    if isinstance(value, list | tuple):
-        return sum(plain_bytes(v) for v in value)
-    if isinstance(value, np.ndarray | Tensor):
-        return int(value.nbytes)
-    if isinstance(value, str):
-        return len(value.encode())
-    return 0 if value is None else 8
-
-
-# ---------------------------------------------------------------------------------------------- who answers
-
-
-@dataclass(kw_only=True)
-class Client:
-    """What a step may touch on a device; `state` outlives the round, `rng` is this step's own stream.
-
-    `live` says that this is a real device, where nothing that protects its data may come from the run's seed.
-    """
-
-    id: int
-    train: Samples
-    test: Samples
-    state: dict[str, Any]
-    rng: np.random.Generator
-    bench: Bench
-    seed: int
-    round: int
-    live: bool = False
-
-    def stream(self, *names: str | int) -> np.random.Generator:
-        """A stream of this client that does not change from round to round."""
-        return stream(self.seed, *names, "client", self.id)
-
-
-class Step(Protocol):
-    """What a client can be asked: a frozen dataclass of settings that is called on the device."""
-
-    kind: ClassVar[str]  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
-
-    def __call__(self, client: Client, task: Task) -> Reply: ...
-
-    def work(self, train: int, test: int) -> float:
-        """How much computing it is, in samples trained once, for a client of that many samples."""
-        ...
-
-
-class Rule(Protocol):
-    """What takes the place of a weighted mean where some rows may be hostile (`mix/robust.py`)."""
-
-    around_start: ClassVar[bool]  # whether the result depends on the row that is replaced
-
-    def combine(self, rows: Sequence[Tensor], weights: np.ndarray, start: Tensor) -> Tensor:
-        """One row out of at least two; `weights` add up to 1, `start` is the row that is replaced."""
-        ...
-
-    def fewest(self) -> int:
-        """Of how many rows, at least, it withstands a bad one."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Mixing:
-    """A product of matrices for some columns of the bank; the first one maps `[old rows; replies]` to the new rows.
-
-    With `peers`, row i lives at a client: every entry that takes from another client's row is one message. With a
-    `rule`, replies are combined by it in place of their weighted mean.
-    """
-
-    factors: Sequence[Any]  # dense or scipy.sparse matrices, applied in this order
-    columns: slice = field(default_factory=lambda: slice(None))
-    peers: bool = False
-    rule: Rule | None = None
-
-
-class Fleet(Protocol):
-    """The only door to the clients, whatever engine is behind it."""
-
-    seed: int
-    ledger: Ledger
-
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def objective(self) -> Objective: ...
-
-    def begin(self, round: int) -> list[int]:
-        """Opens a round and says who can be reached in it, in ascending order."""
-        ...
-
-    def members(self) -> list[int]:
-        """Who belongs to the fleet in this round, reachable or not."""
-        ...
-
-    def ask(
-        self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
-    ) -> list[Reply]:
-        """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent.
-
-        `measure` marks what only serves to observe the run: it is booked apart and the clock does not move.
-        """
-        ...
-
-    def combine(
-        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], holders: Sequence[int]
-    ) -> Tensor:
-        """Applies the matrices, charges what travels between peers; row i is held by client `holders[i]`."""
-        ...
-
-    def start(self, number: int = 0) -> Tensor:
-        """A row to start from: 0 is the model that was given, others are drawn anew."""
-        ...
-
-    def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
-        """How long each client is expected to take for the step with one model each way, from profiling."""
-        ...
-
-    def child(self, name: str, model: nn.Module, objective: Objective) -> Fleet:
-        """The same clients and the same ledger under another model and streams of its own."""
-        ...
-
-    def memory_bound(self, rows: int = 1, batch: int = 32) -> int:
-        """Bytes that a run can need at most, beside Python and PyTorch."""
-        ...
-
-    def save(self) -> dict[str, Any]:
-        """What must be remembered besides `State` (client states, ledger) for an exact resume."""
-        ...
-
-    def load(self, saved: Mapping[str, Any]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-# ---------------------------------------------------------------------------------------------- what is remembered
+__all__ = [
+    "After",
+    "Bank",
+    "Client",
+    "Combine",
+    "Fleet",
+    "Group",
+    "Measure",
+    "Measurement",
+    "Method",
+    "Mix",
+    "Mixing",
+    "Reply",
+    "Round",
+    "RoundEnd",
+    "Rule",
+    "Select",
+    "Send",
+    "State",
+    "Step",
+    "Task",
+    "Update",
+    "Watcher",
+    "close_round",
+    "empty_state",
+    "mixed",
+    "one_model",
+    "one_round",
+    "open_round",
+    "plain_bytes",
+    "run",
+    "served",
+    "server_client",
+    "stream",
+    "to_everybody",
+]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -238,6 +78,15 @@ class State:
     notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
     round: int = 0  # rounds done
     worked: tuple[int, ...] = ()  # whose replies made the last round
+
+    def __repr__(self) -> str:
+        models, groups = (
+            f"{len(self.models):,} models of {self.models.shape[-1]:,}",
+            set(self.groups.values()),
+        )
+        return (
+            f"State(round {self.round}: {models} numbers, {len(self.seen):,} clients, {len(groups)} groups)"
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -309,6 +158,7 @@ class Method:
     bank: Bank = one_model
     send: Send = to_everybody
     serve: Send | None = None  # which rows a client is given to use, if not those it is sent to train
+    adapt: Train | None = None  # training that a client does at home before it uses the row that serves it
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
     after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
@@ -318,25 +168,30 @@ class Method:
 
 
 def one_round(method: Method, state: State, fleet: Fleet) -> State:
-    """One round of any method."""
+    """One round of any method; no single client's answer can end it."""
     now = open_round(state, fleet)
     if method.group:
-        now.groups = method.group(now)
-    now.models = method.bank(now)
-    now.chosen = method.select(now)
-    now.tasks = method.send(now, sorted(set(now.chosen)))
+        now.groups = without_culprit(now, method.group)
+    now.models = without_culprit(now, method.bank)
+    now.chosen = without_culprit(now, method.select)
+    now.tasks = without_culprit(now, lambda now: method.send(now, sorted(set(now.chosen))))
     now.replies = fleet.ask(method.local, now.tasks)
     if not now.replies:
-        raise RunError(
-            f"round {now.number}: none of {len(now.tasks)} clients answered. {fleet.ledger.last_problem()}"
-        )
+        raise nobody_answered(method, now)
+    now.models = without_culprit(now, partial(new_rows, method))
+    check_bank(method, now)
+    return close_round(now)
+
+
+def new_rows(method: Method, now: Round) -> Tensor:
+    """What the replies make of the bank, and what is remembered of it."""
     rows = mixed(method, now)
     if method.update:
         rows = method.update(now, rows)
     now.models = rows
     for keep in method.after:
         keep(now)
-    return close_round(now)
+    return rows
 
 
 def open_round(state: State, fleet: Fleet) -> Round:
@@ -344,7 +199,7 @@ def open_round(state: State, fleet: Fleet) -> Round:
     number = state.round + 1
     here = fleet.begin(number)
     if not here:
-        raise RunError(f"round {number}: no client can be reached")
+        raise SilentRoundError(f"round {number}: no client can be reached")
     known = set(state.seen)
     return Round(
         number=number,
@@ -419,6 +274,8 @@ class RoundEnd:
         return None
 
 
+PATIENCE = 3  # rounds in a row that may pass without an answer
+
 Watcher = Callable[[RoundEnd], None]
 Measure = Callable[
     [Method, State, Fleet, bool], Sequence[Measurement]
@@ -434,16 +291,30 @@ def run(
     measure: Measure | None = None,
     watchers: Sequence[Watcher] = (),
     stop: Callable[[RoundEnd], bool] = lambda _: False,
+    patience: int = PATIENCE,
 ) -> State:
-    """Runs the method for so many rounds in all (from `state` on, when given) and returns the last state."""
+    """Runs the method for so many rounds in all (from `state` on, when given) and returns the last state.
+
+    A round in which nobody answers passes with nothing done; after `patience` of them in a row the next one ends the
+    run, and so does the last round of all when nobody ever answered.
+    """
     state = state or empty_state(fleet)
+    silent = 0
     while state.round < rounds:
-        state = one_round(method, state, fleet)
+        try:
+            state, silent = one_round(method, state, fleet), 0
+        except SilentRoundError:
+            silent += 1
+            if silent > patience or (state.round + 1 == rounds and not len(state.models)):
+                raise
+            state = replace(state, round=state.round + 1, worked=())
         end = RoundEnd(
             state=state,
             method=method,
             fleet=fleet,
-            measurements=measure(method, state, fleet, state.round == rounds) if measure else (),
+            measurements=measure(method, state, fleet, state.round == rounds)
+            if measure and len(state.models)
+            else (),
             rounds=rounds,
         )
         for watcher in watchers:

@@ -36,6 +36,6 @@ def extended(
             write_atomically(folder / "metrics.jsonl", lines)
             newest = replace(newest, journal=Piece.of(lines))
         both = (fingerprint(config), fingerprint(longer))
-        write_index(folder, Index(kept=(newest,), config=both))
+        write_index(folder, Index(kept=(newest,), config=both, files=index.lasting))
         write_atomically(folder / "config.toml", longer.toml())
     return longer, replace(checkpoint, journal=newest.journal)

@@ -13,13 +13,14 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from covey.cli.run import new_folder
 from covey.config import Config
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.flower_transport import GridTransport, from_record, to_record
 from covey.deploy.run import site_fleet
-from covey.deploy.site import HELLO, Site, check_budget, locked_folder
+from covey.deploy.site import HELLO, Site, check_budget
+from covey.deploy.site_memory import locked_folder
 from covey.deploy.wire import step_kinds
+from covey.folders import new_run_folder
 from covey.simulate import simulate
 
 
@@ -36,7 +37,7 @@ def server_app(
         fleet: SiteFleet = site_fleet(
             config, GridTransport(grid), keys={}, least=config["data"]["clients"], say=say
         )
-        simulate(config, folder or new_folder(config.method_name), say=say, fleet=fleet)
+        simulate(config, folder or new_run_folder(config.method_name), say=say, fleet=fleet)
 
     app.main()(main)
     return app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from pathlib import Path
 
@@ -17,3 +18,14 @@ def data_folder() -> Path:
 def cache_folder() -> Path:
     """Where unpacked arrays and compiled trainers are kept: covey among the user's caches."""
     return platformdirs.user_cache_path("covey")
+
+
+def new_run_folder(name: str) -> Path:
+    """runs/NAME-TIME, not yet there."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = Path("runs") / f"{name}-{stamp}"
+    number = 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{name}-{stamp}-{number}"
+    return folder

@@ -13,7 +13,7 @@ import pyarrow as pa
 from covey.checksums import Piece
 from covey.core import Measurement
 from covey.data.types import Federation
-from covey.fleet.ledger import Ledger
+from covey.ledger import Ledger
 from covey.report.rows import table_of
 
 Row = tuple[int, float, int, int, int, str, str, float]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from torch import Tensor
 
-from covey.core import Fleet, Measurement, Method, Reply, State, Task, served, server_client
+from covey.core import Fleet, Measurement, Method, Reply, State, Step, Task, served, server_client
+from covey.errors import UserError
+from covey.metrics import Metric, Metrics, metric_named
 from covey.ranges import Count
+from covey.safety import not_measurable
 from covey.settings import validated_in
-from covey.steps.evaluate import Evaluate
+from covey.steps.evaluate import Evaluate, values_in
+from covey.steps.judged import EvaluateAdapted
+from covey.steps.train import Train
 
 
 @validated_in("measure")
@@ -24,22 +28,39 @@ class Measuring:
 
     global_test: every row of the bank on the server's test set. local_test: every client, with the row that serves
     it, on its own test data: mean over clients, weighted by samples, standard deviation, worst 10 %, by group.
-    whom: all clients, or only those that trained in the round (some papers do so).
+    fine_tune: after the last round once more (split "tuned-test"), after every client trained the row that serves it on
+    its own data as in a round, whatever the method. whom: all clients, or only those that trained in the round (some
+    papers do so). metrics: numbers about all predictions beside the objective's scores: macro-f1, balanced-accuracy,
+    auc, perplexity, calibration-error, rmse, r2, or one's own.
     """
 
     every: Count = 1
     global_test: bool = True
     local_test: bool = True
+    fine_tune: bool = False
     whom: Literal["all", "trained"] = "all"
+    metrics: tuple[str | Metric, ...] = ()
+
+    def __post_init__(self) -> None:
+        _ = self.told
+
+    @property
+    def told(self) -> tuple[Metric, ...]:
+        """The metrics that it was told to measure."""
+        return tuple(
+            m if isinstance(m, Metric) else metric_named(m, f"measure.metrics = {m!r}") for m in self.metrics
+        )
 
     def __call__(self, method: Method, state: State, fleet: Fleet, last: bool) -> list[Measurement]:
         if state.round % self.every and not last:
             return []
         found: list[Measurement] = []
         if self.global_test:
-            found += on_global_test(state, fleet)
+            found += on_global_test(state, fleet, self.told)
         if self.local_test:
-            found += on_local_tests(method, state, fleet, self.whom)
+            found += on_local_tests(method, state, fleet, self.whom, self.told)
+        if self.fine_tune and last:
+            found += on_local_tests(method, state, fleet, self.whom, self.told, fine_tune=True)
         return found
 
 
@@ -49,17 +70,21 @@ def scores(method: Method, state: State, fleet: Fleet) -> dict[str, float]:
     return {f"{m.split}/{m.metric}": m.value for m in found if m.client == -1 and m.group == -1}
 
 
-def on_global_test(state: State, fleet: Fleet) -> list[Measurement]:
+def on_global_test(state: State, fleet: Fleet, told: tuple[Metric, ...] = ()) -> list[Measurement]:
     """Every row on the server's test set (equal ones once); of several, each (as a group) and their mean."""
     rows = state.models
     first: dict[bytes, int] = {}
     same_as = [first.setdefault(_fingerprint(row), number) for number, row in enumerate(rows)]
     tasks = {server_client(r): Task(models=rows[r : r + 1], slots=(r,)) for r in first.values()}
-    answers = {reply.slot: reply for reply in fleet.ask(Evaluate(), tasks, measure=True)}
+    answers = {
+        reply.slot: values_in(reply.stats) for reply in fleet.ask(Evaluate(metrics=told), tasks, measure=True)
+    }
+    if tasks and not answers:
+        raise not_measurable(fleet, state.round)
     replies = {r: answers[same] for r, same in enumerate(same_as) if same in answers}
     found = []
-    for metric in next(iter(replies.values())).stats if replies else ():
-        values = {r: float(reply.stats[metric]) for r, reply in replies.items()}
+    for metric in dict.fromkeys(name for stats in replies.values() for name in stats):
+        values = {r: stats[metric] for r, stats in replies.items() if metric in stats}
         mean = float(np.mean(list(values.values())))
         found.append(Measurement(split="global-test", metric=metric, value=mean))
         if len(values) > 1:
@@ -76,20 +101,31 @@ def _fingerprint(row: Tensor) -> bytes:
 
 
 def on_local_tests(
-    method: Method, state: State, fleet: Fleet, whom: Literal["all", "trained"] = "all"
+    method: Method,
+    state: State,
+    fleet: Fleet,
+    whom: Literal["all", "trained"] = "all",
+    told: tuple[Metric, ...] = (),
+    *,
+    fine_tune: bool = False,
 ) -> list[Measurement]:
     """Every client that the method serves (or those of them that trained in the round), on its own test data."""
+    split = "tuned-test" if fine_tune else "local-test"
     asked = set(state.worked if whom == "trained" else state.seen)
     members = [i for i in fleet.members() if i in asked]
-    replies = fleet.ask(Evaluate(), served(method, state, fleet, members), measure=True)
-    replies = [reply for reply in replies if reply.size]
+    tasks = served(method, state, fleet, members)
+    if fine_tune:
+        tasks = {i: replace(task, args={}) for i, task in tasks.items()}
+    answers = fleet.ask(using(method, told, fine_tune), tasks, measure=True)
+    everybody = [replace(reply, stats=values_in(reply.stats)) for reply in answers if reply.size]
+    known = Metrics.of(fleet.objective, told)
     found: list[Measurement] = []
-    for metric in replies[0].stats if replies else ():
-        up = fleet.objective.higher_is_better and metric == fleet.objective.main
+    for metric in dict.fromkeys(name for reply in everybody for name in reply.stats):
+        replies = [reply for reply in everybody if metric in reply.stats]
         for reply in replies:
             found.append(
                 Measurement(
-                    split="local-test",
+                    split=split,
                     metric=metric,
                     value=float(reply.stats[metric]),
                     client=reply.id,
@@ -97,29 +133,35 @@ def on_local_tests(
                 )
             )
         found += [
-            Measurement(split="local-test", metric=f"{metric}-{name}", value=value)
-            for name, value in over_clients(replies, metric, higher_is_better=up).items()
+            Measurement(split=split, metric=f"{metric}-{name}", value=value)
+            for name, value in over_clients(replies, known[metric]).items()
         ]
         for group, part in by_group(replies, state.groups).items():
-            values = over_clients(part, metric, higher_is_better=up)
+            values = over_clients(part, known[metric])
             found += [
-                Measurement(split="local-test", metric=f"{metric}-{name}", value=values[name], group=group)
+                Measurement(split=split, metric=f"{metric}-{name}", value=values[name], group=group)
                 for name in ("mean", "weighted")
             ]
     return found
 
 
-def over_clients(replies: Sequence[Reply], metric: str, *, higher_is_better: bool) -> dict[str, float]:
-    """mean over clients, weighted by samples, standard deviation, and mean of the worst 10 % (at least one client)."""
-    values = np.array([float(reply.stats[metric]) for reply in replies])
-    sizes = np.array([reply.size for reply in replies])
-    worst_first = np.sort(values) if higher_is_better else np.sort(values)[::-1]
-    return {
-        "mean": float(values.mean()),
-        "weighted": float((values * sizes).sum() / sizes.sum()),
-        "std": float(values.std()),
-        "worst10": float(worst_first[: math.ceil(len(values) / 10)].mean()),
-    }
+def using(method: Method, told: tuple[Metric, ...], fine_tune: bool) -> Step:
+    """How a client uses the row that serves it: as it is, or after training it at home."""
+    train = training_of(method.local) if fine_tune else method.adapt
+    return Evaluate(metrics=told) if train is None else EvaluateAdapted(train=train, metrics=told)
+
+
+def training_of(step: Step) -> Train:
+    """The plain training behind a local step: the step itself, or what it says its `train` is."""
+    train = step if isinstance(step, Train) else getattr(step, "train", None)
+    if not isinstance(train, Train):
+        raise UserError(f"measure.fine_tune needs a method whose clients train; {step.kind} does not say how")
+    return train
+
+
+def over_clients(replies: Sequence[Reply], metric: Metric) -> dict[str, float]:
+    """The clients' values put together as the metric says."""
+    return metric.over_clients([float(r.stats[metric.name]) for r in replies], [r.size for r in replies])
 
 
 def by_group(replies: Sequence[Reply], groups: Mapping[int, int]) -> dict[int, list[Reply]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from covey.catalogue import METRICS
 from covey.errors import UserError
 
 if TYPE_CHECKING:
@@ -205,25 +206,51 @@ def probabilities(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarr
 # ---------------------------------------------------------------------------------------------- of a run
 
 SCORES: Mapping[str, Metric] = {m.name: m for m in (accuracy, loss, mse, mae)}
+WHOLE: Mapping[str, Metric] = {
+    m.name: m for m in (macro_f1, balanced_accuracy, auc, perplexity, calibration_error, rmse, r2)
+}
 
 
 class Metrics:
-    """The metrics of one run: those of its objective, and those that it was told to measure."""
+    """The metrics of one run or of one run folder, by name."""
 
-    def __init__(self, objective: Objective, whole: Iterable[Metric] = ()) -> None:
-        self.objective = objective
-        self.whole = tuple(whole)
+    def __init__(self, known: Iterable[Metric] = ()) -> None:
+        self.known = {**SCORES, **WHOLE, **{m.name: m for m in known}}
+
+    @classmethod
+    def of(cls, objective: Objective, told: Iterable[Metric] = ()) -> Metrics:
+        """Those of an objective, and those that a run was told to measure."""
         main = Metric(name=objective.main, higher_is_better=objective.higher_is_better)
-        self._known = {main.name: main, **SCORES, **{m.name: m for m in self.whole}}
+        return cls([SCORES.get(main.name, main), *told])
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Mapping[str, Any]]) -> Metrics:
+        """Those that a run folder tells of."""
+        return cls(Metric(name=name, **facts) for name, facts in plain.items())
+
+    def plain(self) -> dict[str, Any]:
+        """For the run folder, so that its readers need nobody's code."""
+        return {name: metric.plain() for name, metric in self.known.items()}
 
     def __getitem__(self, name: str) -> Metric:
         """The metric of that name; an aggregate's name (`accuracy-mean`) gives what it is an aggregate of."""
         base = base_name(name)
-        return self._known.get(base) or Metric(name=base, higher_is_better=None)
+        return self.known.get(base) or Metric(name=base, higher_is_better=None)
 
     def on_clients(self, name: str) -> str:
         """The name of the metric's one number over clients: `accuracy-mean`."""
         return f"{name}-{self[name].main}"
+
+
+def metric_named(name: object, where: str = "") -> Metric:
+    """The metric of that name."""
+    found = METRICS.find(name, where)
+    if not isinstance(found, Metric):
+        raise UserError(
+            f"{where or f'metric {name!r}'} is a {type(found).__name__}; make it a metric with "
+            "@covey.metric(higher_is_better=...)"
+        )
+    return found
 
 
 def base_name(name: str) -> str:

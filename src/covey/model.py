@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from covey.core import stream
+from covey.streams import stream
 
 BufferPolicy = Literal["average", "local"]
 

@@ -18,10 +18,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that a part of a method can rely on: its name, and what to do where nothing gives it."""
+    """Something that a part of a method can rely on: its name, and what to do where nothing gives it.
+
+    Who gives a fact gives what it `implies`, too.
+    """
 
     name: str
     remedy: str
+    implies: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,13 @@ class Key(Fact, Generic[T]):
         memory[self.name] = value
 
 
-GROUPS = Fact("groups", "add a group part")
+KNOWN_GROUPS = Fact("groups", "add a group part")  # of those clients that have worked
+GROUPS = Fact(
+    "groups", "add a group part", (KNOWN_GROUPS,)
+)  # of everybody who answers, from the first round on
 ONE_MODEL = Fact("one common model", 'set bank = "one"')
 SEVERAL_MODELS = Fact("several models", 'set bank = "per-group" or bank = "random-starts"')
-MODEL_PER_GROUP = Fact("a model per group", 'set bank = "per-group"')
+MODEL_PER_GROUP = Fact("a model per group", 'set bank = "per-group"', (SEVERAL_MODELS,))
 MODEL_PER_CLIENT = Fact("a model per client", 'set bank = "per-client"')
 ACCURACY = Fact("the accuracy of the received model in every reply", 'set local = "scored"')
 UTILITY = Fact("the utility of a client's data in every reply", 'set local = "utility"')
@@ -76,7 +83,7 @@ def needs_of(part: object) -> Facts:
 def gives_of(part: object) -> Facts:
     """What others may rely on because of the part; nothing, where it does not say."""
     found: Facts = getattr(part, "gives", ())
-    return found
+    return tuple(each for fact in found for each in (fact, *fact.implies))
 
 
 def missing(parts: Mapping[str, object]) -> dict[Fact, str]:

@@ -8,23 +8,26 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-import covey
+from covey.about import About
 from covey.checkpoint import Checkpoint, save_checkpoint
-from covey.checksums import Index, Piece, read_index, write_index
+from covey.checksums import ABOUT, Index, Piece, read_index, write_index
 from covey.config import Config
 from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
-from covey.data.types import Federation
 from covey.errors import UserError
-from covey.fleet.ledger import Ledger
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
+from covey.ledger import Ledger
+from covey.measure import Measuring
+from covey.metrics import Metrics
+from covey.origins import origins_in, origins_of
 from covey.own_code import bare_name
+from covey.version import __version__
 from covey.writing import storing, write_atomically
 
 # What is made of the journal at the end; where a run goes on, they are no longer true.
@@ -38,9 +41,9 @@ def fingerprint(config: Config) -> str:
 
 def same_version(extra: Mapping[str, Any]) -> None:
     """Refuses to go on with another version: the result would be neither's."""
-    if extra.get("covey") != covey.__version__:
+    if extra.get("covey") != __version__:
         raise UserError(
-            f"the checkpoint was written by covey {extra.get('covey')}, this is {covey.__version__}; "
+            f"the checkpoint was written by covey {extra.get('covey')}, this is {__version__}; "
             "resume with that version"
         )
 
@@ -54,6 +57,7 @@ class Recorder:
         self.folder = folder
         self.config = config
         self.fleet = fleet
+        self.metrics = Metrics.of(fleet.objective, Measuring(**config["measure"]).told)
         self.journal = Journal(folder / "metrics.jsonl")
         self.groups: dict[int, int] = {}
         self.best: dict[str, dict[str, float]] = {}
@@ -61,6 +65,7 @@ class Recorder:
         self.reached: dict[str, float] | None = None
         self.clients = len(fleet.members())
         self.engine: Mapping[str, Any] = {}
+        self.own = origins_of(config)
         self.wall = 0.0
         self.started = time.perf_counter()
         self.saved_at = 0.0
@@ -75,11 +80,12 @@ class Recorder:
     def _begin(self) -> None:
         """The first files: config.toml last, so that a folder that has one can always be resumed."""
         self.journal.begin()
-        data = getattr(self.fleet, "data", None)
-        if isinstance(data, Federation):
-            self.journal.append(data_rows(data))
+        if self.fleet.data is not None:
+            self.journal.append(data_rows(self.fleet.data))
+        about = About.of(self.metrics, self.fleet.data).json()
+        write_atomically(self.folder / ABOUT, about)
         self.pending = self._checkpoint(empty_state(self.fleet))
-        self.save()
+        self.save({ABOUT: Piece.of(about.encode())})
         write_atomically(self.folder / "config.toml", self.config.toml())
 
     def go_back(self, checkpoint: Checkpoint) -> None:
@@ -89,6 +95,8 @@ class Recorder:
         self.groups = dict(extra["groups"])
         self.best, self.last, self.reached = dict(extra["best"]), dict(extra["last"]), extra["reached"]
         self.clients, self.engine = extra["clients"], extra["engine"]
+        # Code or data that changed since then stand beside what they were.
+        self.own = list(dict.fromkeys([*origins_in(extra), *self.own]))
         self.wall = extra["wall"]
         self.pending = None
 
@@ -97,7 +105,7 @@ class Recorder:
             self.journal.append(self._rows(end))
             self._follow(end)
             self.clients = len(self.fleet.members())
-            self.engine = dict(getattr(self.fleet, "info", {}))
+            self.engine = dict(self.fleet.info)
             self.pending = self._checkpoint(end.state)
             due = time.perf_counter() - self.saved_at > self.config.top.checkpoint_seconds
             if due or end.state.round == end.rounds:
@@ -105,22 +113,24 @@ class Recorder:
 
     def _checkpoint(self, state: State) -> Checkpoint:
         extra = {
-            "covey": covey.__version__,
+            "covey": __version__,
             "groups": self.groups,
             "best": self.best,
             "last": finite(self.last),
             "reached": self.reached,
             "clients": self.clients,
             "engine": self.engine,
+            "own": [asdict(origin) for origin in self.own],
             "wall": self.wall + time.perf_counter() - self.started,
         }
         return Checkpoint(state=state, fleet=self.fleet.save(), extra=extra, journal=self.journal.piece)
 
-    def save(self) -> None:
+    def save(self, files: Mapping[str, Piece] | None = None) -> None:
         """Writes the checkpoint of the last whole round."""
         if self.pending is not None:
             self.journal.sync()
-            save_checkpoint(self.folder, self.pending, config=[fingerprint(self.config)])
+            config, keep = [fingerprint(self.config)], self.config.top.checkpoints
+            save_checkpoint(self.folder, self.pending, config=config, files=files, keep=keep)
             self.saved_at = time.perf_counter()
             self.pending = None
 
@@ -150,12 +160,10 @@ class Recorder:
             self.last[name] = m.value
             if m.metric.endswith("-std"):
                 continue
-            main = self.fleet.objective.main
-            up = self.fleet.objective.higher_is_better and m.metric.removeprefix(main) != m.metric
-            before = self.best.get(name)
-            if not math.isfinite(m.value):
+            before, metric = self.best.get(name), self.metrics[m.metric]
+            if not math.isfinite(m.value) or metric.higher_is_better is None:
                 continue
-            if before is None or (m.value > before["value"] if up else m.value < before["value"]):
+            if before is None or metric.better(m.value, than=before["value"]):
                 self.best[name] = {"value": m.value, "round": end.state.round}
         value = self.last.get(self.target_metric())
         if self.reached is None and value is not None and self._is_reached(value):
@@ -164,14 +172,13 @@ class Recorder:
 
     def target_metric(self) -> str:
         """The name of the number that the target is about."""
-        top, main = self.config.top, self.fleet.objective.main
-        return f"{top.target_on}/{main}" + ("-mean" if top.target_on == "local-test" else "")
+        top = self.config.top
+        name = top.target_metric or self.fleet.objective.main
+        return f"{top.target_on}/{self.metrics.on_clients(name) if top.target_on == 'local-test' else name}"
 
     def _is_reached(self, value: float) -> bool:
-        target = self.config.top.target
-        if target is None:
-            return False
-        return value >= target if self.fleet.objective.higher_is_better else value <= target
+        target, metric = self.config.top.target, self.target_metric().partition("/")[2]
+        return target is not None and self.metrics[metric].reached(value, target)
 
     @property
     def at_target(self) -> bool:
@@ -195,7 +202,7 @@ class Recorder:
                 write_atomically(self.folder / name, content)
             (self.folder / "report.html").unlink(missing_ok=True)  # of the run before this end
             index = read_index(self.folder) or Index()
-            pieces = {name: Piece.of(content) for name, content in written.items()}
+            pieces = {**index.lasting, **{name: Piece.of(content) for name, content in written.items()}}
             write_index(self.folder, replace(index, files=pieces))  # from here on the run is at its end
             if finished:
                 self.journal.path.unlink(missing_ok=True)
@@ -212,10 +219,10 @@ class Recorder:
             )
         return {
             "schema": 1,
-            "covey": covey.__version__,
+            "covey": __version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
-            "dataset": getattr(self.fleet, "dataset_name", bare_name(self.config["data"]["name"])),
+            "dataset": self.fleet.dataset_name or bare_name(self.config["data"]["name"]),
             "model": bare_name(self.config["model"]["name"]),
             "parameters": layout.trainable,
             "clients": self.clients,
@@ -231,14 +238,15 @@ class Recorder:
             "refused": {"count": ledger.refused, "examples": ledger.examples("refused")},
             "epsilon": {str(client): spent for client, spent in ledger.epsilon.items()},
             "engine": dict(self.engine),
+            "own": [asdict(origin) for origin in self.own],
             "wall_seconds": self.wall + time.perf_counter() - self.started,
             "notes": self.notes(state),
         }
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the method left for the report, and what only a simulation can draw."""
-        data = getattr(self.fleet, "data", None)
-        if not isinstance(data, Federation) or not state.groups:
+        data = self.fleet.data
+        if data is None or not state.groups:
             return dict(state.notes)
         return with_true_labels(state.notes, state.groups, data.label_counts())
 
@@ -253,8 +261,8 @@ def finite(values: Mapping[str, float | None]) -> dict[str, float | None]:
 def remove_derived(folder: Path) -> None:
     """The files of an earlier end, which a run that goes on makes untrue; first they no longer count."""
     index = read_index(folder)
-    if index is not None and index.files:
-        write_index(folder, replace(index, files={}))
+    if index is not None and index.files != index.lasting:
+        write_index(folder, replace(index, files=index.lasting))
     for name in DERIVED:
         (folder / name).unlink(missing_ok=True)
 

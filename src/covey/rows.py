@@ -9,7 +9,7 @@ from torch import Tensor
 
 from covey.core import Round, Task, one_model, to_everybody
 from covey.group.membership import read_membership
-from covey.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, SEVERAL_MODELS, declares
+from covey.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, declares
 
 __all__ = ["one_model", "one_per_client", "one_per_group", "to_everybody", "to_group", "to_owner"]
 
@@ -21,7 +21,7 @@ def one_per_client(now: Round) -> Tensor:
     return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing else now.models
 
 
-@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
+@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group(now: Round) -> Tensor:
     """A row for every group; a new group starts from the given model.
 

@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from covey.checksums import Index, check_config, check_files, read_index
-from covey.config import Config, read_tables, resolve
+from covey.config import Config, resolve
 from covey.errors import UserError
+from covey.tables import read_tables
 from covey.text import printable
 
 # What a run writes before its config.toml; without that, a folder holds no run, only what is left of a start.
-BEFORE_CONFIG = {"config.toml.tmp", "metrics.jsonl", "checkpoint", "checkpoint.json", "checkpoint.json.tmp"}
+BEFORE_CONFIG = {
+    "about.json",
+    "about.json.tmp",
+    "config.toml.tmp",
+    "metrics.jsonl",
+    "checkpoint",
+    "checkpoint.json",
+    "checkpoint.json.tmp",
+}
 
 
 def config_in(folder: Path) -> Config:
@@ -28,6 +37,8 @@ def index_in(folder: Path) -> Index:
     if index is None:
         raise UserError(f"{folder} is damaged: checkpoint.json is missing, so nothing can be resumed")
     check_config(folder, index)
+    for name, piece in index.lasting.items():
+        piece.read_all(folder / name)
     return index
 
 
@@ -48,9 +59,9 @@ def finished_summary(folder: Path) -> dict[str, Any] | None:
 def check_free(folder: Path) -> None:
     """Refuses a folder that somebody's files are in."""
     if exists(folder) and not folder.is_dir():
-        raise UserError(f"--out {folder} is a file; name a new folder")
+        raise UserError(f"folder {folder} is a file; name a new folder")
     if exists(folder) and not is_free(folder):
-        raise UserError(f"--out {folder} is not empty; name a new folder, or go on with --resume {folder}")
+        raise UserError(f"folder {folder} is not empty; name a new folder, or resume what is in it")
 
 
 def is_free(folder: Path) -> bool:
@@ -82,7 +93,7 @@ def make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UserError(f"--out {short(folder)} cannot be made: {why}") from error
+        raise UserError(f"folder {short(folder)} cannot be made: {why}") from error
 
 
 def short(path: Path) -> str:

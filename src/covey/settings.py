@@ -15,7 +15,8 @@ import types
 import typing
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar, Union
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, TypeVar, Union
 
 from covey.errors import UserError
 from covey.tables import shown
@@ -96,12 +97,30 @@ def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, An
             raise UserError(unknown(f"{dot}{name}", name, settings))
     result = {}
     for name, value in values.items():
+        reader = reader_of(settings[name].type)
+        if reader is not None:
+            result[name] = reader.read(f"{dot}{name}", value)
+            continue
         fits, converted = convert(value, settings[name].type)
         if not fits:
             bound = beyond(value, settings[name].type)
             raise UserError(f"{dot}{name} is {shown(value)}; allowed: {settings[name].allowed}{bound}")
         result[name] = converted
     return result
+
+
+class Reader(Protocol):
+    """Marks a setting, in `Annotated`, whose value is read by a rule of its own."""
+
+    def read(self, where: str, value: Any) -> Any:
+        """The value, complete; `where` is the setting, for the sentence that says what is wrong."""
+        ...
+
+
+def reader_of(wanted: Any) -> Reader | None:
+    """The rule by which a setting is read, if it has one."""
+    marks = typing.get_args(wanted)[1:] if typing.get_origin(wanted) is Annotated else ()
+    return next((mark for mark in marks if hasattr(mark, "read")), None)
 
 
 def unknown(where: str, name: str, known: Collection[str]) -> str:
@@ -144,6 +163,9 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
         return fits, float(value) if fits else value
     if wanted is str:
         return isinstance(value, str), value
+    if wanted is Path:  # written out in full, so that it holds from any folder
+        fits = isinstance(value, str | Path) and "\0" not in str(value)
+        return fits, str(Path(value).expanduser().absolute()) if fits else value
     if origin in (tuple, list, Sequence):
         return _convert_list(value, wanted, origin)
     if origin in (dict, Mapping):
@@ -197,6 +219,7 @@ WORDS = {
     float: ("a number", "numbers"),
     bool: ("true or false", "true or false"),
     str: ("text", "texts"),
+    Path: ("a path", "paths"),
 }
 
 
@@ -205,6 +228,8 @@ def in_words(wanted: Any, *, many: bool = False) -> str:
     origin = typing.get_origin(wanted)
     if origin is Literal:
         return ", ".join(map(str, typing.get_args(wanted)))
+    if reader_of(wanted) is not None:
+        return str(reader_of(wanted))
     if origin is Annotated:
         kind, *limits = typing.get_args(wanted)
         bounds = " and ".join(map(str, limits))

@@ -11,13 +11,14 @@ from typing import Any
 from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
 from covey.config import Config, fleet_of, method_of
 from covey.core import Fleet, State, Watcher, run
-from covey.errors import UserError
+from covey.errors import SpoiledRunError, UserError
 from covey.extend import extended
-from covey.fleet.local import LocalFleet
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
 from covey.measure import Measuring
+from covey.origins import changed, origins_in, origins_of
 from covey.record import Recorder, same_version
+from covey.recovery import gone_back
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
 from covey.writing import storing
 
@@ -73,10 +74,12 @@ def resume(
     say: Callable[[str], None] | None = None,
     report: bool = True,
     fleet: Fleet | None = None,
+    changed_code: bool = False,
 ) -> Finished:
     """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped.
 
-    With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so.
+    With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so. With `changed_code`,
+    also where somebody's own code or data file is not what it was when the run began.
     """
     check_told(fleet)
     config_in(folder)
@@ -85,6 +88,7 @@ def resume(
             config, index = config_in(folder), index_in(folder)
             checkpoint = read_checkpoint(folder, index)
             same_version(checkpoint.extra)
+            same_code(folder, config, checkpoint, changed_code)
             if rounds is not None and rounds != config.top.rounds:
                 config, checkpoint = extended(folder, config, index, checkpoint, rounds)
             elif summary := finished_summary(folder):
@@ -111,13 +115,23 @@ def run_or_resume(
     if not exists(there):
         return simulate(config, folder, watchers=watchers, say=say, report=report)
     if there.read_text() != config.toml():
-        raise UserError(f"{folder} holds a run with other settings; name another --out folder")
+        raise UserError(f"{folder} holds a run with other settings; name another folder")
     return resume(folder, watchers=watchers, say=say, report=report)
+
+
+def same_code(folder: Path, config: Config, checkpoint: Checkpoint, changed_code: bool) -> None:
+    """Refuses to go on with other code or data than the run began with, unless that is wanted."""
+    what = changed(origins_in(checkpoint.extra), origins_of(config))
+    if what and not changed_code:
+        raise UserError(
+            f"{what}. The result would be neither's: start a new run, or go on all the same with: "
+            f"covey run --resume {folder} --changed-code"
+        )
 
 
 def check_told(fleet: Fleet | None) -> None:
     """A folder's config.toml must say what ran: it cannot of a simulated fleet that it did not build."""
-    if isinstance(fleet, LocalFleet):
+    if fleet is not None and fleet.simulated:
         raise UserError(
             "fleet is a LocalFleet of your own, and the folder's config.toml would describe another; "
             "leave fleet out, or call covey.run, which writes no folder"
@@ -142,7 +156,7 @@ def _go(
     if checkpoint is not None and checkpoint.state.round:
         _load(fleet, checkpoint, folder)
     recorder = Recorder(folder, config, fleet, resumed=checkpoint)
-    state = _run(config, fleet, recorder, checkpoint.state if checkpoint else None, watchers)
+    state = _run(config, fleet, recorder, checkpoint.state if checkpoint else None, watchers, say)
     summary = recorder.finish(state, finished=True)
     if report:
         with storing(folder):
@@ -166,20 +180,31 @@ def needs(fleet: Fleet, config: Config) -> str:
 
 
 def _run(
-    config: Config, fleet: Fleet, recorder: Recorder, state: State | None, watchers: Sequence[Watcher]
+    config: Config,
+    fleet: Fleet,
+    recorder: Recorder,
+    state: State | None,
+    watchers: Sequence[Watcher],
+    say: Callable[[str], None] | None,
 ) -> State:
     if state is not None and recorder.at_target:
         return state  # a run that was to stop there has stopped, however many rounds are planned
     try:
-        return run(
-            method_of(config),
-            fleet,
-            rounds=config.top.rounds,
-            state=state,
-            measure=Measuring(**config["measure"]),
-            watchers=[recorder, *watchers],
-            stop=lambda _: recorder.at_target,
-        )
+        while True:
+            try:
+                return run(
+                    method_of(config),
+                    fleet,
+                    rounds=config.top.rounds,
+                    state=state,
+                    measure=Measuring(**config["measure"]),
+                    watchers=[recorder, *watchers],
+                    stop=lambda _: recorder.at_target,
+                    patience=config.top.patience,
+                )
+            except SpoiledRunError as spoiled:
+                with storing(recorder.folder):
+                    state = gone_back(spoiled, fleet, recorder, say)
     except KeyboardInterrupt:
         with storing(folder := recorder.folder):
             recorder.save()
@@ -189,8 +214,7 @@ def _run(
                 fleet.load(checkpoint.fleet)
                 recorder.go_back(checkpoint)
                 recorder.finish(checkpoint.state, finished=False)
-        deployed = getattr(fleet, "info", {}).get("mode") == "deployment"
-        raise Interrupted(folder, done, "serve" if deployed else "run") from None
+        raise Interrupted(folder, done, "run" if fleet.simulated else "serve") from None
 
 
 def write_page(folder: Path) -> None:

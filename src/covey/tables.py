@@ -1,12 +1,15 @@
-"""What a file or a command may hold at all: nothing deeper or larger than anybody means."""
+"""The tables of a TOML file: reading them, setting single values, and what they may hold at all."""
 
 from __future__ import annotations
 
 import reprlib
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
+from covey.own_code import full_name
 
 DEEPEST = 8  # tables and lists inside one another
 LARGEST = 2**63 - 1  # TOML's own bound on whole numbers
@@ -48,3 +51,45 @@ class _Short(reprlib.Repr):
 def shown(value: Any) -> str:
     """A value as a sentence shows it: what Python would print, but never long."""
     return _Short().repr(value)
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        tables: dict[str, Any] = with_full_names(tomllib.loads(path.read_text()), path.parent)
+        return tables
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def with_full_names(value: Any, base: Path) -> Any:
+    """The tables with every `file.py:name` in them, which may lie beside the TOML file, by its absolute path."""
+    if isinstance(value, dict):
+        return {full_name(key, base): with_full_names(part, base) for key, part in value.items()}
+    if isinstance(value, list):
+        return [with_full_names(part, base) for part in value]
+    return full_name(value, base) if isinstance(value, str) else value
+
+
+def with_setting(tables: dict[str, Any], assignment: str) -> None:
+    """Applies `a.b=c` to the tables; the value is read as TOML, and as text where it is none."""
+    key, equals, text = assignment.partition("=")
+    names = [name.strip() for name in key.split(".")]
+    if not equals or not all(names):
+        raise UserError(f"setting {assignment!r} must look like table.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):  # also of numbers with too many digits, and of thousands of brackets
+        value = text.strip()
+    table = tables
+    for name in names[:-1]:
+        if isinstance(table.get(name), str) and names[0] == "method":  # select = "haccs" is short for a table
+            table[name] = {"name": table[name]}
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise UserError(f"setting {assignment!r}: {name} is not a table")
+    table[names[-1]] = value

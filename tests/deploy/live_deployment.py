@@ -21,7 +21,8 @@ SITE = """
 import time
 from pathlib import Path
 
-from covey.config import federation_of, read_tables, resolve
+from covey.config import federation_of, resolve
+from covey.tables import read_tables
 from covey.steps import Train
 from covey.steps.dyn import DynTrain
 
@@ -66,7 +67,7 @@ batch = 16
 [engine]
 lanes = false
 [devices]
-deadline = 30
+deadline = 900
 """
 
 

@@ -14,8 +14,9 @@ import torch
 
 pytest.importorskip("flwr")
 from covey.checkpoint import load_checkpoint
-from covey.config import read_tables, resolve
+from covey.config import resolve
 from covey.simulate import simulate
+from covey.tables import read_tables
 
 pytestmark = pytest.mark.slow
 

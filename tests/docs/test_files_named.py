@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.config import read_tables, resolve
+from covey.config import resolve
+from covey.tables import read_tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.experiments.command import reproduce_experiment
+from covey.cli.reproduction import reproduce_experiment
 from covey.experiments.spec import all_experiments
 
 

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from covey.cli import app
+from covey.cli.reproduction import reproduce_experiment
 from covey.config import resolve
 from covey.errors import UserError
 from covey.experiments import execute, origin
 from covey.experiments.check import check_experiment
-from covey.experiments.command import reproduce_experiment
 from covey.experiments.result import stored_place
 
 TINY = """

@@ -14,8 +14,8 @@ from covey.cli.run import on_equal_data
 from covey.core import Client, Reply, Round, Step, Task, empty_state, one_round, run
 from covey.errors import UserError
 from covey.fleet.devices import Devices
-from covey.fleet.ledger import Cost, Ledger
 from covey.fleet.local import LocalFleet
+from covey.ledger import Cost, Ledger
 from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select

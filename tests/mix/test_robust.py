@@ -14,9 +14,9 @@ from covey.config import method_of, resolve
 from covey.core import Method, run
 from covey.errors import UserError
 from covey.fleet.guard import Guard
-from covey.fleet.peers import apply_mixings
 from covey.methods import METHODS
 from covey.mix.average import Average
+from covey.mix.peers import apply_mixings
 from covey.mix.robust import (
     Clip,
     Krum,

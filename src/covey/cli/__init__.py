@@ -7,13 +7,17 @@ from typing import Annotated
 
 import typer
 
-import covey
-from covey.cli import lists, look, report, reproduce, run, serve, topology
+from covey.cli import advise, lists, look, report, reproduce, run, serve, topology
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
+from covey.text import uncontrolled
+from covey.version import __version__
 
 USERS_MISTAKE = 2
 INTERRUPTED = 130
+
+# The library names what is wrong by its argument; on the command line that is an option.
+OPTIONS = {"folder": "--out", "scale": "--scale", "seeds": "--seeds", "setting": "--set"}
 
 app = typer.Typer(
     name="covey",
@@ -23,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, lists, look, topology, report, reproduce, serve):
+for module in (run, advise, lists, look, topology, report, reproduce, serve):
     module.register(app)
 
 
@@ -33,7 +37,7 @@ def common(
 ) -> None:
     """Federated learning for clients that do not look alike."""
     if version:
-        print(covey.__version__)
+        print(__version__)
         raise typer.Exit
 
 
@@ -42,7 +46,7 @@ def main() -> None:
     try:
         app()
     except (UserError, RunError) as mistake:
-        print(f"covey: {mistake}", file=sys.stderr)
+        print(f"covey: {uncontrolled(in_options(str(mistake)))}", file=sys.stderr)
         sys.exit(USERS_MISTAKE if isinstance(mistake, UserError) else 1)
     except KeyboardInterrupt:
         print("covey: interrupted", file=sys.stderr)
@@ -52,5 +56,11 @@ def main() -> None:
     except Exception as error:
         if not own_place(error):
             raise
-        print(f"covey: {said(error)}", file=sys.stderr)  # a mistake in somebody's own file
+        print(f"covey: {uncontrolled(said(error))}", file=sys.stderr)  # a mistake in somebody's own file
         sys.exit(USERS_MISTAKE)
+
+
+def in_options(sentence: str) -> str:
+    """The sentence with the option in place of the argument that it begins with."""
+    first, space, rest = sentence.partition(" ")
+    return OPTIONS.get(first, first) + space + rest

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from covey.cli.terminal import Console
+from covey.errors import UserError
 from covey.registry import Registry
+from covey.settings import Setting
 
 Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
 
 
 def register(app: typer.Typer) -> None:
-    for command in (methods, datasets, partitions, models):
+    for command in (methods, parts, datasets, partitions, models):
         app.command()(command)
 
 
@@ -26,6 +28,27 @@ def methods(name: Name = None) -> None:
     from covey.catalogue import METHODS
 
     show("method", METHODS, name)
+
+
+def parts(
+    kind: Annotated[
+        str | None, typer.Argument(help="Only parts that answer this question.", show_default=False)
+    ] = None,
+    name: Name = None,
+) -> None:
+    """List the parts that a method can be composed of; with a question, its parts; with a name, its settings."""
+    from covey.catalogue import PARTS
+    from covey.parts import QUESTIONS, part_settings
+    from covey.settings import unknown
+
+    if kind is not None and kind not in PARTS:
+        raise UserError(unknown(f"parts {kind!r}", kind, PARTS))
+    if kind is not None and name is not None:
+        show_one(f"method.{kind}", name, PARTS[kind].find(name), part_settings(kind, name))
+        return
+    for each in PARTS if kind is None else [kind]:
+        Console().print(Text.assemble((each, "bold"), f": {QUESTIONS[each]}"))
+        show_all(PARTS[each], indent=2)
 
 
 def datasets(name: Name = None) -> None:
@@ -64,20 +87,31 @@ def models(name: Name = None) -> None:
 def show(table_name: str, registry: Registry[Any], name: str | None) -> None:
     """One line for each entry, or one entry in full."""
     from covey.config import GIVEN
-    from covey.settings import REQUIRED, settings_of
+    from covey.settings import settings_of
 
-    console = Console()
     if name is None:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("name", style="bold", no_wrap=True)
-        table.add_column("what it is")
-        for key, maker in registry.items():
-            table.add_row(key, first_sentence(maker))
-        console.print(table)
+        show_all(registry)
         return
     maker = registry.find(name)
+    show_one(table_name, name, maker, settings_of(maker, given=GIVEN))
+
+
+def show_all(registry: Mapping[str, Callable[..., Any]], indent: int = 0) -> None:
+    """One line for each entry."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, indent))
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("what it is")
+    for key, maker in registry.items():
+        table.add_row(key, first_sentence(maker))
+    Console().print(table)
+
+
+def show_one(table_name: str, name: str, maker: Callable[..., Any], settings: Mapping[str, Setting]) -> None:
+    """One entry in full."""
+    from covey.settings import REQUIRED
+
+    console = Console()
     console.print(Text.assemble((name, "bold"), "  ", "\n\n".join(paragraphs(maker)), "\n"))
-    settings = settings_of(maker, given=GIVEN)
     if not settings:
         console.print("It has no settings.")
         return

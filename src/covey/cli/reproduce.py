@@ -30,7 +30,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Run an experiment and print the paper's numbers beside ours; interrupted, it goes on where it was."""
-    from covey.experiments.command import list_experiments, print_check, reproduce_experiment
+    from covey.cli.reproduction import list_experiments, print_check, reproduce_experiment
 
     if list_ or experiment is None:
         list_experiments()

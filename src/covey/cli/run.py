@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from covey.cli.progress import console, live, say
 from covey.errors import RunError, UserError
+from covey.folders import new_run_folder
 from covey.own_code import bare_name
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="The Ray cluster. [default: RAY_ADDRESS, or one started here]")
     ] = None,
+    changed_code: Annotated[
+        bool,
+        typer.Option("--changed-code", help="With --resume: go on though your own code or data changed."),
+    ] = False,
 ) -> None:
     """Run one method and write a run folder with its report."""
     from covey.simulate import resume as go_on
@@ -66,14 +70,16 @@ def run(
 
         total = rounds or config_in(resume).top.rounds
         with live(resume.name, total) as watch, interruptible():
-            done = go_on(resume, rounds=rounds, watchers=[watch], say=say)
+            done = go_on(resume, rounds=rounds, watchers=[watch], say=say, changed_code=changed_code)
         show([done])
         return
+    if changed_code:
+        raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
     assignments = [*(set_ or ()), *engine_settings(engine, address)]
     config = configured(
         file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds
     )
-    folder = out or new_folder(config.method_name)
+    folder = out or new_run_folder(config.method_name)
     announce(config)
     with live(config.method_name, config.top.rounds) as watch, interruptible():
         done = simulate(config, folder, watchers=[watch], say=say)
@@ -115,7 +121,7 @@ def compare(
     tables = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
     tables = on_equal_data(tables, names)
     configs = [resolve(with_method(tables, name)) for name in dict.fromkeys(names)]
-    folder = out or new_folder("compare")
+    folder = out or new_run_folder("compare")
     announce(configs[0])
     finished, failed = [], {}
     for config in configs:
@@ -183,7 +189,7 @@ def gathered(
     rounds: int | None,
 ) -> dict[str, Any]:
     """The tables of the file, with the options on top."""
-    from covey.config import read_tables, with_setting
+    from covey.tables import read_tables, with_setting
 
     tables: dict[str, Any] = read_tables(file) if file else {}
     if dataset is not None:
@@ -214,17 +220,6 @@ def configured(
     return resolve(gathered(file, method, dataset, assignments, seed, rounds))
 
 
-def new_folder(name: str) -> Path:
-    """runs/NAME-TIME, not yet there."""
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = Path("runs") / f"{name}-{stamp}"
-    number = 1
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{name}-{stamp}-{number}"
-    return folder
-
-
 def announce(config: Config) -> None:
     """What is about to run, on which data."""
     partition = config["partition"]
@@ -235,8 +230,7 @@ def announce(config: Config) -> None:
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:
     """The table at the end, and where the report is."""
-    from rich.console import Console
-
+    from covey.cli.terminal import Console
     from covey.report.folder import read_run
     from covey.report.table import summary_table
 

@@ -11,9 +11,9 @@ import typer
 from covey.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
+    from covey.cli.terminal import Console
     from covey.mix.estimate import Design, Estimate
     from covey.mix.graphs import GraphSpec, Weights
 
@@ -63,8 +63,7 @@ def topology(
         Path | None, typer.Option(help="Write the picture to this file too (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
-    from rich.console import Console
-
+    from covey.cli.terminal import Console
     from covey.mix.estimate import KINDS, Design, estimate
     from covey.mix.graphs import Weights
 

@@ -9,6 +9,8 @@ from typing import Any
 from covey.catalogue import DATASETS, PARTITIONS, SHIFTS
 from covey.data.convert import from_huggingface, from_tensors, from_torch
 from covey.data.federate import GIVEN, federate
+from covey.data.image_folder import read_images
+from covey.data.table import read_table
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift
 from covey.errors import UserError
 from covey.settings import checked, settings_of
@@ -43,4 +45,6 @@ __all__ = [
     "from_tensors",
     "from_torch",
     "load",
+    "read_images",
+    "read_table",
 ]

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.catalogue import PARTITIONS, SHIFTS
-from covey.core import stream
 from covey.data import ground_truth
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions.cutting import Parts
@@ -18,6 +17,7 @@ from covey.data.partitions.mixes import IID_CLIENTS
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
 from covey.settings import checked, settings_of
+from covey.streams import stream
 
 # Arguments that the program fills in; all others of a loader, partition or shift are the user's settings.
 GIVEN = frozenset({"folder", "dataset", "labels", "groups", "pixels", "counts", "clients", "rng"})
@@ -67,9 +67,14 @@ def federate(
     groups = _groups(dataset, partition)[[part[0] for part in parts]] if partition == "domain" else None
     known = ground_truth.by_partition(partition, counts, settings.get("iid_clients", IID_CLIENTS), groups)
     shares = tuple(
-        Share(Samples(dataset, train, change), Samples(dataset, test, change), kind)
-        for train, test, change, kind in zip(
-            parts, tests, shifts, ground_truth.with_shifts(known, shifts).tolist(), strict=True
+        Share(Samples(dataset, train, change), Samples(dataset, test, change), kind, name)
+        for train, test, change, kind, name in zip(
+            parts,
+            tests,
+            shifts,
+            ground_truth.with_shifts(known, shifts).tolist(),
+            _names(dataset, partition, parts),
+            strict=True,
         )
     )
     return Federation(dataset, shares, Samples(dataset, dataset.test))
@@ -113,6 +118,15 @@ def _groups(dataset: Dataset, partition: str) -> Indices:
             f"partition = {partition!r}: {dataset.name} has no {wanted} of its samples (it has {have})"
         )
     return dataset.natural[wanted]
+
+
+def _names(dataset: Dataset, partition: str, parts: Parts) -> list[str]:
+    """What the clients are called, where each is one natural group with a name."""
+    key = next(iter(sorted(dataset.natural, reverse=True)), "")
+    names = dataset.group_names.get(key, ())
+    if partition != "natural" or not names:
+        return [""] * len(parts)
+    return [names[int(dataset.natural[key][part[0]])] for part in parts]
 
 
 def _label_table(dataset: Dataset, parts: Parts) -> Indices:

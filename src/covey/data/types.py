@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -31,7 +31,8 @@ class Dataset:
 
     `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets
     with `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id
-    under a name ("writer", "domain"). When they are gathered, uint8 images are divided by 255, then shifted,
+    under a name ("writer", "domain"), and `group_names` what these groups are called; `features` are the names of a
+    table's inputs. When they are gathered, uint8 images are divided by 255, then shifted,
     then, with a `scale`, become (x - mean) / std.
     """
 
@@ -43,6 +44,11 @@ class Dataset:
     classes: tuple[str, ...]
     scale: Scale | None = None
     natural: Mapping[str, Indices] = field(default_factory=dict)
+    group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}: {_about(self.x, len(self.train), len(self.test), self.classes)})"
 
     def labels(self) -> NDArray[np.generic]:
         """The labels (or targets) of all samples, without a copy."""
@@ -68,6 +74,27 @@ class Shift:
 UNSHIFTED = Shift()
 
 
+class View(Protocol):
+    """Some samples of one data set, at one client or pooled from several: all that a step may ask of its data."""
+
+    @property
+    def dataset(self) -> Dataset: ...
+
+    def __len__(self) -> int: ...
+
+    def labels(self) -> NDArray[np.generic]:
+        """Labels (or targets) as the client has them, without touching the inputs."""
+        ...
+
+    def select(self, positions: NDArray[np.integer] | slice) -> View:
+        """The samples at these positions of this view, in this order."""
+        ...
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """A view of some samples of a data set under a shift; nothing is copied before `tensors()`."""
@@ -75,6 +102,10 @@ class Samples:
     dataset: Dataset
     index: Indices
     shift: Shift = UNSHIFTED
+
+    def __repr__(self) -> str:
+        shifted = "" if self.shift == UNSHIFTED else f", {self.shift}"
+        return f"Samples({len(self):,} of {self.dataset.name!r}{shifted})"
 
     def __len__(self) -> int:
         return len(self.index)
@@ -106,8 +137,7 @@ class Samples:
         if self.shift.turns % 4:
             x = torch.rot90(x, self.shift.turns, dims=(-2, -1))
         if self.dataset.scale is not None:
-            mean, std = (torch.tensor(values).view(-1, 1, 1) for values in self.dataset.scale)
-            x = x.sub_(mean).div_(std)
+            x = scaled(x, self.dataset.scale)
         return x.contiguous(), y
 
     def _is_tilted(self) -> NDArray[np.bool_]:
@@ -118,11 +148,12 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """One client's part: training data, local test data, and its true kind (-1: not known)."""
+    """One client's part: training data, local test data, its true kind (-1: not known), and its name, if it has one."""
 
     train: Samples
     test: Samples
     kind: int = -1
+    name: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +164,11 @@ class Federation:
     shares: tuple[Share, ...]
     test: Samples
 
+    def __repr__(self) -> str:
+        sizes = [len(share.train) for share in self.shares] or [0]
+        per_client = f"{min(sizes):,} to {max(sizes):,} training samples each"
+        return f"Federation({self.dataset.name!r}: {len(self.shares):,} clients, {per_client})"
+
     def label_counts(self) -> Indices:
         """Training samples of each client (row) and label (column), after the clients' shifts."""
         counts = np.zeros((len(self.shares), len(self.dataset.classes)), dtype=np.int64)
@@ -140,6 +176,18 @@ class Federation:
             for row, share in zip(counts, self.shares, strict=True):
                 row += np.bincount(share.train.labels().astype(np.int64), minlength=len(row))
         return counts
+
+
+def scaled(x: Tensor, scale: Scale) -> Tensor:
+    """(x - mean) / std, in place: by channel of images, by feature of vectors."""
+    mean, std = (torch.tensor(values).view(-1, *(1,) * (x.dim() - 2)) for values in scale)
+    return x.sub_(mean).div_(std)
+
+
+def _about(x: Tensor, train: int, test: int, classes: tuple[str, ...]) -> str:
+    """How many samples of what, in a few words."""
+    kind = f"{len(classes)} classes" if classes else "real targets"
+    return f"{train:,} training and {test:,} test samples of shape {tuple(x.shape[1:])}, {kind}"
 
 
 def tilt(images: Tensor) -> Tensor:

@@ -12,11 +12,12 @@ from torch import nn
 
 from covey.bench import Bench
 from covey.bench.choose import choose_bench
-from covey.catalogue import MODELS, OBJECTIVES, STEPS
+from covey.catalogue import METRICS, MODELS, OBJECTIVES, STEPS
 from covey.core import Step
 from covey.data.types import Scale
 from covey.errors import Refused, UserError
 from covey.methods.pretraining import Pictures
+from covey.metrics import Metric
 from covey.model import BufferPolicy
 from covey.models import build
 from covey.models.encoders import autoencoder
@@ -62,6 +63,8 @@ def _settings(value: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if _is_step(value):
         return {"$step": step_to_plain(value)}
+    if isinstance(value, Metric):
+        return {"$metric": value.name}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"$settings": _settings(value)}
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
@@ -100,6 +103,8 @@ def _made(maker: Any, settings: Mapping[str, Any], where: str) -> Any:
 
 def _value(value: Any, wanted: Any, where: str) -> Any:
     options = (wanted, *typing.get_args(wanted))
+    if wanted == tuple[Metric, ...] and isinstance(value, list | tuple):
+        return tuple(_known(METRICS, dict(part).get("$metric")) for part in value)
     if isinstance(value, Mapping) and "$step" in value:
         step = step_from_plain(value["$step"])
         if Step not in options and type(step) not in options:

@@ -9,6 +9,8 @@ reach:SPLIT/METRIC:5         seconds until the mean over 5 measured rounds reach
 cost:messages | cost:bytes | cost:seconds      in all, without measuring
 cost:messages:KIND           of one kind of step, such as mix.peers (models sent from peer to peer)
 cost:total                   bytes in all, with measuring
+cost:updates                 local updates of all clients together: who trains everybody in every round makes more
+best90:seconds:SPLIT/METRIC  seconds (or bytes, round) until 90 % of the best last value of any run of the case and seed
 evaluation:bytes             what measuring would have cost
 epsilon:most                 the most privacy loss of any client
 groups:agreement             adjusted Rand index of the clients' last groups against their true kinds
@@ -50,6 +52,8 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
         reached_at = _number(target.get(name))
         return _whole_cost(name, summary) if target and reached_at is None else reached_at
     if kind == "cost":
+        if name == "updates":
+            return float(series(folder, "fleet/replied")[1].sum())
         name, _, step = name.partition(":")
         cost = summary["cost"]["by_kind"].get(step, {}) if step else summary["cost"]
         if not cost:
@@ -105,6 +109,15 @@ def _whole_cost(name: str, summary: dict[str, Any]) -> Bound:
         return Bound(float(cost["seconds"]))
     whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
     return Bound(float(whole + (cost["evaluation_bytes"] if name == "total" else 0)))
+
+
+def first_over(folder: Path, name: str, unit: str, level: float) -> Number:
+    """At which `unit` (round, seconds, bytes) a number first reaches the level; a bound where it never does."""
+    where, values = series(folder, name, unit)
+    over = np.flatnonzero(values >= level - 1e-12)
+    if not len(where):
+        return None
+    return float(where[over[0]]) if len(over) else Bound(float(where[-1]))
 
 
 def _inside(rounds: np.ndarray, span: str) -> np.ndarray:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import math
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from covey.config import Config, resolve
 from covey.core import Watcher
 from covey.errors import UserError
-from covey.experiments.cells import read_cell, series
+from covey.experiments.cells import first_over, read_cell, series
 from covey.experiments.numbers import Number, differences, from_json, ratios, to_json
 from covey.experiments.origin import (
     changed,
@@ -68,6 +69,7 @@ def execute_runs(experiment: Experiment, out: Path, live: Announce, say: Callabl
         for row in experiment.rows
         for seed in range(experiment.seeds)
     ]
+    folders: dict[tuple[str, str, int], Path] = {}
     for number, (case, row, seed) in enumerate(every, start=1):
         config = resolve(experiment.tables(row, case, seed))
         folder = run_folder(out, case, row, seed, config)
@@ -76,13 +78,15 @@ def execute_runs(experiment: Experiment, out: Path, live: Announce, say: Callabl
         made.runs.append({"case": case.name, "row": row.name, "seed": seed, **read_origin(folder)})
         columns = made.values.setdefault(case.name, {}).setdefault(row.name, {})
         for column, what in experiment.columns.items():
-            if not what.startswith(("ratio:", "difference:")):
+            if not what.startswith(("ratio:", "difference:", "best90:")):
                 columns.setdefault(column, []).append(read_cell(what, summary, folder))
         if experiment.figure.get("kind") == "curves":
             x, y = series(folder, experiment.figure["y"], experiment.figure.get("x", "round"))
             made.curves.setdefault(case.name, {}).setdefault(row.name, []).append(
                 {"x": x.tolist(), "y": y.tolist()}
             )
+        folders[case.name, row.name, seed] = folder
+    add_reached(made.values, experiment, folders)
     add_comparisons(made.values, experiment)
     return made
 
@@ -116,6 +120,23 @@ def one_run(
         done_run = run_or_resume(config, folder, watchers=watchers, say=say, report=False)
     note_origin()
     return done_run.summary
+
+
+def add_reached(values: Values, experiment: Experiment, folders: Mapping[tuple[str, str, int], Path]) -> None:
+    """Columns that say when a run reached 90 % of what the best run of the same case and seed had in the end."""
+    for column, what in experiment.columns.items():
+        kind, _, rest = what.partition(":")
+        if kind != "best90":
+            continue
+        unit, _, name = rest.partition(":")
+        for case, rows in values.items():
+            for seed in range(experiment.seeds):
+                ends = [series(folders[case, row, seed], name)[1][-1:] for row in rows]
+                level = 0.9 * max((float(end[0]) for end in ends if len(end)), default=math.inf)
+                for row, cells in rows.items():
+                    cells.setdefault(column, []).append(
+                        first_over(folders[case, row, seed], name, unit, level)
+                    )
 
 
 def add_comparisons(values: Values, experiment: Experiment) -> None:

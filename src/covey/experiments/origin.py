@@ -72,7 +72,7 @@ def require_clean(what: str) -> None:
     if changed():
         raise UserError(
             f"{what} is not stored from changed sources ({', '.join(changed()[:3])}); commit them first, or try it out "
-            "with --out FOLDER, which stores nothing under experiments/"
+            "in a folder of your own, where nothing is stored under experiments/"
         )
 
 

@@ -10,12 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import covey
 from covey.errors import UserError
 from covey.experiments.execute import Made
 from covey.experiments.numbers import from_json, in_words, short, to_json
 from covey.experiments.origin import processor
 from covey.experiments.spec import Experiment, experiments_folder, read_experiment
+from covey.version import __version__
 from covey.writing import write_atomically
 
 
@@ -46,7 +46,7 @@ def result_of(experiment: Experiment, made: Made) -> dict[str, Any]:
         "made": {
             "date": datetime.date.today().isoformat(),
             "commit": ", ".join(sorted({run["commit"] for run in made.runs})),
-            "covey": covey.__version__,
+            "covey": __version__,
             "versions": {name: package_version(name) for name in ("torch", "numpy", "scikit-learn", "numba")},
             "machine": processor(),
             "instructions": "; ".join(sorted({run["instructions"] for run in made.runs})),

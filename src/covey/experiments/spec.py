@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from covey.config import read_tables
 from covey.errors import UserError
 from covey.experiments.merge import forgotten, merged
 from covey.experiments.numbers import Number
 from covey.settings import unknown
+from covey.tables import read_tables
 
 ExperimentScale = Literal["smoke", "small", "full"]
 KNOWN = (
@@ -136,9 +136,9 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
     if name not in known:
         raise UserError(unknown(f"experiment {name!r}", name, known))
     if scale not in get_args(ExperimentScale):
-        raise UserError(f"--scale is {scale!r}; allowed: {', '.join(get_args(ExperimentScale))}")
+        raise UserError(f"scale is {scale!r}; allowed: {', '.join(get_args(ExperimentScale))}")
     if seeds is not None and seeds < 1:
-        raise UserError(f"--seeds is {seeds}; it must be at least 1")
+        raise UserError(f"seeds is {seeds}; it must be at least 1")
     file = known[name]
     tables = read_tables(file)
     for key in tables:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -21,10 +21,10 @@ from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Device, Devices
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
 from covey.fleet.guard import Guard
-from covey.fleet.ledger import Cost, Ledger
-from covey.fleet.peers import Links, apply_mixings, peer_links
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
+from covey.ledger import Cost, Ledger
+from covey.mix.peers import Links, apply_mixings, peer_links
 from covey.model import BufferPolicy, Layout, activations, fresh_row
 from covey.objective import Classification, Objective, lowest_loss
 from covey.ranges import Range
@@ -65,7 +65,10 @@ class Engine:
 
 
 class LocalFleet:
-    """Simulated clients: index views into one data set, one model a worker."""
+    """Simulated clients: index views into one data set, one model per worker."""
+
+    simulated: ClassVar[bool] = True
+    dataset_name: None = None  # the configuration names it
 
     def __init__(
         self,
@@ -371,7 +374,7 @@ class LocalFleet:
 
     def close(self) -> None:
         """Ends the workers."""
-        if isinstance(self._executor, Threads | Processes):
+        if self._executor is not None:
             self._executor.close()
         self._executor = None
         if self._crew is not None:

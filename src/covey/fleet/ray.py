@@ -10,7 +10,7 @@ import hashlib
 import os
 import pickle
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import covey
 from covey.bench import Bench
 from covey.bench.choose import choose_bench
 from covey.errors import RunError, UserError
@@ -27,6 +26,7 @@ from covey.fleet.executors import Light, common_rows, full, light, pack, pack_ap
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.model import BufferPolicy
 from covey.objective import Objective
+from covey.version import __version__
 
 CHUNKS = 4  # messages an actor in each call: enough to even out unequal clients, few enough to cost little
 TRIES = 3  # times that a job is begun before it counts as lost
@@ -72,7 +72,7 @@ class Hand:
 
     def version(self) -> str:
         """Tells that the actor is ready, and for which covey."""
-        return covey.__version__
+        return __version__
 
     def work(
         self,
@@ -103,6 +103,20 @@ class Chunk:
     tries: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class CrewExecutor:
+    """A crew at work with one bench; closing it leaves the crew to the other fleets."""
+
+    crew: Crew
+    bench: tuple[int, list[Any]]
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        return self.crew.do(call, jobs, self.bench)
+
+    def close(self) -> None:
+        """The crew is closed by the fleet that made it."""
+
+
 class Crew:
     """The actors of a run, shared by all fleets on the same clients."""
 
@@ -127,11 +141,10 @@ class Crew:
         actor = self.actor.remote(*self.data)
         self.coming[actor.version.remote()] = actor
 
-    def executor(self, spec: BenchSpec) -> Callable[[Call, Sequence[Job]], list[Outcome]]:
+    def executor(self, spec: BenchSpec) -> CrewExecutor:
         """Workers with that bench."""
         self.benches += 1
-        bench = (self.benches, [self.ray.put(spec)])
-        return lambda call, jobs: self.do(call, jobs, bench)
+        return CrewExecutor(self, (self.benches, [self.ray.put(spec)]))
 
     def do(self, call: Call, jobs: Sequence[Job], bench: tuple[int, list[Any]]) -> list[Outcome]:
         """All outcomes of the jobs, in whatever order they come."""
@@ -189,10 +202,8 @@ class Crew:
             elif not self.idle and not self.coming and not others:
                 raise RunError(f"no Ray worker could be started: {str(error).splitlines()[-1]}") from error
             return
-        if version != covey.__version__:
-            raise UserError(
-                f"a Ray worker has covey {version}, this is {covey.__version__}; install the same"
-            )
+        if version != __version__:
+            raise UserError(f"a Ray worker has covey {version}, this is {__version__}; install the same")
         self.idle.append(actor)
 
     def store(self, number: int, rows: dict[int, Tensor]) -> dict[int, Any]:

@@ -8,6 +8,8 @@ from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
 from covey.methods.cfl import cfl
 from covey.methods.clustered_sampling import clustered_sampling
+from covey.methods.compose import compose
+from covey.methods.covey import covey
 from covey.methods.embedding import embedding
 from covey.methods.feddisco import feddisco
 from covey.methods.feddyn import feddyn
@@ -30,6 +32,8 @@ __all__ = [
     "cfic",
     "cfl",
     "clustered_sampling",
+    "compose",
+    "covey",
     "decentralized",
     "embedding",
     "fedavg",

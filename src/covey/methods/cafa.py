@@ -46,10 +46,10 @@ def cafa(
     train = with_validation(train)
     return Method(
         name="cafa",
-        group=by_label_mix(clusters, epsilon, noise, budget),
+        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
         select=Uniform(per_round=per_round),
         local=train,
-        mix=judged(train, evaluation, power, by_cluster=True, by_samples=weighting == "samples"),
+        mix=by_likeness(train, evaluation=evaluation, power=power, by_samples=weighting == "samples"),
     )
 
 
@@ -67,7 +67,7 @@ def abfa(
         name="abfa",
         select=Uniform(per_round=per_round),
         local=train,
-        mix=judged(train, evaluation, power, by_cluster=False),
+        mix=by_likeness(train, by_cluster=False, evaluation=evaluation, power=power),
     )
 
 
@@ -86,10 +86,10 @@ def cbcc(
     """
     return Method(
         name="cbcc",
-        group=by_label_mix(clusters, epsilon, noise, budget),
+        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
         select=Uniform(per_round=per_round),
         local=train,
-        mix=LikenessAverage(by_cluster=True, by_accuracy=False),
+        mix=by_likeness(train, by_accuracy=False),
     )
 
 
@@ -105,36 +105,51 @@ def cbcc_select(
     """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7)."""
     return Method(
         name="cbcc-select",
-        group=by_label_mix(clusters, epsilon, noise, budget),
+        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
         select=LargestGroup(per_round=per_round),
         local=train,
         mix=Average(weighting="equal"),
     )
 
 
-def judged(
-    train: Train, evaluation: Evaluation, power: float, *, by_cluster: bool, by_samples: bool = False
+def by_label_mix(
+    *,
+    clusters: int | None = None,
+    epsilon: Epsilon | None = None,
+    noise: SummaryNoise = "simulated",
+    budget: float | None = None,
+) -> ByLabelMix:
+    """CAFA's clusters: K-means on the shares of labels, k by silhouette unless `clusters` says it."""
+    ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))
+    return ByLabelMix(ask=ask, clusters=clusters)
+
+
+def by_likeness(
+    train: Train,
+    *,
+    by_cluster: bool = True,
+    by_accuracy: bool = True,
+    evaluation: Evaluation = "balanced",
+    power: float = 2.0,
+    by_samples: bool = False,
 ) -> LikenessAverage:
-    """ABFA's weights, as published or balanced by class."""
+    """CAFA's weights: the size of the client's cluster times the accuracy of its model on the others' data.
+
+    `evaluation`: balanced by class and to the `power`, or as published. `by_samples`: times the number of samples.
+    """
+    if by_accuracy and not train.holdout:
+        raise UserError("models are judged on validation data: set train.holdout, e.g. 0.2")
     if evaluation not in get_args(Evaluation):
         raise UserError(f"evaluation is {evaluation!r}; allowed: {', '.join(get_args(Evaluation))}")
-    balanced = evaluation == "balanced"
+    balanced = by_accuracy and evaluation == "balanced"
     return LikenessAverage(
         by_cluster=by_cluster,
-        by_accuracy=True,
-        holdout=train.holdout,
+        by_accuracy=by_accuracy,
+        holdout=train.holdout if by_accuracy else 0.0,
         balanced=balanced,
         power=power if balanced else 1.0,
         by_samples=by_samples,
     )
-
-
-def by_label_mix(
-    clusters: int | None, epsilon: Epsilon | None, noise: SummaryNoise, budget: float | None
-) -> ByLabelMix:
-    """CBCC's clusters."""
-    ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))
-    return ByLabelMix(ask=ask, clusters=clusters)
 
 
 def with_validation(train: Train) -> Train:

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from covey.core import Method, Mixing, Reply, Round, Task
 from covey.errors import UserError
 from covey.mix.gram import products
-from covey.needs import GROUPS, ONE_MODEL, Facts, declares
+from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
 from covey.select import Everybody
 from covey.steps import Train
 
@@ -38,7 +38,7 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
     return bool(np.sqrt(gram.mean()) < still and np.sqrt(np.diag(gram).max()) > apart)
 
 
-@declares(needs=(GROUPS,))
+@declares(needs=(KNOWN_GROUPS,))
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """The row of the client's group; who has none is sent all rows and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
@@ -57,7 +57,7 @@ class SplitAndAverage:
     patience: int = 20
 
     needs: ClassVar[Facts] = (ONE_MODEL,)
-    gives: ClassVar[Facts] = (GROUPS,)
+    gives: ClassVar[Facts] = (KNOWN_GROUPS,)
 
     def __call__(self, now: Round) -> Mixing:
         now.groups = now.groups | {reply.id: reply.slot for reply in now.replies}

@@ -144,36 +144,78 @@ def embedding(
     """
     if per not in ("fleet", "cluster"):
         raise UserError(f"per is {per!r}; allowed: fleet, cluster")
-    if every < 0:
-        raise UserError(f"every is {every}; it must be 0 (never again) or more")
     return Method(
         name="embedding",
-        group=ByEmbedding(
-            pretrain=Pretrain(
-                way=pretrain,
-                autoencoder=autoencoder,
-                rounds=pretrain_rounds,
-                per_round=pretrain_per_round,
-                epochs=pretrain_epochs,
-                public=public,
-                public_epochs=public_epochs,
-                load=encoder,
-                save=save_encoder,
-            ),
-            embed=Embed(
-                autoencoder=autoencoder,
-                flip=tuple(own_flips) or (flip,),
-                normalise=normalise,
-                noise=noise,
-                again=every > 0,
-            ),
-            ward=Ward(search=search, min_size=min_size),
-            denoise=denoise and search != "published",
+        group=by_embedding(
+            flip=flip,
+            own_flips=own_flips,
+            noise=noise,
+            normalise=normalise,
+            search=search,
+            denoise=denoise,
+            min_size=min_size,
             every=every,
+            autoencoder=autoencoder,
+            pretrain=pretrain,
+            pretrain_rounds=pretrain_rounds,
+            pretrain_per_round=pretrain_per_round,
+            pretrain_epochs=pretrain_epochs,
+            public=public,
+            public_epochs=public_epochs,
+            encoder=encoder,
+            save_encoder=save_encoder,
         ),
         bank=one_per_group,
         select=Uniform(per_round=per_round) if per == "fleet" else EachGroup(per_round=per_round),
         send=to_group,
         local=train,
         mix=GroupAverage(weighting=weighting, n_shared=n_shared),
+    )
+
+
+def by_embedding(
+    *,
+    flip: float = 0.1,
+    own_flips: tuple[float, ...] = (),
+    noise: BitNoise = "simulated",
+    normalise: Normalise = "class",
+    search: Search = "exact",
+    denoise: bool = True,
+    min_size: int = 2,
+    every: int = 0,
+    autoencoder: str = "auto",
+    pretrain: Way = "federated",
+    pretrain_rounds: int = 10,
+    pretrain_per_round: int = 50,
+    pretrain_epochs: int = 3,
+    public: str = "fashion-mnist",
+    public_epochs: int = 20,
+    encoder: str = "",
+    save_encoder: str = "",
+) -> ByEmbedding:
+    """Clusters by a few hundred noisy bits of a client's embedded data. The settings are those of `embedding`."""
+    if every < 0:
+        raise UserError(f"every is {every}; it must be 0 (never again) or more")
+    return ByEmbedding(
+        pretrain=Pretrain(
+            way=pretrain,
+            autoencoder=autoencoder,
+            rounds=pretrain_rounds,
+            per_round=pretrain_per_round,
+            epochs=pretrain_epochs,
+            public=public,
+            public_epochs=public_epochs,
+            load=encoder,
+            save=save_encoder,
+        ),
+        embed=Embed(
+            autoencoder=autoencoder,
+            flip=tuple(own_flips) or (flip,),
+            normalise=normalise,
+            noise=noise,
+            again=every > 0,
+        ),
+        ward=Ward(search=search, min_size=min_size),
+        denoise=denoise and search != "published",
+        every=every,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.ask_once import answers, ask_once
-from covey.core import Client, Method, Mixing, Reply, Round, Task
+from covey.core import Client, Method, Mixing, Reply, Round, Step, Task
 from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
 from covey.needs import Key
@@ -45,7 +45,7 @@ def disco_weights(samples: Array, distance: Array, a: float, b: float) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TellDiscrepancy:
+class TellDiscrepancy(Step):
     """How far the client's label shares are from equal ones: one number."""
 
     measure: Measure
@@ -71,9 +71,9 @@ class TellDiscrepancy:
 class DiscoAverage:
     """The average with FedDisco's weights; who does not tell its discrepancy counts as average in that."""
 
-    measure: Measure
-    a: float
-    b: float
+    measure: Measure = "kl"
+    a: float = 0.5
+    b: float = 0.1
 
     def __call__(self, now: Round) -> Mixing:
         step = TellDiscrepancy(measure=self.measure)

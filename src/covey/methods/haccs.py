@@ -66,14 +66,6 @@ def haccs(
     `recluster`. Both schedules: `losses` (how they are known). Fair: `power` of the loss, `rotation` among a cluster's
     devices, `fullness`. Published: `rho`, `speed` (of a cluster), `squared`, `draws`, `inside`.
     """
-    privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
-    ask: LabelSummary | FeatureSummary
-    if summary == "labels":
-        ask = LabelSummary(privacy=privacy, labels=label_space)
-    elif summary == "features":
-        ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
-    else:
-        raise UserError(f'summary is "{summary}"; it must be labels or features.')
     if schedule not in ("fair", "published"):
         raise UserError(f'schedule is "{schedule}"; it must be fair or published.')
     select: FairSchedule | ByCluster
@@ -94,13 +86,24 @@ def haccs(
         select = FairSchedule(
             per_round=per_round, step=train, losses=losses, power=power, rotation=rotation, fullness=fullness
         )
-    extract = extract or ("dbscan" if summary == "labels" else "xi")
     return Method(
         name="haccs",
-        group=BySummary(
-            ask=ask,
+        group=by_summary(
+            summary=summary,
+            epsilon=epsilon,
+            noise=noise,
+            budget=budget,
+            label_space=label_space,
+            bins=bins,
+            low=low,
+            high=high,
+            bound=bound,
             distance=distance,
-            density=Density(algorithm=algorithm, extract=extract, eps=eps, xi=xi, min_samples=min_samples),
+            algorithm=algorithm,
+            extract=extract,
+            eps=eps,
+            xi=xi,
+            min_samples=min_samples,
             watch=watch,
             tolerance=tolerance,
             recluster=recluster,
@@ -109,6 +112,47 @@ def haccs(
         local=train,
         mix=Average(weighting=weighting),
         after=(remember_losses,),
+    )
+
+
+def by_summary(
+    *,
+    summary: Literal["labels", "features"] = "labels",
+    epsilon: Epsilon | None = 1.0,
+    noise: SummaryNoise = "simulated",
+    budget: float | None = None,
+    label_space: int | None = None,
+    bins: int = 20,
+    low: float = 0.0,
+    high: float = 1.0,
+    bound: float | None = None,
+    distance: Distance = "l2",
+    algorithm: Algorithm = "optics",
+    extract: Extract | None = None,
+    eps: float = 0.25,
+    xi: float = 0.05,
+    min_samples: int = 2,
+    watch: int = 0,
+    tolerance: float = 0.1,
+    recluster: float = 0.2,
+) -> BySummary:
+    """HACCS' clusters: private histograms of labels or features, by density. The settings are those of `haccs`."""
+    privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
+    ask: LabelSummary | FeatureSummary
+    if summary == "labels":
+        ask = LabelSummary(privacy=privacy, labels=label_space)
+    elif summary == "features":
+        ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
+    else:
+        raise UserError(f'summary is "{summary}"; it must be labels or features.')
+    extract = extract or ("dbscan" if summary == "labels" else "xi")
+    return BySummary(
+        ask=ask,
+        distance=distance,
+        density=Density(algorithm=algorithm, extract=extract, eps=eps, xi=xi, min_samples=min_samples),
+        watch=watch,
+        tolerance=tolerance,
+        recluster=recluster,
     )
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Task
+from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.errors import UserError
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage, leading_columns
-from covey.needs import GROUPS, SEVERAL_MODELS, Facts, declares
+from covey.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
 from covey.rows import to_group
 from covey.select import Uniform
 from covey.steps import Train, best_row
@@ -22,7 +22,7 @@ from covey.steps.evaluate import FORWARD_SHARE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Best:
+class Best(Step):
     """Asks which of the models has the lowest loss on the client's training data."""
 
     kind: ClassVar[str] = "query.best"
@@ -55,7 +55,7 @@ class LastChoice:
 
     n_shared: int = 0
 
-    needs: ClassVar[Facts] = (SEVERAL_MODELS, GROUPS)
+    needs: ClassVar[Facts] = (SEVERAL_MODELS, KNOWN_GROUPS)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         unknown = [client for client in ids if client not in now.groups]
@@ -109,7 +109,7 @@ class RandomStarts:
         return dict.fromkeys(ids, Task(models=rows, slots=tuple(range(self.k)), shared=cut))
 
 
-@declares(needs=(SEVERAL_MODELS,), gives=(GROUPS,))
+@declares(needs=(SEVERAL_MODELS,), gives=(KNOWN_GROUPS,))
 def remember_choices(now: Round) -> None:
     """A client belongs to the group whose model it chose last."""
     now.groups |= {reply.id: reply.slot for reply in now.replies}

@@ -76,6 +76,13 @@ def style_clusters(
     return found[max(scores, key=lambda count: scores[count])], scores
 
 
+def by_style(*, k: int = 0, share: float = 0.1, per_class: bool = True) -> ByStyle:
+    """LADD's clusters: K-means on the pictures' low frequencies, k given or by the best silhouette."""
+    if k < 0:
+        raise UserError(f"k is {k}; it must be 0 (chosen by silhouette) or more")
+    return ByStyle(style=Style(share=share, per_class=per_class), k=k)
+
+
 def ladd(
     train: Train,
     *,
@@ -93,11 +100,9 @@ def ladd(
     makes `k` clusters, or as many from 4 to 19 as have the best silhouette. Newcomers go to the nearest centroid.
     Only the clustering is LADD's; the rest of it is for segmentation.
     """
-    if k < 0:
-        raise UserError(f"k is {k}; it must be 0 (chosen by silhouette) or more")
     return Method(
         name="ladd",
-        group=ByStyle(style=Style(share=share, per_class=per_class), k=k),
+        group=by_style(k=k, share=share, per_class=per_class),
         bank=one_per_group,
         select=Uniform(per_round=per_round),
         send=to_group,

@@ -6,11 +6,11 @@ from covey.core import Method
 from covey.mix.average import Average, Weighting
 from covey.select import Uniform
 from covey.select.feedback import Losses, remember_losses
-from covey.select.oort import ByPenalisedLoss, ByUtility, Oort, remember_utilities
+from covey.select.oort import ByPenalisedLoss, ByUtility, remember_utilities
 from covey.select.power_of_choice import PowerOfChoice
 from covey.select.tifl import ByTier
 from covey.steps import Train
-from covey.steps.utility import TrainWithUtility, most_samples
+from covey.steps.utility import TrainWithUtility
 
 
 def random(train: Train, *, per_round: int = 10, weighting: Weighting = "equal") -> Method:
@@ -71,7 +71,9 @@ def oort(
     Utility |B| sqrt(mean squared loss), plus a bonus for clients long unused, times (T / t) ^ penalty for those slower
     than T, the duration at `percentile`, which the pacer moves. A falling share of the places goes to untried clients.
     """
-    settings = Oort(
+    select = ByUtility(
+        train=train,
+        per_round=per_round,
         explore=explore,
         explore_decay=explore_decay,
         explore_least=explore_least,
@@ -85,7 +87,7 @@ def oort(
     )
     return Method(
         name="oort",
-        select=ByUtility(per_round=per_round, step=train, oort=settings, most=float(most_samples(train))),
+        select=select,
         local=TrainWithUtility(train=train),
         mix=Average(weighting=weighting),
         after=(remember_utilities,),
@@ -107,7 +109,7 @@ def oort_simple(
     return Method(
         name="oort-simple",
         select=ByPenalisedLoss(
-            per_round=per_round, step=train, oort=Oort(percentile=percentile, penalty=penalty), losses=losses
+            per_round=per_round, step=train, percentile=percentile, penalty=penalty, losses=losses
         ),
         local=train,
         mix=Average(weighting=weighting),

@@ -7,8 +7,16 @@ from typing import ClassVar
 
 from covey.core import Method, Round
 from covey.group.labels import LabelClusters, Linkage
-from covey.mix.exchange import REPRESENTATIVES, Exchange, Representative, note_spread
-from covey.mix.graphs import GraphSpec, Weights, checked_graph
+from covey.mix.exchange import (
+    REPRESENTATIVES,
+    Exchange,
+    Representative,
+    clusters_exchange,
+    everybody_exchanges,
+    note_spread,
+    representatives_exchange,
+)
+from covey.mix.graphs import GraphSpec, Weights
 from covey.needs import GROUPS, Facts
 from covey.rows import one_per_client, to_owner
 from covey.select import Everybody
@@ -25,9 +33,7 @@ def decentralized(
     "random_regular_graph(4, n)", or a list of edges [sender, receiver]. On a full graph it is FedAvg with equal
     weights and everybody.
     """
-    exchange = Exchange(
-        kind="decentralized", backbone=checked_graph(backbone), backbone_every=every, weights=weights
-    )
+    exchange = everybody_exchanges(backbone=backbone, every=every, weights=weights)
     return Method(
         name="decentralized",
         select=Everybody(),
@@ -60,14 +66,13 @@ def hierarchical(
     member with most samples, or (`representative = "degree"`) with most links to its cluster in `network`; the
     next one takes over while it is away.
     """
-    exchange = Exchange(
-        kind="hierarchical",
-        backbone=checked_graph(backbone),
+    exchange = clusters_exchange(
+        backbone=backbone,
         cluster_every=cluster_every,
         backbone_every=backbone_every,
-        weights=weights,
         representative=representative,
-        network=None if network is None else checked_graph(network),
+        network=network,
+        weights=weights,
     )
     return Method(
         name="hierarchical",
@@ -100,13 +105,12 @@ def semi_decentralized(
     `members_train` lets members train between two downloads, as the authors' code does; what they learn is
     heard by nobody.
     """
-    exchange = Exchange(
-        kind="semi-decentralized",
-        backbone=checked_graph(backbone),
+    exchange = representatives_exchange(
+        backbone=backbone,
         backbone_every=backbone_every,
-        weights=weights,
         representative=representative,
-        network=None if network is None else checked_graph(network),
+        network=network,
+        weights=weights,
     )
     return Method(
         name="semi-decentralized",

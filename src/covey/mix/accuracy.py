@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from covey.core import Mixing, Reply, Round, Task
 from covey.errors import UserError
 from covey.mix.average import weighted_rows
-from covey.needs import GROUPS, Facts
+from covey.needs import KNOWN_GROUPS, Facts
 from covey.steps.cross import CrossEvaluate
 
 Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ class LikenessAverage:
 
     @property
     def needs(self) -> Facts:
-        return (GROUPS,) if self.by_cluster else ()
+        return (KNOWN_GROUPS,) if self.by_cluster else ()
 
     def __call__(self, now: Round) -> Mixing:
         ids = [reply.id for reply in now.replies]

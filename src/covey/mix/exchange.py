@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 
 from covey.core import Mixing, Round, stream
 from covey.errors import UserError
-from covey.fleet.peers import Links, links
-from covey.mix.graphs import Weights, adjacency, graph
+from covey.mix.graphs import GraphSpec, Weights, adjacency, checked_graph, graph
+from covey.mix.peers import Links, links
 from covey.mix.topology import Bools, Ints, Kind, collect, download, events, representatives, succession
 from covey.mix.topology import round_factors as factors_of_round
 from covey.needs import GROUPS, MODEL_PER_CLIENT, Fact, Facts
@@ -154,6 +154,55 @@ class Exchange:
             if cluster_of.get(ends[0], -1) == cluster_of.get(ends[1], -2):
                 inside[ends[0]] = inside.get(ends[0], 0) + 1
         return succession(self.samples(now), [inside.get(i, 0) for i in now.seen])
+
+
+def everybody_exchanges(
+    *, backbone: GraphSpec = "full", every: int = 1, weights: Weights = "auto"
+) -> Exchange:
+    """Every client averages its model with those of its neighbours on a graph."""
+    return Exchange(
+        kind="decentralized", backbone=checked_graph(backbone), backbone_every=every, weights=weights
+    )
+
+
+def clusters_exchange(
+    *,
+    backbone: GraphSpec = "full",
+    cluster_every: int = 1,
+    backbone_every: int = 1,
+    representative: Representative = "samples",
+    network: GraphSpec | None = None,
+    weights: Weights = "auto",
+) -> Exchange:
+    """Representatives average their cluster, mix among themselves on a graph, and send the result down."""
+    return Exchange(
+        kind="hierarchical",
+        backbone=checked_graph(backbone),
+        cluster_every=cluster_every,
+        backbone_every=backbone_every,
+        weights=weights,
+        representative=representative,
+        network=None if network is None else checked_graph(network),
+    )
+
+
+def representatives_exchange(
+    *,
+    backbone: GraphSpec = "full",
+    backbone_every: int = 1,
+    representative: Representative = "samples",
+    network: GraphSpec | None = None,
+    weights: Weights = "auto",
+) -> Exchange:
+    """Representatives mix their own models on a graph and send the result down; members are not heard."""
+    return Exchange(
+        kind="semi-decentralized",
+        backbone=checked_graph(backbone),
+        backbone_every=backbone_every,
+        weights=weights,
+        representative=representative,
+        network=None if network is None else checked_graph(network),
+    )
 
 
 @lru_cache(maxsize=8)

@@ -3,12 +3,14 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from covey.about import About, read_about
 from covey.checksums import Index, Piece, check_files, read_index
 from covey.errors import UserError
+from covey.metrics import Metrics
 from covey.report.rows import Rows, read_journal, read_parquet
 from covey.report.summary import Summary, Target, parse_summary, progress_of, reach
 from covey.report.wording import split_name
@@ -22,6 +24,12 @@ class RunView:
     config: str
     summary: Summary
     rows: Rows
+    about: About = field(default_factory=About)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Its metrics with their directions."""
+        return self.about.metrics
 
     @property
     def label(self) -> str:
@@ -31,7 +39,7 @@ class RunView:
     def to_target(self, metric: str, target: float) -> Target:
         """What it took to reach `target`: as the run booked it, else worked out from its rows."""
         booked = (t for t in self.summary.targets if t.metric == metric and t.target == target)
-        return next(booked, None) or reach(self.rows, metric, target)
+        return next(booked, None) or reach(self.rows, metric, target, self.metrics)
 
 
 def read_run(path: Path) -> RunView:
@@ -48,14 +56,16 @@ def read_run(path: Path) -> RunView:
     if index is not None:
         check_files(path, index)
     config, settings = read_config(path / "config.toml")
+    about = read_about(path)
     summary = read_summary(path / "summary.json")
     if finished.is_file() and ((summary and summary.finished) or not journal.is_file()):
         if summary is None:
             raise UserError(f"{path} is damaged: metrics.parquet is there, but summary.json is missing.")
-        return RunView(path=path, config=config, summary=summary, rows=read_parquet(finished))
+        return RunView(path=path, config=config, summary=summary, rows=read_parquet(finished), about=about)
     rows = read_journal(journal, journal_of(index))
     known = summary or summary_from_config(settings, rows)
-    return RunView(path=path, config=config, summary=progress_of(rows, known), rows=rows)
+    now = progress_of(rows, known, about.metrics)
+    return RunView(path=path, config=config, summary=now, rows=rows, about=about)
 
 
 def is_folder(path: Path) -> bool:
@@ -117,13 +127,14 @@ def targets_from_config(settings: Mapping[str, Any], rows: Rows) -> tuple[Target
     """The target of a configuration as a finished run would name it; whether it was reached comes later."""
     target, on = settings.get("target"), settings.get("target_on")
     wanted = (on, "mean" if on == "local-test" else "")
+    said = settings.get("target_metric")
     names = [
         (base, name)
         for name in rows.names
         for split, base, how in [split_name(name)]
         if (split, how) == wanted
     ]
-    found = next((name for base, name in names if base != "loss"), None)
+    found = next((name for base, name in names if (base == said if said else base != "loss")), None)
     if found is None or not isinstance(target, int | float):
         return ()
     return (Target(metric=found, target=float(target)),)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from covey.metrics import Metrics
 from covey.report.folder import RunView
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import measured_names
 from covey.report.summary import Target
-from covey.report.table import best_rows, headline_metric, of_finished
+from covey.report.table import best_rows, headline_metric, known_metrics, of_finished
 from covey.report.wording import (
     NOTHING,
     epsilon_words,
@@ -35,7 +36,11 @@ def best_words(run: RunView, name: str) -> str:
     if split_name(name)[2] == "std":
         return ""
     best = run.summary.best.get(name)
-    return NOTHING if best is None else f"best {show_value(name, best.value)} in round {best.round:,}"
+    return (
+        NOTHING
+        if best is None
+        else f"best {show_value(name, best.value, run.metrics)} in round {best.round:,}"
+    )
 
 
 def targets_of(runs: Sequence[RunView]) -> list[tuple[str, float]]:
@@ -51,13 +56,13 @@ def tiles(run: RunView) -> Html:
     made = [
         tile(
             metric_title(name),
-            show_value(name, run.summary.last[name]),
+            show_value(name, run.summary.last[name], run.metrics),
             best_words(run, name),
             first=name == first,
         )
         for name in names
     ]
-    took = [target_tile(run.to_target(metric, target)) for metric, target in targets_of([run])]
+    took = [target_tile(run.to_target(metric, target), run.metrics) for metric, target in targets_of([run])]
     cost = run.summary.cost
     took.append(tile("traffic", show_bytes(cost.bytes), f"{show_count(cost.messages)} messages"))
     wall = run.summary.wall_seconds
@@ -76,9 +81,9 @@ def tile(words: str, number: str, small: str, *, first: bool = False) -> Html:
     return tag("div", *inner, class_="tile first" if first else "tile")
 
 
-def target_tile(reached: Target) -> Html:
+def target_tile(reached: Target, metrics: Metrics) -> Html:
     """What a target took."""
-    words = f"to {show_target(reached.metric, reached.target)} {metric_title(reached.metric)}"
+    words = f"to {show_target(reached.metric, reached.target, metrics)} {metric_title(reached.metric)}"
     if reached.round is None:
         return tile(words, "not reached", "")
     return tile(
@@ -115,11 +120,12 @@ def swatch(place: int) -> Html:
 def metric_column(runs: Sequence[RunView], name: str) -> Cells:
     """The last value of a metric over its best."""
     values = [run.summary.last.get(name) for run in runs]
-    leaders = best_rows(values, highest=higher_is_better(name))
+    metrics = known_metrics(runs)
+    leaders = best_rows(values, highest=higher_is_better(name, metrics))
     found = [run.summary.best.get(name) for run in runs]
     spread = split_name(name)[2] == "std"
-    small = [f"{show_value(name, b.value)} @ {b.round:,}" if b and not spread else "" for b in found]
-    cells = [cell(show_value(name, v), small[at], best=at in leaders) for at, v in enumerate(values)]
+    small = [f"{show_value(name, b.value, metrics)} @ {b.round:,}" if b and not spread else "" for b in found]
+    cells = [cell(show_value(name, v, metrics), small[at], best=at in leaders) for at, v in enumerate(values)]
     base = split_name(name)[1]
     return tag("th", tag("span", base), tag("small", short_title(name)), scope="col", class_="num"), cells
 
@@ -136,7 +142,10 @@ def target_column(runs: Sequence[RunView], metric: str, target: float) -> Cells:
         )
         for at, t in enumerate(reached)
     ]
-    words = tag("span", f"to {show_target(metric, target)}"), tag("small", short_title(metric))
+    words = (
+        tag("span", f"to {show_target(metric, target, known_metrics(runs))}"),
+        tag("small", short_title(metric)),
+    )
     return tag("th", *words, scope="col", class_="num"), cells
 
 

@@ -11,17 +11,21 @@ from covey.report.folder import RunView
 from covey.report.notes import drawn_notes
 from covey.report.rows import Rows
 from covey.report.summary import MEASURED
-from covey.report.table import headline_metric, headline_target, labels_of
+from covey.report.table import headline_metric, headline_target, known_metrics, labels_of
 from covey.report.thin import MOST_BARS, MOST_GROUPS, MOST_POINTS, evenly, short, short_one
 from covey.report.wording import higher_is_better, is_share, metric_title, split_name
 
 
 def page_data(runs: Sequence[RunView]) -> dict[str, Any]:
     """All runs of a page; the metrics in the order in which they are offered."""
-    metric = headline_metric(runs)
+    metric, metrics = headline_metric(runs), known_metrics(runs)
     names = sorted({name for run in runs for name in run.summary.last}, key=metric_order)
     about = {
-        name: {"title": metric_title(name), "share": is_share(name), "higher": higher_is_better(name)}
+        name: {
+            "title": metric_title(name),
+            "share": is_share(name, metrics),
+            "higher": higher_is_better(name, metrics),
+        }
         for name in names
     }
     data = [

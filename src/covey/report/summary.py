@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from covey.errors import UserError
+from covey.metrics import Metrics
 from covey.report.rows import Rows
-from covey.report.wording import higher_is_better, split_name
+from covey.report.wording import BUILT_IN, higher_is_better, split_name
 
 KNOWN_SCHEMA = 1
 MEASURED = ("global-test/", "local-test/")
@@ -198,7 +199,7 @@ def parse_losses(raw: Mapping[str, Any]) -> Losses:
     return Losses(count=int(raw["count"]), examples=tuple(examples))
 
 
-def progress_of(rows: Rows, known: Summary) -> Summary:
+def progress_of(rows: Rows, known: Summary, metrics: Metrics = BUILT_IN) -> Summary:
     """What `known` says of an unfinished run, with everything measured taken from its rows.
 
     What measuring cost is in no row: it stays as `known` has it.
@@ -209,8 +210,9 @@ def progress_of(rows: Rows, known: Summary) -> Summary:
         curve = rows.overall(name) if name.startswith(MEASURED) else rows.take(np.zeros(0, dtype=np.intp))
         if len(curve):
             last[name] = float(curve.value[-1])
-            if split_name(name)[2] != "std":
-                best[name] = best_of(name, curve)
+            highest = higher_is_better(name, metrics)
+            if split_name(name)[2] != "std" and highest is not None:
+                best[name] = best_of(curve, highest=highest)
     by_kind = {kind: cost_of(rows, kind) for kind in kinds_of(rows)}
     measuring = {kind: cost for kind, cost in known.by_kind.items() if kind.endswith(MEASURING)}
     lost, refused = (int(rows.overall(f"fleet/{name}").value.sum()) for name in ("lost", "refused"))
@@ -222,7 +224,7 @@ def progress_of(rows: Rows, known: Summary) -> Summary:
         finished=False,
         last=last,
         best=best,
-        targets=tuple(reach(rows, wanted.metric, wanted.target) for wanted in known.targets),
+        targets=tuple(reach(rows, wanted.metric, wanted.target, metrics) for wanted in known.targets),
         cost=Cost(**{name: sum(getattr(cost, name) for cost in by_kind.values()) for name in COSTS}),
         by_kind=by_kind | measuring,
         lost=replace(known.lost, count=lost),
@@ -230,18 +232,17 @@ def progress_of(rows: Rows, known: Summary) -> Summary:
     )
 
 
-def best_of(name: str, curve: Rows) -> Best:
+def best_of(curve: Rows, *, highest: bool) -> Best:
     """The best finite value of a curve and the first round that had it."""
-    worst = -math.inf if higher_is_better(name) else math.inf
-    values = np.where(np.isfinite(curve.value), curve.value, worst)
-    place = int(values.argmax() if higher_is_better(name) else values.argmin())
+    values = np.where(np.isfinite(curve.value), curve.value, -math.inf if highest else math.inf)
+    place = int(values.argmax() if highest else values.argmin())
     return Best(value=float(curve.value[place]), round=int(curve.round[place]))
 
 
-def reach(rows: Rows, metric: str, target: float) -> Target:
+def reach(rows: Rows, metric: str, target: float, metrics: Metrics = BUILT_IN) -> Target:
     """The first measured round at which `metric` is at least (for a loss: at most) `target`."""
-    curve = rows.overall(metric)
-    there = np.flatnonzero(curve.value >= target if higher_is_better(metric) else curve.value <= target)
+    curve, what = rows.overall(metric), metrics[split_name(metric)[1]]
+    there = np.flatnonzero([what.reached(value, target) for value in curve.value.tolist()])
     if not there.size:
         return Target(metric=metric, target=target)
     first = there[0]

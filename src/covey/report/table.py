@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
+from covey.metrics import Metrics
 from covey.report.folder import RunView
 from covey.report.summary import MEASURING, Cost
 from covey.report.wording import (
@@ -60,13 +61,18 @@ def headline_target(runs: Sequence[RunView], metric: str) -> float | None:
     return next((t.target for run in runs for t in run.summary.targets if t.metric == metric), None)
 
 
-def best_rows(values: Sequence[float | None], *, highest: bool) -> frozenset[int]:
-    """Which rows hold the best value; nothing stands out in a table of one row."""
+def best_rows(values: Sequence[float | None], *, highest: bool | None) -> frozenset[int]:
+    """Which rows hold the best value; nothing stands out in a table of one row, or where no direction is known."""
     known = [value for value in values if value is not None and math.isfinite(value)]
-    if len(values) < 2 or not known:
+    if len(values) < 2 or not known or highest is None:
         return frozenset()
     best = max(known) if highest else min(known)
     return frozenset(place for place, value in enumerate(values) if value == best)
+
+
+def known_metrics(runs: Sequence[RunView]) -> Metrics:
+    """The metrics of all runs of a table."""
+    return Metrics(metric for run in runs for metric in run.metrics.known.values())
 
 
 def summary_columns(
@@ -75,25 +81,29 @@ def summary_columns(
     """One row a run: best, last, worst 10%, what the target took, all bytes, seconds on the run's clock."""
     metric = metric or headline_metric(runs)
     target = headline_target(runs, metric) if target is None else target
-    highest = higher_is_better(metric)
+    metrics = known_metrics(runs)
+    highest = higher_is_better(metric, metrics)
 
     def measured(head: str, name: str, values: Sequence[float | None]) -> Column:
-        cells = tuple(show_value(name, value) for value in values)
+        cells = tuple(show_value(name, value, metrics) for value in values)
         return Column(head=head, cells=cells, best=best_rows(values, highest=highest))
 
     split, base, _ = split_name(metric)
-    worst = f"{split}/{base}-worst10" if split == "local-test" else f"local-test/{base}-worst10"
     best = [found.value if (found := run.summary.best.get(metric)) else None for run in runs]
     columns = [
         Column(head="method", cells=tuple(labels_of(runs)), right=False),
         measured("best", metric, best),
         measured("last", metric, [run.summary.last.get(metric) for run in runs]),
-        measured("worst\n10%", worst, [run.summary.last.get(worst) for run in runs]),
     ]
+    if split == "local-test":  # one row is about one split
+        worst = f"{split}/{base}-worst10"
+        columns.append(measured("worst\n10%", worst, [run.summary.last.get(worst) for run in runs]))
     if target is not None:
         reached = [run.to_target(metric, target) for run in runs]
         columns += [
-            lowest(f"to {show_target(metric, target)}\nrounds", [t.round for t in reached], show_count),
+            lowest(
+                f"to {show_target(metric, target, metrics)}\nrounds", [t.round for t in reached], show_count
+            ),
             lowest("\ntime", [t.seconds for t in reached], show_seconds),
             lowest("\nbytes", [t.bytes for t in reached], show_bytes),
         ]

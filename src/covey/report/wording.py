@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from covey.metrics import Metrics
+
 SPLITS = {"global-test": "global test", "local-test": "local test"}
 AGGREGATES = {
     "mean": "mean over clients",
@@ -10,9 +12,8 @@ AGGREGATES = {
     "std": "std over clients",
     "worst10": "worst 10% of clients",
 }
-SHARES = frozenset({"accuracy", "precision", "recall", "f1", "auc"})
-LOWER_IS_BETTER = frozenset({"loss", "mse", "mae", "rmse", "perplexity", "spread"})
 NOTHING = "–"
+BUILT_IN = Metrics()
 
 
 def split_name(name: str) -> tuple[str, str, str]:
@@ -36,27 +37,27 @@ def short_title(name: str) -> str:
     return where if not aggregate else f"{where}, {AGGREGATES[aggregate].replace(' over clients', '')}"
 
 
-def higher_is_better(name: str) -> bool:
-    """Whether a larger value of the metric is the better one."""
+def higher_is_better(name: str, metrics: Metrics = BUILT_IN) -> bool | None:
+    """Whether a larger value of the metric is the better one; None where nobody said it."""
     _, base, aggregate = split_name(name)
-    return base not in LOWER_IS_BETTER and aggregate != "std"
+    return metrics[base].higher_is_better if aggregate != "std" else False
 
 
-def is_share(name: str) -> bool:
+def is_share(name: str, metrics: Metrics = BUILT_IN) -> bool:
     """Whether the metric lives in 0..1 and reads best as a percentage."""
-    return split_name(name)[1] in SHARES
+    return metrics[split_name(name)[1]].share
 
 
-def show_value(name: str, value: float | None) -> str:
+def show_value(name: str, value: float | None, metrics: Metrics = BUILT_IN) -> str:
     """One metric value: a percentage with two digits, or four significant digits."""
     if value is None or not math.isfinite(value):
         return NOTHING
-    return f"{100 * value:.2f}%" if is_share(name) else f"{value:.4g}"
+    return f"{100 * value:.2f}%" if is_share(name, metrics) else f"{value:.4g}"
 
 
-def show_target(name: str, target: float) -> str:
+def show_target(name: str, target: float, metrics: Metrics = BUILT_IN) -> str:
     """A target as the user gave it: without digits that are all zero."""
-    return f"{100 * target:.6g}%" if is_share(name) else f"{target:.6g}"
+    return f"{100 * target:.6g}%" if is_share(name, metrics) else f"{target:.6g}"
 
 
 def show_bytes(count: float | None) -> str:

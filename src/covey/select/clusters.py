@@ -10,7 +10,7 @@ import numpy as np
 
 from covey.core import Round
 from covey.errors import UserError
-from covey.needs import GROUPS, Facts, Key
+from covey.needs import KNOWN_GROUPS, Facts, Key
 
 Quota = Literal["equal", "published"]
 
@@ -56,7 +56,7 @@ class EveryCluster:
     per_round: int = 10
     quota: Quota = "equal"
 
-    needs: ClassVar[Facts] = (GROUPS,)
+    needs: ClassVar[Facts] = (KNOWN_GROUPS,)
     gives: ClassVar[Facts] = (VISITS,)
 
     def __post_init__(self) -> None:

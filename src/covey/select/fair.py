@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from covey.core import Round, Send, Step, to_everybody
 from covey.errors import UserError
-from covey.needs import GROUPS, Facts, Key
+from covey.needs import KNOWN_GROUPS, Facts, Key
 from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
 from covey.select.haccs import cluster_means, device_losses, with_singles
 
@@ -52,7 +52,7 @@ class FairSchedule:
 
     @property
     def needs(self) -> Facts:
-        return (GROUPS, *needs_of_losses(self.losses))
+        return (KNOWN_GROUPS, *needs_of_losses(self.losses))
 
     def __call__(self, now: Round) -> list[int]:
         here, groups, last = now.here, with_singles(now), LAST_CHOSEN.get(now.memory, {})

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from covey.core import Round, Send, Step, to_everybody
 from covey.errors import UserError
-from covey.needs import GROUPS, Facts
+from covey.needs import KNOWN_GROUPS, Facts
 from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
 
 Array = NDArray[np.float64]
@@ -58,7 +58,7 @@ class ByCluster:
 
     @property
     def needs(self) -> Facts:
-        return (GROUPS, *needs_of_losses(self.losses))
+        return (KNOWN_GROUPS, *needs_of_losses(self.losses))
 
     def __call__(self, now: Round) -> list[int]:
         here, groups = now.here, with_singles(now)

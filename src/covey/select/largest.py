@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from covey.core import Round
 from covey.errors import UserError
-from covey.needs import GROUPS, Facts
+from covey.needs import KNOWN_GROUPS, Facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class LargestGroup:
 
     per_round: int = 10
 
-    needs: ClassVar[Facts] = (GROUPS,)
+    needs: ClassVar[Facts] = (KNOWN_GROUPS,)
 
     def __post_init__(self) -> None:
         if self.per_round < 1:

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from covey.core import Round, Send, Step, to_everybody
 from covey.errors import UserError
-from covey.needs import UTILITY, Facts, Key, declares
+from covey.needs import UTILITY, Fact, Facts, Key, declares
 from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
+from covey.steps import Train
 from covey.steps.size import sizes
+from covey.steps.utility import most_samples
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+EXPLOITED = Fact("clients that Oort chose", 'set select = "oort"')
 UTILITIES: Key[dict[str, Any]] = Key("oort", 'add "utilities" to after')
 
 
@@ -56,37 +59,38 @@ class Oort:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByUtility:
-    """The full algorithm: exploit clients of high utility, explore untried ones, first round at random.
+class ByUtility(Oort):
+    """Oort's full algorithm: exploit clients of high utility, explore untried ones, first round at random.
 
-    most: samples that a client trains on at most in a round, its |B|. What happened is kept by `remember_utilities`.
+    The settings beside `per_round` are Oort's constants. What happened is kept by `remember_utilities`.
     """
 
-    step: Step
+    train: Train
     per_round: int = 10
-    oort: Oort = Oort()
-    most: float = float("inf")
 
     needs: ClassVar[Facts] = (UTILITIES,)
+    gives: ClassVar[Facts] = (EXPLOITED,)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.per_round < 1:
             raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
 
     def __call__(self, now: Round) -> list[int]:
         state = now.memory.get(UTILITIES.name) or {
-            "exploration": self.oort.explore,
-            "percentile": self.oort.percentile,
+            "exploration": self.explore,
+            "percentile": self.percentile,
             "gains": [],
             "clients": {},  # id -> utility, round of last use
         }
         known = sizes(now, now.here)
         tried = {int(i): seen for i, seen in state["clients"].items()}
-        hope = [min(float(known.get(i, 0)), self.most) for i in now.here]
-        seconds = now.fleet.seconds(self.step, now.fleet.members())
-        percentile = paced(state["percentile"], state["gains"], now.number, self.oort)
+        most = float(most_samples(self.train))  # what a client trains on at most in a round, its |B|
+        hope = [min(float(known.get(i, 0)), most) for i in now.here]
+        seconds = now.fleet.seconds(self.train, now.fleet.members())
+        percentile = paced(state["percentile"], state["gains"], now.number, self)
         untried = any(i not in tried for i in now.here)
-        exploration = next_exploration(state["exploration"], self.oort, untried_left=untried)
+        exploration = next_exploration(state["exploration"], self, untried_left=untried)
         picked = pick(
             np.array([tried[i][0] if i in tried else hope[p] for p, i in enumerate(now.here)]),
             np.array([seconds[i] for i in now.here]),
@@ -96,7 +100,7 @@ class ByUtility:
             count=self.per_round,
             exploration=exploration,
             preferred=preferred_duration(np.array(list(seconds.values())), percentile),
-            oort=self.oort,
+            oort=self,
             rng=now.stream("select"),
         )
         chosen = picked.all()
@@ -112,7 +116,7 @@ class ByUtility:
         return sorted(now.here[position] for position in chosen)
 
 
-@declares(needs=(UTILITY,), gives=(UTILITIES,))
+@declares(needs=(UTILITY, EXPLOITED), gives=(UTILITIES,))
 def remember_utilities(now: Round) -> None:
     """Keeps each worker's utility and round, and what the exploited ones gained."""
     state = UTILITIES.of(now.memory)
@@ -130,11 +134,13 @@ class ByPenalisedLoss:
     step: Step
     send: Send = to_everybody
     per_round: int = 10
-    oort: Oort = Oort()
+    percentile: float = 10.0
+    penalty: float = 2.0
     losses: Losses = "reported"
 
     def __post_init__(self) -> None:
         check_losses(self.losses)
+        Oort(percentile=self.percentile, penalty=self.penalty)  # checks the ranges
         if self.per_round < 1:
             raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
 
@@ -151,8 +157,8 @@ class ByPenalisedLoss:
             np.array([known.get(i, highest) for i in now.here]),
             durations,
             count=self.per_round,
-            preferred=preferred_duration(durations, self.oort.percentile),
-            penalty=self.oort.penalty,
+            preferred=preferred_duration(durations, self.percentile),
+            penalty=self.penalty,
         )
         return sorted(now.here[position] for position in chosen)
 

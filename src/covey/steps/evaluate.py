@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
+from covey.metrics import Metric
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.train import best_row, split
 
 if TYPE_CHECKING:
-    from covey.data.types import Samples
+    from covey.data.types import View
 
 FORWARD_SHARE = 1 / 3  # a forward pass costs about a third of a training step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+class Evaluate(Step):
     """Mean of every metric of the objective on one split of the client's data (of several rows, the best one's).
 
-    `validation` is the part that `train.holdout` keeps out of training.
+    `validation` is the part that `train.holdout` keeps out of training. `metrics` are numbers about all predictions,
+    beside the means of the objective's scores.
     """
 
     split: Literal["test", "train", "validation"] = "test"
     holdout: float = 0.0
+    metrics: tuple[Metric, ...] = ()
 
     kind: ClassVar[str] = "evaluate.local"
+    one_pass: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)
@@ -44,12 +49,13 @@ class Evaluate:
             "mse": Stat(low=0.0),
             "mae": Stat(low=0.0),
         }
+        found |= {m.name: SHARE if m.share else Stat() for m in self.metrics}
         return {metric: replace(stat, optional=True) for metric, stat in found.items()}
 
     def work(self, train: int, test: int) -> float:
         return FORWARD_SHARE * {"test": test, "train": train, "validation": self.holdout * train}[self.split]
 
-    def samples(self, client: Client) -> Samples:
+    def samples(self, client: Client) -> View:
         """The data to evaluate on."""
         if self.split == "validation":
             return split(client, self.holdout)[1]
@@ -57,7 +63,9 @@ class Evaluate:
 
     def reply(self, client: Client, slot: int, outputs: Tensor, target: Tensor) -> Reply:
         scores = client.bench.objective.scores(outputs, target) if len(target) else {}
-        means = {name: float(values.double().mean()) for name, values in scores.items()}
+        means: dict[str, Any] = {name: float(values.double().mean()) for name, values in scores.items()}
+        if self.metrics and len(target):
+            means |= told(self.metrics, outputs, target)
         return Reply(id=client.id, slot=slot, size=len(target), stats=means)
 
     def many(self, clients: Sequence[Client], row: Tensor, slot: int) -> list[Reply]:
@@ -72,6 +80,25 @@ class Evaluate:
                 clients, torch.split(outputs, sizes), torch.split(target, sizes), strict=True
             )
         ]
+
+
+UNDEFINED = "undefined"  # the statistic that names the metrics which a client's data do not define
+
+
+def told(metrics: Sequence[Metric], outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """The numbers about all predictions; every client gives the same statistics, so undefined ones are 0 and named."""
+    found = {m.name: m.of(outputs, target) for m in metrics if m.of is not None}
+    undefined = [name for name, value in found.items() if value is None or not math.isfinite(value)]
+    values: dict[str, Any] = {name: 0.0 if name in undefined else found[name] for name in found}
+    return {**values, UNDEFINED: ",".join(undefined)}
+
+
+def values_in(stats: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers that an evaluation told, without those that its data do not define."""
+    undefined = str(stats.get(UNDEFINED, "")).split(",")
+    return {
+        name: float(value) for name, value in stats.items() if name != UNDEFINED and name not in undefined
+    }
 
 
 def outputs_of(client: Client, row: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -74,7 +74,7 @@ def test_fig8a_meets_the_target_under_opendp_noise() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MINE)
 def test_every_experiment_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
-    from covey.experiments.command import reproduce_experiment
+    from covey.cli.reproduction import reproduce_experiment
 
     result = reproduce_experiment(name, scale="smoke", seeds=None, out=tmp_path / "out")
     assert result["cells"]

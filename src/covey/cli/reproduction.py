@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from covey.cli.progress import live, say
+from covey.cli.terminal import Console
 from covey.errors import UserError
 from covey.experiments.check import check_experiment
 from covey.experiments.execute import Made, execute_runs, execute_study, safe

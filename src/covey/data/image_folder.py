@@ -1,0 +1,138 @@
+"""A data set from folders of images: one folder per class, and above it, if wanted, one per client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from covey.data.convert import stratified_split
+from covey.data.loaders.images import Scaling, scale_for
+from covey.data.types import Dataset
+from covey.errors import UserError
+
+ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
+
+
+def read_images(
+    folder: str | Path,
+    *,
+    clients: bool = False,
+    side: int = 64,
+    grey: bool = False,
+    test: str | Path | None = None,
+    test_share: float = 0.2,
+    scaling: Scaling = "standard",
+    name: str = "",
+    seed: int = 0,
+) -> Dataset:
+    """A data set from image files in FOLDER/CLASS/, or with `clients` in FOLDER/CLIENT/CLASS/.
+
+    side: all images become `side` x `side` pixels. grey: one channel in place of three. test: another folder of the
+    same form; else test_share of the images, by client and class, drawn with `seed`. scaling: unit is [0, 1]; half is
+    (x - 0.5) / 0.5; standard is by the training images' means and standard deviations.
+    """
+    if not 4 <= side <= 1024:
+        raise UserError(f"side is {side}; it must lie between 4 and 1024 pixels")
+    if not 0 < test_share < 1:
+        raise UserError(f"test_share is {test_share}; it must lie between 0 and 1")
+    places = [Path(folder)] if test is None else [Path(folder), Path(test)]
+    found = [_files(place, clients) for place in places]
+    classes = sorted({label for files in found for _, label, _ in files})
+    owners = sorted({owner for files in found for owner, _, _ in files})
+    images = [_pixels(path, side, grey) for files in found for _, _, path in files]
+    y = np.array([classes.index(label) for files in found for _, label, _ in files])
+    ids = np.array([owners.index(owner) for files in found for owner, _, _ in files])
+    if test is None:
+        train, held = stratified_split(
+            ids * len(classes) + y, test_fraction=test_share, rng=np.random.default_rng(seed)
+        )
+    else:
+        train, held = np.arange(len(found[0])), np.arange(len(found[0]), len(y))
+    x = torch.from_numpy(np.stack(images))
+    return Dataset(
+        name=name or Path(folder).name,
+        x=x,
+        y=torch.from_numpy(y),
+        train=train,
+        test=held,
+        classes=tuple(classes),
+        scale=scale_for(scaling, x, train),
+        natural={"client": ids} if clients else {},
+        group_names={"client": tuple(owners)} if clients else {},
+    )
+
+
+def images(
+    *,
+    path: Path,
+    by_client: bool = False,
+    side: int = 64,
+    grey: bool = False,
+    test: Path | None = None,
+    test_share: float = 0.2,
+    scaling: Scaling = "standard",
+) -> Dataset:
+    """Image files of your own: in PATH/CLASS/, or in PATH/CLIENT/CLASS/.
+
+    path: the folder. by_client: its folders are clients, with the classes' folders inside; each is then a client
+    (partition natural) unless you say otherwise. side: pixels of the images' sides. grey: one channel. test: another
+    folder; else test_share of the images. scaling: unit, half or standard.
+    """
+    return read_images(
+        path,
+        clients=by_client,
+        side=side,
+        grey=grey,
+        test=test,
+        test_share=test_share,
+        scaling=scaling,
+    )
+
+
+def _usual(*, path: Path, by_client: bool = False, **_: Any) -> dict[str, Any]:
+    """With folders of clients, each is one."""
+    if not by_client:
+        return {}
+    return {"partition": "natural", "clients": len({owner for owner, _, _ in _files(Path(path), True)})}
+
+
+def _data_files(*, path: Path, by_client: bool = False, test: Path | None = None, **_: Any) -> list[Path]:
+    """What the run folder keeps the hash of."""
+    folders = [Path(path), *([Path(test)] if test is not None else [])]
+    return [file for folder in folders for _, _, file in _files(folder, by_client)]
+
+
+images.usual = _usual  # type: ignore[attr-defined]
+images.files = _data_files  # type: ignore[attr-defined]
+
+
+def _files(folder: Path, clients: bool) -> Sequence[tuple[str, str, Path]]:
+    """Client, class and path of every image, in the order of the names."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder of images")
+    found = []
+    for owner in sorted(path for path in folder.iterdir() if path.is_dir()) if clients else [folder]:
+        for label in sorted(path for path in owner.iterdir() if path.is_dir()):
+            names = sorted(path for path in label.iterdir() if path.suffix.lower() in ENDINGS)
+            found += [(owner.name, label.name, path) for path in names]
+    if len(found) < 2:
+        form = "CLIENT/CLASS/" if clients else "CLASS/"
+        raise UserError(f"{folder} holds {len(found)} images in {form} folders; there must be at least 2")
+    return found
+
+
+def _pixels(path: Path, side: int, grey: bool) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """An image as channels x side x side bytes (antialiased bilinear)."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            small = picture.convert("L" if grey else "RGB").resize((side, side), Image.Resampling.BILINEAR)
+    except OSError as error:
+        raise UserError(f"{path} is not a readable image: {error}") from error
+    pixels = np.asarray(small)
+    return np.ascontiguousarray(pixels[None] if grey else pixels.transpose(2, 0, 1))

@@ -1,0 +1,95 @@
+"""Flocks that live on: found from private portraits, found anew when clients come or their data change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from covey.ask_once import Ask, answers, ask_once
+from covey.core import Reply, Round
+from covey.errors import UserError
+from covey.group.flocks import Cut, flocks, renamed
+from covey.group.unlikeness import unlikeness
+from covey.needs import GROUPS, Facts, Key
+from covey.steps.portrait import DescribeClasses, Portrait, portrait_of
+
+Told = dict[str, Any]  # counts, bits and the number of values, as they came
+
+PORTRAITS: Key[dict[int, Told]] = Key("portraits", 'set group = "flocks"')
+NAMES: Key[int] = Key("flocks so far")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByPortrait:
+    """Everybody describes its classes once; clients whose classes look alike are a flock.
+
+    With `every` > 0 whoever is here describes itself again every so many rounds. Where anything new was told, flocks
+    are found anew, and each keeps the number (so the model) that most of its members had.
+    """
+
+    describe: DescribeClasses = DescribeClasses()
+    every: int = 5
+    min_size: int = 2
+
+    gives: ClassVar[Facts] = (GROUPS, PORTRAITS)
+
+    def __post_init__(self) -> None:
+        if self.every < 0:
+            raise UserError(f"every is {self.every}; it must be 0 (never again) or more")
+
+    def __call__(self, now: Round) -> dict[int, int]:
+        ask: Ask[Told] = answers(now, self.describe, self.told)
+        heard = ask_once(now, PORTRAITS, ask)
+        changed = bool(heard.news)
+        if self.every and now.number % self.every == 0:
+            again = ask([i for i in now.here if i in heard.known and i not in heard.news])
+            moved = {i: told for i, told in again.items() if not same(told, heard.known[i])}
+            changed = changed or bool(moved)
+            PORTRAITS.keep(now.memory, heard.known | moved)
+        return self.found(now) if changed else now.groups
+
+    def told(self, reply: Reply) -> Told | None:
+        """What a reply tells, if its parts fit together."""
+        fits = portrait_of(reply.stats, self.describe.flip) is not None
+        return {name: reply.stats[name] for name in ("counts", "bits", "values")} if fits else None
+
+    def found(self, now: Round) -> dict[int, int]:
+        """The flocks of all clients that ever described themselves."""
+        portraits = portraits_in(now, self.describe.flip)
+        ids = tuple(portraits)
+        compared = unlikeness([portraits[i] for i in ids])
+        cut = flocks(compared, min_size=self.min_size)
+        first_free = NAMES.get(now.memory, 0)
+        groups = renamed(cut.labels, ids, now.groups, first_free)
+        NAMES.keep(now.memory, max(first_free, max(groups.values()) + 1))
+        now.notes["flocks"] = told_in_words(cut, groups)
+        return groups
+
+
+def portraits_in(now: Round, flip: float) -> dict[int, Portrait]:
+    """Everybody's portrait, by ascending id; clients whose portraits have another size than most are left out."""
+    made = {i: portrait_of(told, flip) for i, told in sorted(PORTRAITS.of(now.memory).items())}
+    whole = {i: portrait for i, portrait in made.items() if portrait is not None}
+    shapes = [portrait.halves.shape for portrait in whole.values()]
+    usual = max(set(shapes), key=shapes.count) if shapes else ()
+    return {i: portrait for i, portrait in whole.items() if portrait.halves.shape == usual}
+
+
+def same(told: Told, before: Told) -> bool:
+    """Whether a client describes itself as it did before; noise that was drawn anew is no change."""
+    return np.array_equal(told["bits"], before["bits"])
+
+
+def told_in_words(cut: Cut, groups: Mapping[int, int]) -> dict[str, str]:
+    """The decision for the report."""
+    if cut.count == 1:
+        return {"text": f"The {len(groups)} clients' classes look alike: one flock, one model for everybody."}
+    sizes = sorted((list(groups.values()).count(flock) for flock in set(groups.values())), reverse=True)
+    return {
+        "text": f"The clients' classes look different: {cut.count} flocks of {', '.join(map(str, sizes))} clients, "
+        f"each with a model of its own. A class differs between the two nearest flocks {cut.apart:.2f} times as "
+        f"much as two classes differ at one client, and {cut.inside:.2f} times inside a flock."
+    }

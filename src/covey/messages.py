@@ -1,0 +1,65 @@
+"""What travels between the server and a client: tasks one way, replies the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """Server -> client: some rows of the bank and plain settings.
+
+    `held` are positions of rows that the client already has and `keep` says that its answer stays where it is: neither
+    is charged. `shared` leading columns are the same in all rows and charged once. `source` is who sends the rows.
+    """
+
+    models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    slots: tuple[int, ...] = ()
+    args: Mapping[str, Any] = field(default_factory=dict)
+    shared: int = 0
+    held: tuple[int, ...] = ()
+    keep: bool = False
+    source: Literal["server", "peers"] = "server"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that have to travel to the client."""
+        rows = len(self.models) - len(self.held)
+        columns = self.models.shape[1] if self.models.dim() == 2 else 0
+        floats = rows * (columns - self.shared) + (self.shared if rows else 0)
+        return 4 * floats + plain_bytes(self.args)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reply:
+    """Client -> server: a row (or none), which row it came from, how many samples stand behind it, and statistics."""
+
+    id: int
+    vector: Tensor | None = None
+    slot: int = 0
+    size: int = 0
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that have to travel to the server."""
+        return (4 * self.vector.numel() if self.vector is not None else 0) + plain_bytes(self.stats)
+
+
+def plain_bytes(value: Any) -> int:
+    """Size of plain values on the wire: arrays as they are, 8 bytes a number, text in UTF-8."""
+    if isinstance(value, Mapping):
+        return sum(plain_bytes(v) for v in value.values())
+    if isinstance(value, list | tuple):
+        return sum(plain_bytes(v) for v in value)
+    if isinstance(value, np.ndarray | Tensor):
+        return int(value.nbytes)
+    if isinstance(value, str):
+        return len(value.encode())
+    return 0 if value is None else 8

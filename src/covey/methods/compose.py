@@ -1,0 +1,113 @@
+"""A method of one's own, composed of named parts in a file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from covey.catalogue import PARTS
+from covey.core import Method
+from covey.needs import (
+    GROUPS,
+    KNOWN_GROUPS,
+    MODEL_PER_CLIENT,
+    MODEL_PER_GROUP,
+    SEVERAL_MODELS,
+    Fact,
+    check_parts,
+    gives_of,
+    missing,
+)
+from covey.parts import PartOf, PartsOf, Table, is_part, make_part
+from covey.steps import Train
+
+Group = Annotated[Any, PartOf("group")]
+Bank = Annotated[Any, PartOf("bank")]
+Select = Annotated[Any, PartOf("select")]
+Send = Annotated[Any, PartOf("send", auto=True)]
+Serve = Annotated[Any, PartOf("send")]
+Local = Annotated[Any, PartOf("local")]
+Mix = Annotated[Any, PartOf("mix", auto=True)]
+Combine = Annotated[Any, PartOf("combine")]
+Update = Annotated[Any, PartOf("update")]
+After = Annotated[Any, PartsOf("after")]
+
+
+def compose(
+    train: Train,
+    *,
+    group: Group = None,
+    bank: Bank = "one",
+    select: Select = "uniform",
+    send: Send = "auto",
+    local: Local = "train",
+    mix: Mix = "auto",
+    combine: Combine = None,
+    update: Update = None,
+    serve: Serve = None,
+    after: After = (),
+) -> Method:
+    """A method composed of named parts, each an answer to one question; `covey parts` lists them.
+
+    Without any setting it is FedAvg. `send = "auto"` sends every client the models that the bank has for it,
+    `mix = "auto"` averages the replies (unless there is a `combine`). What parts need to be remembered of a round is
+    added to `after`. A client uses the models that it would be sent, unless `serve` says others.
+    """
+    tables = {
+        "group": group,
+        "bank": bank,
+        "select": select,
+        "local": local,
+        "combine": combine,
+        "update": update,
+    }
+    read = {kind: PartOf(kind).read(kind, table) for kind, table in tables.items()}
+    sent, mixed = PartOf("send", auto=True).read("send", send), PartOf("mix", auto=True).read("mix", mix)
+    named: dict[str, Any] = {}
+
+    def made(kind: str, table: Table | str | None, registry: str = "") -> Any:
+        if not isinstance(table, dict):
+            return None
+        part = make_part(registry or kind, table, given)
+        named[f"{kind} {table['name']}"] = part
+        return part
+
+    given: dict[str, Any] = {"train": train}
+    given["step"] = step = made("local", read["local"])
+    if mixed == "auto":
+        mixed = None if read["combine"] else PartOf("mix").read("mix", "average")
+    given["exchange"] = mixing = made("mix", mixed)
+    models = made("bank", read["bank"])
+    if sent == "auto":
+        sent = PartOf("send").read("send", usual_send(models, mixing))
+    given["send"] = sending = made("send", sent)
+    parts = {
+        "group": made("group", read["group"]),
+        "select": made("select", read["select"]),
+        "combine": made("combine", read["combine"]),
+        "update": made("update", read["update"]),
+        "serve": made("serve", PartOf("send").read("serve", serve), "send"),
+    }
+    kept = [made("after", table) for table in PartsOf("after").read("after", after)]
+    while fact := next((fact for fact in missing(named) if keeper_of(fact)), None):
+        kept.append(made("after", {"name": keeper_of(fact)}))
+    check_parts(named)
+    return Method(
+        name="compose", bank=models, send=sending, local=step, mix=mixing, after=tuple(kept), **parts
+    )
+
+
+def usual_send(bank: object, mix: object) -> str:
+    """The way to send the models of a bank: each client gets its own, its group's, all of them, or the common one."""
+    given = gives_of(bank)
+    for fact, send in ((MODEL_PER_CLIENT, "owner"), (MODEL_PER_GROUP, "group"), (SEVERAL_MODELS, "all")):
+        if fact in given:
+            return send
+    return "known-group" if KNOWN_GROUPS in gives_of(mix) else "everybody"
+
+
+def keeper_of(fact: Fact) -> str:
+    """The bookkeeping that gives a fact; empty where none does. Groups are a choice, and no bookkeeping."""
+    if fact in (GROUPS, KNOWN_GROUPS):
+        return ""
+    found = (name for name, part in PARTS["after"].items() if is_part(part) and fact in gives_of(part))
+    return next(found, "")

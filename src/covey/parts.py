@@ -1,0 +1,103 @@
+"""The parts of a method by the question that they answer, for methods that are composed in a file.
+
+A part without settings is a function of the round. Any other entry makes a part from its settings: a frozen dataclass,
+or a function with keyword arguments. Arguments in `GIVEN` are filled in by the program.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from covey.catalogue import PARTS
+from covey.errors import UserError
+from covey.settings import REQUIRED, Setting, checked, settings_of
+
+# train: the settings of local training. step: what clients are asked to do. send: which models they would get.
+# exchange: the mix over a topology.
+GIVEN = ("train", "step", "send", "exchange")
+
+QUESTIONS = {
+    "group": "who is alike",
+    "bank": "which models there are",
+    "select": "who works",
+    "send": "which models go out, to be trained or to be used",
+    "local": "what a client does",
+    "mix": "how the replies become the new models: a matrix",
+    "combine": "the same where no matrix can say it",
+    "update": "what the server adds",
+    "after": "what is remembered of a round; what other parts need is added by itself",
+}
+
+Table = dict[str, Any]
+
+
+def is_part(found: Callable[..., Any]) -> bool:
+    """Whether this is a part itself, a function of the round, and not what makes one."""
+    return not inspect.isclass(found) and next(iter(inspect.signature(found).parameters), "") == "now"
+
+
+def part_settings(kind: str, name: object, where: str = "") -> dict[str, Setting]:
+    """The settings that a user can give the part."""
+    found = PARTS[kind].find(name, where)
+    return {} if is_part(found) else settings_of(found, given=GIVEN)
+
+
+def make_part(kind: str, table: Mapping[str, Any], given: Mapping[str, object]) -> Any:
+    """The part that a complete table describes."""
+    found = PARTS[kind].find(table["name"])
+    if is_part(found):
+        return found
+    wanted = inspect.signature(found).parameters
+    settings = {name: value for name, value in table.items() if name != "name"}
+    filled = {name: value for name, value in given.items() if name in wanted}
+    try:
+        return found(**filled, **settings)
+    except UserError as mistake:
+        raise UserError(f"{kind} {table['name']}: {mistake}") from mistake
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """Marks a setting that names a part: text, or a table with its name and settings; `auto` is also allowed."""
+
+    kind: str
+    auto: bool = False
+
+    def read(self, where: str, value: Any) -> Table | str | None:
+        """The part as a table with every setting written out."""
+        if value is None or value == "none":
+            return None
+        if self.auto and value == "auto":
+            return "auto"
+        table = {"name": value} if isinstance(value, str) else value
+        if not isinstance(table, Mapping) or "name" not in table:
+            raise UserError(f"{where} is {value!r}; allowed: the name of a part, or a table with its name")
+        settings = part_settings(self.kind, table["name"], f"{where} = {table['name']!r}")
+        own = checked(where, settings, {key: part for key, part in table.items() if key != "name"})
+        for name, setting in settings.items():
+            if name not in own and setting.default is REQUIRED:
+                raise UserError(f"{where}.{name} is missing; allowed: {setting.allowed}")
+        return {"name": table["name"], **{name: own.get(name, s.default) for name, s in settings.items()}}
+
+    def __str__(self) -> str:
+        return f"{'auto, or ' if self.auto else ''}a part (see covey parts {self.kind})"
+
+
+@dataclass(frozen=True)
+class PartsOf:
+    """Marks a setting that is a list of parts."""
+
+    kind: str
+
+    def read(self, where: str, value: Any) -> list[Table]:
+        entries = [value] if isinstance(value, str | Mapping) else value
+        if not isinstance(entries, list | tuple):
+            raise UserError(f"{where} is {value!r}; allowed: a list of parts")
+        read = [PartOf(self.kind).read(f"{where}[{at}]", entry) for at, entry in enumerate(entries)]
+        return [table for table in read if isinstance(table, dict)]
+
+    def __str__(self) -> str:
+        return f"a list of parts (see covey parts {self.kind})"

@@ -1,0 +1,189 @@
+"""Who answers: a client as its step sees it, a step, and a fleet, whatever engine is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+from covey.bench.base import Bench
+from covey.data.types import Federation, View
+from covey.ledger import Ledger
+from covey.messages import Reply, Task
+from covey.model import Layout
+from covey.objective import Objective
+from covey.statistics import Known, Stat
+from covey.streams import stream
+
+
+def server_client(row: int) -> int:
+    """The id under which the server itself works on a row: it holds the global test set (and, simulated, all data)."""
+    return -1 - row
+
+
+class Account(Protocol):
+    """What a real device has spent on telling about its data: it outlives every round and run."""
+
+    epsilon: float
+
+    def spend(self, epsilon: float, *, budget: float | None = None) -> float:
+        """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""
+        ...
+
+    def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:
+        """Secret random bytes for a question about the device's data: the same each time, paid for once."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Client:
+    """What a step may touch on a device; `state` outlives the round, `rng` is this step's own stream.
+
+    `live` says that this is a real device, where nothing that protects its data may come from the run's seed; there
+    `account` keeps what it spent.
+    """
+
+    id: int
+    train: View
+    test: View
+    state: dict[str, Any]
+    rng: np.random.Generator
+    bench: Bench
+    seed: int
+    round: int
+    live: bool = False
+    account: Account | None = None
+
+    def stream(self, *names: str | int) -> np.random.Generator:
+        """A stream of this client that does not change from round to round."""
+        return stream(self.seed, *names, "client", self.id)
+
+
+class Step(Protocol):
+    """What a client can be asked: a frozen dataclass of settings, derived from this, that is called on the device."""
+
+    kind: ClassVar[str]  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
+    one_pass: ClassVar[bool] = False  # whether `many` does clients that use one row faster than one by one
+
+    def __call__(self, client: Client, task: Task) -> Reply: ...
+
+    def work(self, train: int, test: int) -> float:
+        """How much computing it is, in samples trained once, for a client of that many samples."""
+        ...
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        """The statistics of its reply, with their ranges for a client of which the server knows that much."""
+        return {}
+
+    def many(self, clients: Sequence[Client], row: Tensor, slot: int) -> list[Reply]:
+        """The same for clients that use one row, keep no state and have no buffers of their own."""
+        return [self(client, Task(models=row[None], slots=(slot,))) for client in clients]
+
+    def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:  # noqa: ARG002
+        """The same for many clients at once on a GPU, up to rounding; None where it has to be one by one."""
+        return None
+
+
+class Rule(Protocol):
+    """What takes the place of a weighted mean where some rows may be hostile (`mix/robust.py`)."""
+
+    around_start: ClassVar[bool]  # whether the result depends on the row that is replaced
+
+    def combine(self, rows: Sequence[Tensor], weights: np.ndarray, start: Tensor) -> Tensor:
+        """One row out of at least two; `weights` add up to 1, `start` is the row that is replaced."""
+        ...
+
+    def fewest(self) -> int:
+        """Of how many rows, at least, it withstands a bad one."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mixing:
+    """A product of matrices for some columns of the bank; the first one maps `[old rows; replies]` to the new rows.
+
+    With `peers`, row i lives at a client: every entry that takes from another client's row is one message. With a
+    `rule`, replies are combined by it in place of their weighted mean.
+    """
+
+    factors: Sequence[Any]  # dense or scipy.sparse matrices, applied in this order
+    columns: slice = field(default_factory=lambda: slice(None))
+    peers: bool = False
+    rule: Rule | None = None
+
+
+class Fleet(Protocol):
+    """The only door to the clients, whatever engine is behind it."""
+
+    seed: int
+    ledger: Ledger
+    simulated: ClassVar[bool]  # on this machine or a cluster of ours, and not on real devices
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def objective(self) -> Objective: ...
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What runs the clients: engine, trainer, workers; plain values for the summary."""
+        ...
+
+    @property
+    def data(self) -> Federation | None:
+        """Everybody's data, which only a simulation can show."""
+        ...
+
+    @property
+    def dataset_name(self) -> str | None:
+        """What the data are called, where that is not what the configuration names."""
+        ...
+
+    def begin(self, round: int) -> list[int]:
+        """Opens a round and says who can be reached in it, in ascending order."""
+        ...
+
+    def members(self) -> list[int]:
+        """Who belongs to the fleet in this round, reachable or not."""
+        ...
+
+    def ask(
+        self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
+    ) -> list[Reply]:
+        """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent.
+
+        `measure` marks what only serves to observe the run: it is booked apart and the clock does not move.
+        """
+        ...
+
+    def combine(
+        self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], holders: Sequence[int]
+    ) -> Tensor:
+        """Applies the matrices, charges what travels between peers; row i is held by client `holders[i]`."""
+        ...
+
+    def start(self, number: int = 0) -> Tensor:
+        """A row to start from: 0 is the model that was given, others are drawn anew."""
+        ...
+
+    def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
+        """How long each client is expected to take for the step with one model each way, from profiling."""
+        ...
+
+    def child(self, name: str, model: nn.Module, objective: Objective) -> Fleet:
+        """The same clients and the same ledger under another model and streams of its own."""
+        ...
+
+    def memory_bound(self, rows: int = 1, batch: int = 32) -> int:
+        """Bytes that a run can need at most, beside Python and PyTorch."""
+        ...
+
+    def save(self) -> dict[str, Any]:
+        """What must be remembered besides `State` (client states, ledger) for an exact resume."""
+        ...
+
+    def load(self, saved: Mapping[str, Any]) -> None: ...
+
+    def close(self) -> None: ...

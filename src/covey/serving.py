@@ -1,0 +1,72 @@
+"""What a client uses: its flock's model, moved towards its own data as far as that helped the flock's clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from covey.core import Round, Send, Task
+from covey.needs import Facts, Key
+from covey.steps.judged import JUDGEMENTS, TRIED
+
+FADING = 0.9  # what was judged in earlier rounds counts so much less each round
+JUDGED: Key[dict[int, list[list[float]]]] = Key("judged serving", 'add "judged" to after')
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepJudgements:
+    """Adds up, for every model, how good each share of the clients' own training was on data kept out of it."""
+
+    needs: ClassVar[Facts] = (JUDGEMENTS,)
+    gives: ClassVar[Facts] = (JUDGED,)
+
+    def __call__(self, now: Round) -> None:
+        kept = dict(JUDGED.get(now.memory, {}))
+        for slot in sorted({reply.slot for reply in now.replies}):
+            # one row for each share that was tried: samples, score and loss, summed up over samples
+            sums = np.array(kept.get(slot, np.zeros((len(TRIED), 3)))) * FADING
+            for reply in now.replies:
+                if reply.slot == slot and "scores" in reply.stats:
+                    count = float(reply.stats["judged"])
+                    columns = (np.ones(len(TRIED)), reply.stats["scores"], reply.stats["losses"])
+                    sums += count * np.column_stack(columns)
+            kept[slot] = sums.tolist()
+        JUDGED.keep(now.memory, kept)
+        up = now.fleet.objective.higher_is_better
+        shares = {slot: best_share(sums, up) for slot, sums in kept.items()}
+        now.notes["serving"] = {
+            "text": "Share of a client's own training in the model it uses, as judged on data kept out of it: "
+            + ", ".join(f"flock {slot}: {share:g}" for slot, share in sorted(shares.items()))
+            + "."
+        }
+
+
+def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float:
+    """The share with the best mean score, of equal ones that with the lowest loss; 0 where nothing was judged."""
+    table = np.array(sums)
+    if table[0, 0] == 0:
+        return 0.0
+    score = table[:, 1] * (1 if higher_is_better else -1)
+    return TRIED[int(np.lexsort((table[:, 2], -score))[0])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeAdapted:
+    """The rows that `send` sends, and how far a client should make them its own."""
+
+    send: Send
+
+    needs: ClassVar[Facts] = (JUDGED,)
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        kept = JUDGED.get(now.memory, {})
+        up = now.fleet.objective.higher_is_better
+        shares = {slot: best_share(sums, up) for slot, sums in kept.items()}
+        tasks = self.send(now, ids)
+        return {
+            i: Task(models=t.models, slots=t.slots, args={"own": shares.get(t.slots[0], 0.0)})
+            for i, t in tasks.items()
+        }

@@ -1,0 +1,108 @@
+"""Local training that also tells, free of charge, whether training on the client's own data helped the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core import Client, Reply, Step, Task
+from covey.data.types import View
+from covey.metrics import Metric
+from covey.needs import Fact, Facts
+from covey.statistics import Known, Stat
+from covey.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
+from covey.steps.train import Train, best_row, local_fit, reply_of
+
+TRIED = (0.0, 0.5, 1.0)  # shares of the client's own update in the model that would serve it
+FOLDS = 10  # a tenth of the samples is kept out, another one in each round
+JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set local = "judged"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedTrain(Step):
+    """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
+
+    The statistics `scores` and `losses` are the main metric and the loss on that tenth of w + a (v - w) for each a of
+    `TRIED`, w the model as it was received and v as it was trained. The tenth changes from round to round, so that no
+    sample is lost to training.
+    """
+
+    train: Train
+
+    kind: ClassVar[str] = "train.judged"
+    gives: ClassVar[Facts] = (JUDGEMENTS,)
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        part = self.train.training_part(client)
+        rest, judging = kept_out(part, client)
+        fit = local_fit(replace(self.train, holdout=0.0), replace(client, train=rest), start)
+        reply = reply_of(client, fit, slot, size=len(part))
+        if not len(judging):
+            return reply
+        x, y = judging.tensors()
+        main, found = client.bench.objective.main, []
+        for share in TRIED:
+            scores = client.bench.objective.scores(
+                *outputs_of(client, torch.lerp(start, fit.row, share), x, y)
+            )
+            found.append([float(scores[name].double().mean()) for name in (main, "loss")])
+        values = np.array(found)
+        judged = {"scores": values[:, 0], "losses": values[:, 1], "judged": len(judging)}
+        return replace(reply, stats={**reply.stats, **judged})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        several = (len(TRIED),)
+        return {
+            **self.train.expects(known),
+            "scores": Stat(shape=several, optional=True),
+            "losses": Stat(low=known.lowest_loss, shape=several, optional=True),
+            "judged": Stat(low=0, high=known.train, whole=True, optional=True),
+        }
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train - train // FOLDS, test) + FORWARD_SHARE * len(TRIED) * (train // FOLDS)
+
+
+def kept_out(part: View, client: Client) -> tuple[View, View]:
+    """What is trained on in this round, and what judges: after a shuffle that never changes, every tenth sample."""
+    order = client.stream("judging").permutation(len(part))
+    judging = np.zeros(len(part), bool)
+    if len(part) > 1:
+        judging[order[client.round % min(FOLDS, len(part)) :: FOLDS]] = True
+    return part.select(np.flatnonzero(~judging)), part.select(np.flatnonzero(judging))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateAdapted(Step):
+    """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.
+
+    a is the task's argument `own`; without it, 1. The trained model stays with the client.
+    """
+
+    train: Train
+    metrics: tuple[Metric, ...] = ()
+
+    kind: ClassVar[str] = "evaluate.adapted"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = best_row(client, task)
+        x, y = client.test.tensors()
+        told = Evaluate(metrics=self.metrics)
+        return told.reply(client, slot, *outputs_of(client, self.adapted(client, row, task), x, y))
+
+    def adapted(self, client: Client, row: Tensor, task: Task) -> Tensor:
+        """The client's own model."""
+        share = float(task.args.get("own", 1.0))
+        own = replace(client, state=dict(client.state))  # using a model leaves no trace in the run
+        return row if share == 0 else torch.lerp(row, local_fit(self.train, own, row).row, share)
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return Evaluate(metrics=self.metrics).expects(known)
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test) + FORWARD_SHARE * test
