@@ -244,7 +244,7 @@ def test_a_run_is_not_resumed_under_other_settings_or_from_half_a_journal(tmp_pa
     stopped_run(tmp_path / "r")
     config = tmp_path / "r" / "config.toml"
     before = config.read_text()
-    config.write_text(before.replace("lr = 0.1", "lr = 0.2"))
+    config.write_text(before.replace("lr = 0.05", "lr = 0.2"))
     changed = covey("run", "--resume", str(tmp_path / "r"))
     assert changed.returncode == 2
     assert "config.toml was changed" in changed.stderr
