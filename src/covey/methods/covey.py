@@ -52,6 +52,16 @@ def covey(
     rounds; those whose classes look alike are a flock. `per_round` clients are drawn evenly from flocks and label
     groups. Each flock's model is averaged and corrected (`alpha`, `beta`). A tenth of the data, another one in each
     round, judges how far a client should train the model on its own data before it uses it. `without` leaves parts out.
+
+    Args:
+        per_round: how many clients work in a round.
+        alpha: how much of the correction is kept from round to round.
+        beta: strength of the correction.
+        every: rounds between two descriptions of the clients' classes.
+        flip: probability with which every bit is flipped.
+        epsilon: privacy loss of the label counts; none sends them exactly.
+        noise: how the noise is drawn: simulated (repeatable) or opendp (secure).
+        without: parts that are left out, to see what each is worth.
     """
     for part in without:
         if part not in get_args(Part):
