@@ -54,11 +54,18 @@ USUAL_MODEL = {
 class Top:
     """The settings outside every table.
 
-    seed: everything random follows from it. rounds: how many. target: of `target_metric` (the objective's main one, or
-    any that is measured) on `target_on` (`global-test` or `local-test`); rounds, seconds and bytes to it are reported.
-    stop_at_target: end there.
-    checkpoint_seconds: at least so long between two checkpoints. checkpoints: how many are kept, for a run that has to
-    go back before what spoiled it. patience: rounds in a row that may pass without an answer.
+    Args:
+        name: of the run; empty: the method's.
+        seed: everything random follows from it.
+        rounds: how many.
+        objective: what is trained for: classification, regression, reconstruction, or your own.
+        target: value of target_metric; rounds, seconds and bytes to it are reported.
+        target_metric: any that is measured; empty: the objective's main one.
+        target_on: global-test or local-test.
+        stop_at_target: whether the run ends there.
+        checkpoint_seconds: at least so long between two checkpoints.
+        checkpoints: how many are kept, to go back before what spoiled a run.
+        patience: rounds in a row that may pass without an answer.
     """
 
     name: str = ""
@@ -76,8 +83,14 @@ class Top:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSection:
-    """clients: how many (natural partitions may have their own number). test_fraction: local test data are this share
-    of the client's own samples; none: they come from the global test set in the client's label mix."""
+    """Which data, shared out among how many clients.
+
+    Args:
+        name: of the data set.
+        clients: how many; natural partitions may have their own number.
+        test_fraction: share of a client's samples that are its local test data; none: from the global test set in
+            its label mix.
+    """
 
     name: str = "digits"
     clients: Count = 20
@@ -86,7 +99,12 @@ class DataSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSection:
-    """buffers: what becomes of BatchNorm statistics, `average` or `local`."""
+    """Which network.
+
+    Args:
+        name: of the network; usual is the papers' choice for the data set.
+        buffers: what becomes of BatchNorm statistics: average or local.
+    """
 
     name: str = "usual"
     buffers: BufferPolicy = "average"

@@ -11,6 +11,7 @@ import difflib
 import functools
 import inspect
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -29,11 +30,12 @@ Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting: its name, its type and its default (REQUIRED where it has none)."""
+    """One setting: its name, its type, its default (REQUIRED where it has none), and one line about it."""
 
     name: str
     type: Any
     default: Any
+    help: str = ""
 
     @property
     def allowed(self) -> str:
@@ -44,6 +46,7 @@ class Setting:
 def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> dict[str, Setting]:
     """The settings that a function or dataclass takes, without the arguments in `given`, which the program fills in."""
     hints = typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker, include_extras=True)
+    lines = about_settings(maker)
     found = {}
     for name, parameter in inspect.signature(maker).parameters.items():
         if name in given or parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
@@ -51,7 +54,25 @@ def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> di
         default = parameter.default
         if dataclasses.is_dataclass(maker):
             default = _field_default(maker, name, default)
-        found[name] = Setting(name=name, type=hints.get(name, Any), default=default)
+        found[name] = Setting(name=name, type=hints.get(name, Any), default=default, help=lines.get(name, ""))
+    return found
+
+
+def description(maker: Callable[..., Any]) -> list[str]:
+    """What is said about a function or dataclass before the lines about its settings, a paragraph each."""
+    text = (inspect.getdoc(maker) or "").split("\n\nArgs:\n")[0]
+    return [" ".join(part.split()) for part in text.split("\n\n")]
+
+
+def about_settings(maker: Callable[..., Any]) -> dict[str, str]:
+    """The lines about the settings: the block `Args:` of the docstring, and of those that a dataclass derives from."""
+    found: dict[str, str] = {}
+    for each in reversed(inspect.getmro(maker)) if inspect.isclass(maker) else [maker]:
+        block = inspect.cleandoc(each.__doc__ or "").partition("\n\nArgs:\n")[2].partition("\n\n")[0]
+        found |= {
+            name: " ".join(line.split())
+            for name, line in re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", block, flags=re.M)
+        }
     return found
 
 

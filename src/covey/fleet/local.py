@@ -42,12 +42,14 @@ Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"
 class Engine:
     """How the simulation uses this machine, or a Ray cluster; changes speed and memory, never a result.
 
-    mode: `auto` picks threads for the accelerated trainer and processes for PyTorch; `cohort` trains many clients
-    at once with stacked parameters, for a GPU (equal up to rounding); `wire` is serial, with every
-    task and reply turned into bytes and back as on a network; `ray` spreads the work over the Ray cluster at
-    `address` (none: RAY_ADDRESS, or else one that is started on this machine). workers: 0 means one a core.
-    debug: one after another, errors raised in place. lanes: use the fast CPU trainer where it supports the model.
-    device: `auto` is the GPU when there is one.
+    Args:
+        mode: auto is threads for the accelerated trainer, processes for PyTorch; cohort stacks clients on a GPU
+            (equal up to rounding); wire turns every message into bytes and back; ray uses a Ray cluster.
+        workers: how many; 0 is one per core.
+        debug: one after another, errors raised in place.
+        lanes: whether the fast CPU trainer is used where it supports the model.
+        device: auto is the GPU when there is one.
+        address: of the Ray cluster; empty: RAY_ADDRESS, or else one that is started on this machine.
     """
 
     mode: Mode = "auto"

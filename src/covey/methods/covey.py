@@ -55,6 +55,14 @@ def covey(
     and label groups by a fair schedule. Each flock's model is averaged and corrected along its clients' directions as
     far as these agree. A tenth of the data, another one in each round, judges how far a client should train the model
     on its own data before it uses it. `without` leaves parts out.
+
+    Args:
+        per_round: how many clients work in a round.
+        every: rounds between two descriptions of the clients' classes.
+        flip: probability with which every bit is flipped.
+        epsilon: privacy loss of the label counts; none sends them exactly.
+        noise: how the noise is drawn: simulated (repeatable) or opendp (secure).
+        without: parts that are left out, to see what each is worth.
     """
     for part in without:
         if part not in get_args(Part):

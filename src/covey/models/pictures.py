@@ -76,7 +76,11 @@ def cnn_mnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 def cnn_mnist_small(
     input_shape: tuple[int, ...], outputs: int, *, dropout: PartBelowOne = 0.5
 ) -> nn.Sequential:
-    """The topologies paper's MNIST network: conv5 10, conv5 20, 50, dropout; 21,840 parameters."""
+    """The topologies paper's MNIST network: conv5 10, conv5 20, 50, dropout; 21,840 parameters.
+
+    Args:
+        dropout: share of the units that dropout leaves out.
+    """
     channels, _ = picture("cnn-mnist-small", input_shape, smallest=16)
     features = [
         nn.Conv2d(channels, 10, 5),

@@ -20,7 +20,11 @@ def softmax(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 def mlp(input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[Width] = (64,)) -> nn.Sequential:
-    """Multi-layer perceptron with ReLU; `hidden` gives the widths (IFCA on MNIST: `hidden = [200]`)."""
+    """Multi-layer perceptron with ReLU; `hidden` gives the widths (IFCA on MNIST: `hidden = [200]`).
+
+    Args:
+        hidden: widths of the hidden layers.
+    """
     if any(width < 1 for width in hidden):
         raise UserError(f"hidden {list(hidden)} of model 'mlp' must hold positive widths")
     widths = [prod(input_shape), *hidden]

@@ -31,11 +31,23 @@ USUAL_BATCHES, MOST_EPOCHS = 50, 5
 class Train(Step):
     """Some epochs of SGD or Adam on the client's own data, from the row it was sent (the best one, if several).
 
-    `epochs` None suits them to the client: as many as make about 50 batches, from 1 to 5 (a client of 60 samples makes
-    5 epochs, one of 1,500 makes 1). `batches` bounds the number of batches per round (None: all of `epochs`). The
-    learning rate in round t is
-    `lr * lr_decay^(t-1)`, never below `lr_floor * lr`. `holdout` is the share of the local data that is kept for
-    validation. `keep_momentum` carries the momentum from one round to the next.
+    The learning rate in round t is `lr * lr_decay^(t-1)`, never below `lr_floor * lr`.
+
+    Args:
+        epochs: over the local data; none: as many as make about 50 batches, from 1 to 5.
+        batch: samples of a batch.
+        batches: the most batches of a round; none is all of the epochs.
+        optimiser: sgd or adam.
+        lr: learning rate.
+        lr_decay: factor on the learning rate in each round.
+        lr_floor: share of lr below which it never falls.
+        momentum: of SGD.
+        weight_decay: L2 penalty on the weights.
+        prox: strength that holds the model to the one that was sent (FedProx).
+        clip: the longest gradient; none is no limit.
+        holdout: share of the local data that is kept for validation.
+        keep_momentum: whether the momentum is carried from one round to the next.
+        drop_last: whether a last, smaller batch is left out.
     """
 
     epochs: Annotated[int, Range(1, 10_000)] | None = None
