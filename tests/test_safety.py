@@ -108,6 +108,14 @@ def test_a_loss_that_diverges_is_said_in_the_first_round() -> None:
         run(fedavg(replace(TRAIN, lr=1e30), per_round=CLIENTS), small_fleet(), rounds=5)
 
 
+def test_a_loss_beyond_all_measure_is_said_in_the_first_round_too() -> None:
+    """With a learning rate of a million the losses are still numbers, of fifteen digits."""
+    with pytest.raises(
+        SpoiledRunError, match=r"round 1: training diverges: the loss of all 8 clients is .* or more"
+    ):
+        run(fedavg(replace(TRAIN, lr=1e6), per_round=CLIENTS), small_fleet(), rounds=5)
+
+
 def test_a_model_without_finite_scores_is_said_and_not_left_out() -> None:
     fleet, method = small_fleet(), replace(FEDAVG, select=lambda _: [0])
     state = run(method, fleet, rounds=1)

@@ -15,6 +15,7 @@ from covey.ledger import Ledger
 from covey.messages import Reply, Task
 from covey.model import Layout
 from covey.objective import Objective
+from covey.statistics import Known
 from covey.streams import stream
 
 
@@ -111,6 +112,10 @@ class Fleet(Protocol):
     def layout(self) -> Layout: ...
     @property
     def objective(self) -> Objective: ...
+
+    def known(self, client: int) -> Known:
+        """What the server itself knows of a client, by which its answers are measured."""
+        ...
 
     def begin(self, round: int) -> list[int]:
         """Opens a round and says who can be reached in it, in ascending order."""
