@@ -138,8 +138,8 @@ def check_losses(method: Method, now: Round) -> None:
     losses = [float(reply.stats.get("loss", 0.0)) for reply in now.replies]
     if min(losses) > HOPELESS * math.log(max(2, now.fleet.known(-1).classes)):
         raise SpoiledRunError(
-            f"round 1: training diverges: the loss of all {len(losses)} clients is {min(losses):.3g} or more; "
-            f"{_remedy(method.local)}",
+            f"round 1: training diverges: the loss of all {len(losses)} clients that answered is "
+            f"{min(losses):.3g} or more; {_remedy(method.local)}",
             round=1,
         )
 

@@ -13,7 +13,6 @@ from covey.config import Config, fleet_of, method_of
 from covey.core import Fleet, State, Watcher, run
 from covey.errors import SpoiledRunError, UserError
 from covey.extend import extended
-from covey.fleet.local import LocalFleet
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
 from covey.measure import Measuring
@@ -132,7 +131,7 @@ def same_code(folder: Path, config: Config, checkpoint: Checkpoint, changed_code
 
 def check_told(fleet: Fleet | None) -> None:
     """A folder's config.toml must say what ran: it cannot of a simulated fleet that it did not build."""
-    if isinstance(fleet, LocalFleet):
+    if fleet is not None and fleet.simulated:
         raise UserError(
             "fleet is a LocalFleet of your own, and the folder's config.toml would describe another; "
             "leave fleet out, or call covey.run, which writes no folder"
@@ -215,8 +214,7 @@ def _run(
                 fleet.load(checkpoint.fleet)
                 recorder.go_back(checkpoint)
                 recorder.finish(checkpoint.state, finished=False)
-        deployed = getattr(fleet, "info", {}).get("mode") == "deployment"
-        raise Interrupted(folder, done, "serve" if deployed else "run") from None
+        raise Interrupted(folder, done, "run" if fleet.simulated else "serve") from None
 
 
 def write_page(folder: Path) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from covey.core import Client, Fleet, Reply, Task, stream
+from covey.core import Client, Fleet, Reply, Step, Task, stream
 from covey.errors import RunError, UserError
 from covey.steps.class_means import SENSITIVITY, ClassMeans
 from covey.steps.privacy import Privacy
@@ -66,7 +66,7 @@ class Unlikeness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnitOfWork:
+class UnitOfWork(Step):
     """Never asked: a step of the same work for every client, to compare devices and not the sizes of their data."""
 
     kind: ClassVar[str] = "train.unit"

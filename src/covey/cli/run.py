@@ -98,7 +98,10 @@ def engine_settings(engine: str | None, address: str | None) -> list[str]:
 
 def compare(
     methods: Annotated[
-        list[str], typer.Argument(help="Methods, and at most one TOML file.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="Methods, and TOML files: a fleet, or methods composed of parts.", show_default=False
+        ),
     ],
     dataset: DatasetOption = None,
     set_: SetOption = None,
@@ -112,28 +115,20 @@ def compare(
     from covey.report.page import write_report
     from covey.simulate import run_or_resume
 
-    files = [Path(name) for name in methods if name.endswith(".toml")]
-    names = [name for name in methods if not name.endswith(".toml")]
-    if len(files) > 1:
-        raise UserError(f"compare takes at most one TOML file, not {len(files)}")
-    if not names:
-        raise UserError("compare needs at least one method (see covey methods)")
-    tables = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
-    tables = on_equal_data(tables, names)
-    configs = [resolve(with_method(tables, name)) for name in dict.fromkeys(names)]
+    runs = on_equal_data(compared(methods, dataset, set_, seed, rounds))
+    configs = {name: resolve(tables) for name, tables in runs.items()}
     folder = out or new_run_folder("compare")
-    announce(configs[0])
+    announce(next(iter(configs.values())))
     finished, failed = [], {}
-    for config in configs:
-        place = folder / config.method_name
+    for name, config in configs.items():
         try:
-            with live(config.method_name, config.top.rounds) as watch, interruptible():
-                finished.append(run_or_resume(config, place, watchers=[watch], say=say, report=False))
+            with live(name, config.top.rounds) as watch, interruptible():
+                finished.append(run_or_resume(config, folder / name, watchers=[watch], say=say, report=False))
         except typer.Exit:
             raise
         except Exception as error:  # the others are worth having, whatever one of them does
-            failed[config.method_name] = in_one_sentence(error)
-            say(f"{config.method_name} failed: {failed[config.method_name]}")
+            failed[name] = in_one_sentence(error)
+            say(f"{name} failed: {failed[name]}")
     if finished:
         write_report([read_run(done.folder) for done in finished], folder / "report.html")
         show(finished, folder)
@@ -150,23 +145,66 @@ def in_one_sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
 
 
-def on_equal_data(tables: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def compared(
+    methods: list[str], dataset: str | None, set_: list[str] | None, seed: int | None, rounds: int | None
+) -> dict[str, dict[str, Any]]:
+    """The tables of every run of a comparison by its name: methods, and files that compose one.
+
+    The first file says what the fleet is, and so do the options; of further ones only their method counts.
+    """
+    from covey.tables import read_tables
+
+    files = [Path(name) for name in methods if name.endswith(".toml")]
+    fleet = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
+    composed = {files[0].stem: fleet} if is_composed(fleet) else {}
+    for file in files[1:]:
+        tables = read_tables(file)
+        if not is_composed(tables):
+            raise UserError(
+                f'{file} has no [method] with name = "compose"; only one file can say what the fleet is'
+            )
+        others = sorted(set(tables) - {"method", "name"})
+        if others:
+            raise UserError(f"{file} says {others[0]}, but the fleet is that of {files[0]}; leave it out")
+        composed[file.stem] = {**fleet, "method": tables["method"]}
+    runs = {}
+    for name in dict.fromkeys(methods):
+        label = Path(name).stem if name.endswith(".toml") else bare_name(name)
+        if not name.endswith(".toml"):
+            runs[label] = with_method(fleet, name)
+        elif label in composed:
+            runs[label] = {"name": label, **composed[label]}
+    if not runs:
+        raise UserError(
+            'compare needs at least one method (see covey methods), or a file with name = "compose"'
+        )
+    return runs
+
+
+def is_composed(tables: dict[str, Any]) -> bool:
+    """Whether a file describes a method of its own, which a comparison runs, too."""
+    method = tables.get("method", {})
+    return isinstance(method, dict) and method.get("name") == "compose"
+
+
+def on_equal_data(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Where a method keeps some data for validation, all keep as much: nobody wins by having more to train on."""
     from covey.config import method_of, resolve
 
-    if "holdout" in tables.get("train", {}):
-        return tables
-    kept = {
-        name: getattr(method_of(resolve(with_method(tables, name))).local, "holdout", 0.0) for name in names
-    }
+    if any("holdout" in tables.get("train", {}) for tables in runs.values()):
+        return runs
+    kept = {name: getattr(method_of(resolve(tables)).local, "holdout", 0.0) for name, tables in runs.items()}
     most = max(kept, key=lambda name: kept[name])
     if kept[most] == min(kept.values()):
-        return tables
+        return runs
     say(
         f"{most} keeps {kept[most]:.0%} of each client's data for validation, so all methods do "
         "(--set train.holdout=0: the others train on everything, as published)"
     )
-    return {**tables, "train": {**tables.get("train", {}), "holdout": kept[most]}}
+    return {
+        name: {**tables, "train": {**tables.get("train", {}), "holdout": kept[most]}}
+        for name, tables in runs.items()
+    }
 
 
 def with_method(tables: dict[str, Any], name: str) -> dict[str, Any]:
@@ -176,7 +214,13 @@ def with_method(tables: dict[str, Any], name: str) -> dict[str, Any]:
     from covey.settings import settings_of
 
     accepted = settings_of(METHODS.find(name), given=GIVEN)
-    own = {key: value for key, value in tables.get("method", {}).items() if key in accepted}
+    said = tables.get("method", {})
+    if is_composed(tables):  # its settings are parts; the number of clients a round is everybody's
+        select = said.get("select")
+        said = (
+            {"per_round": select["per_round"]} if isinstance(select, dict) and "per_round" in select else {}
+        )
+    own = {key: value for key, value in said.items() if key in accepted}
     return {**tables, "method": {"name": name, **own}}
 
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -41,6 +41,9 @@ ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's s
 
 class SiteFleet:
     """Clients on machines of their own, reached through a `Transport`."""
+
+    simulated: ClassVar[bool] = False
+    data: None = None  # it never leaves the sites
 
     def __init__(
         self,

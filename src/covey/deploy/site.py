@@ -15,7 +15,7 @@ from typing import Any
 from covey.bench import Bench
 from covey.codec import named_from_bytes, to_bytes
 from covey.core import Reply, Task
-from covey.data.types import Dataset, Samples
+from covey.data.types import Dataset, Samples, View
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_memory import Memory
@@ -41,13 +41,13 @@ BENCHES_KEPT = 4  # models that are ready to work
 class SiteData:
     """A site's own data: the same in every round."""
 
-    train_samples: Samples
-    test_samples: Samples
+    train_samples: View
+    test_samples: View
 
-    def train(self, client: int, number: int) -> Samples:  # noqa: ARG002
+    def train(self, client: int, number: int) -> View:  # noqa: ARG002
         return self.train_samples
 
-    def test(self, client: int, number: int) -> Samples:  # noqa: ARG002
+    def test(self, client: int, number: int) -> View:  # noqa: ARG002
         return self.test_samples
 
     @cached_property

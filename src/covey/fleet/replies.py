@@ -155,8 +155,7 @@ def check_reply(
         return f"its number of samples is {reply.size}; it has {known.train if training else known.most}"
     if reply.slot not in task.slots and (task.slots or training):
         return f"its row is said to come from slot {reply.slot}, which it was not sent"
-    expects = getattr(step, "expects", None)
-    expected = {} if expects is None or is_silent(step, task, reply) else expects(known)
+    expected = {} if is_silent(step, task, reply) else step.expects(known)
     if why := objection(reply.stats, expected):
         return why
     if reply.vector is None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch import Tensor
+from typing import Any, Protocol
 
 from covey.bench import Bench
 from covey.errors import Refused, UserError
@@ -57,7 +55,16 @@ class Outcome:
     state: dict[str, Any] = field(default_factory=dict)
 
 
-Executor = Callable[[Call, Sequence[Job]], list[Outcome]]
+class Executor(Protocol):
+    """What gets jobs done: here and now, in threads, in processes or on a cluster, with the same bits."""
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        """The outcomes of all jobs, in whatever order they come."""
+        ...
+
+    def close(self) -> None:
+        """Ends the workers, if it has any."""
+        ...
 
 
 def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outcome]:
@@ -68,8 +75,7 @@ def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outc
     ]
     try:
         if len(clients) > 1:
-            many: Callable[[Sequence[Client], Tensor, int], list[Reply]] = call.step.many  # type: ignore[attr-defined]
-            replies = many(clients, job.tasks[0].models[0], job.tasks[0].slots[0])
+            replies = call.step.many(clients, job.tasks[0].models[0], job.tasks[0].slots[0])
         else:
             replies = [call.step(clients[0], job.tasks[0])]
     except Refused as no:
@@ -111,7 +117,7 @@ def bundle(
 ) -> list[list[int]]:
     """Which clients can be evaluated in one pass: same single row, no state or buffers of their own."""
     alone = [[i] for i in tasks]
-    if not hasattr(call.step, "many") or (layout.buffers == "local" and layout.has_buffers):
+    if not call.step.one_pass or (layout.buffers == "local" and layout.has_buffers):
         return alone
     by_row: dict[tuple[int, int], list[list[int]]] = {}
     loads: dict[tuple[int, int], int] = {}

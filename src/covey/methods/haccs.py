@@ -14,14 +14,16 @@ from covey.select.feedback import Losses, remember_losses
 from covey.select.haccs import ByCluster, Draws, Inside, Speed
 from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
-from covey.steps.summaries import FeatureSummary, LabelSummary
+from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary
+
+Summary = Literal["labels", "features", "joint"]
 
 
 def haccs(
     train: Train,
     *,
     per_round: int = 10,
-    summary: Literal["labels", "features"] = "labels",
+    summary: Summary = "labels",
     epsilon: float | None = 1.0,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
@@ -30,10 +32,10 @@ def haccs(
     low: float = 0.0,
     high: float = 1.0,
     bound: float | None = None,
-    distance: Distance = "l2",
+    distance: Distance | None = None,
     algorithm: Algorithm = "optics",
     extract: Extract | None = None,
-    eps: float = 0.25,
+    eps: float | None = None,
     xi: float = 0.05,
     min_samples: int = 2,
     watch: int = 0,
@@ -51,8 +53,10 @@ def haccs(
     inside: Inside = "fastest",
     weighting: Weighting = "equal",
 ) -> Method:
-    """Clients tell a private histogram of their labels P(y) or of their features by label P(X|y), the server clusters
-    like ones by density, and every round is made of clusters rather than devices (Wolfrath et al., 2022).
+    """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
+
+    The histogram is of the labels, P(y), of the features by label, P(X|y), or of both together, P(X, y); clusters are
+    found by density (Wolfrath et al., 2022).
 
     `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
     and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +
@@ -60,10 +64,11 @@ def haccs(
 
     Privacy: `epsilon` of one summary (none: exact), `noise` (opendp is the secure one), `budget` of a client,
     `label_space` agreed on (none: the classes of the data). P(X|y): `bins` over [low, high], and `bound` to what a
-    sample may add. Clusters: `distance` of P(y), `algorithm`, `extract` (none: dbscan for labels, xi for features),
-    `eps`, `xi`, `min_samples`. Live: `watch` (rounds between questions whether data changed), `tolerance`,
-    `recluster`. Both schedules: `losses` (how they are known). Fair: `power` of the loss, `rotation` among a cluster's
-    devices, `fullness`. Published: `rho`, `speed` (of a cluster), `squared`, `draws`, `inside`.
+    sample may add (P(X, y): 1 in all). Clusters: `distance` (none: l2 of P(y), Hellinger's of P(X, y)), `algorithm`,
+    `extract` (none: xi for features, else dbscan), `eps` (none: 0.25 for labels, 0.5 for joint), `xi`, `min_samples`.
+    Live: `watch` (rounds between questions whether data changed), `tolerance`, `recluster`. Both schedules: `losses`
+    (how they are known). Fair: `power` of the loss, `rotation` among a cluster's devices, `fullness`. Published: `rho`,
+    `speed` (of a cluster), `squared`, `draws`, `inside`.
     """
     if schedule not in ("fair", "published"):
         raise UserError(f'schedule is "{schedule}"; it must be fair or published.')
@@ -116,7 +121,7 @@ def haccs(
 
 def by_summary(
     *,
-    summary: Literal["labels", "features"] = "labels",
+    summary: Summary = "labels",
     epsilon: float | None = 1.0,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
@@ -125,10 +130,10 @@ def by_summary(
     low: float = 0.0,
     high: float = 1.0,
     bound: float | None = None,
-    distance: Distance = "l2",
+    distance: Distance | None = None,
     algorithm: Algorithm = "optics",
     extract: Extract | None = None,
-    eps: float = 0.25,
+    eps: float | None = None,
     xi: float = 0.05,
     min_samples: int = 2,
     watch: int = 0,
@@ -137,14 +142,18 @@ def by_summary(
 ) -> BySummary:
     """HACCS' clusters: private histograms of labels or features, by density. The settings are those of `haccs`."""
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
-    ask: LabelSummary | FeatureSummary
+    ask: LabelSummary | FeatureSummary | JointSummary
     if summary == "labels":
         ask = LabelSummary(privacy=privacy, labels=label_space)
     elif summary == "features":
         ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
+    elif summary == "joint":
+        ask = JointSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high)
     else:
-        raise UserError(f'summary is "{summary}"; it must be labels or features.')
-    extract = extract or ("dbscan" if summary == "labels" else "xi")
+        raise UserError(f'summary is "{summary}"; it must be labels, features or joint.')
+    extract = extract or ("xi" if summary == "features" else "dbscan")
+    distance = distance or ("hellinger" if summary == "joint" else "l2")
+    eps = (0.5 if summary == "joint" else 0.25) if eps is None else eps
     return BySummary(
         ask=ask,
         distance=distance,

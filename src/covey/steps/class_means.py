@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Client, Reply, Task, stream
+from covey.core import Client, Reply, Step, Task, stream
 from covey.ranges import Count
 from covey.statistics import Known, Stat
 from covey.steps.privacy import Privacy, add_noise, spend
@@ -22,7 +22,7 @@ SKETCHING_SHARE = 0.01  # describing a sample costs about a hundredth of trainin
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassMeans:
+class ClassMeans(Step):
     """For each label the number of samples, the sum of their descriptions and of their squares.
 
     A description is `size` random projections of the sample, the same for every client, squashed so that their absolute

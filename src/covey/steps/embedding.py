@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from covey.errors import UserError
 from covey.messages import Reply, Task
 from covey.models.encoders import encode
-from covey.protocols import Account, Client
+from covey.protocols import Account, Client, Step
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 
@@ -109,7 +109,7 @@ class Spending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embed:
+class Embed(Step):
     """Asks for the noisy bits; the task's row is the encoder.
 
     Client i flips with probability `flip[i mod len(flip)]`: each client may have its own. A client draws its table
