@@ -20,6 +20,7 @@ from covey.core import Method, Select
 from covey.errors import UserError
 from covey.group.by_portrait import ByPortrait, one_per_flock
 from covey.mix.shared import GroupAverage
+from covey.ranges import Epsilon
 from covey.rows import to_group
 from covey.select import Uniform
 from covey.select.fair import FairSchedule
@@ -43,7 +44,7 @@ def covey(
     per_round: int = 10,
     every: int = 5,
     flip: float = 0.1,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
     without: tuple[Part, ...] = (),
 ) -> Method:
@@ -54,6 +55,14 @@ def covey(
     and label groups by a fair schedule. Each flock's model is averaged and corrected along its clients' directions as
     far as these agree. A tenth of the data, another one in each round, judges how far a client should train the model
     on its own data before it uses it. `without` leaves parts out.
+
+    Args:
+        per_round: how many clients work in a round.
+        every: rounds between two descriptions of the clients' classes.
+        flip: probability with which every bit is flipped.
+        epsilon: privacy loss of the label counts; none sends them exactly.
+        noise: how the noise is drawn: simulated (repeatable) or opendp (secure).
+        without: parts that are left out, to see what each is worth.
     """
     for part in without:
         if part not in get_args(Part):
