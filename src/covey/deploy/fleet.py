@@ -129,6 +129,7 @@ class SiteFleet:
         known = Known(
             classes=len(self.server_data.dataset.classes),
             shape=self.spec.shape,
+            scale=self.server_data.dataset.scale,
             lowest_loss=lowest_loss(self.objective),
         )
         return known if client < 0 else replace(known, train=train, test=test)
