@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from covey.catalogue import PARTS
-from covey.config import method_of, resolve, with_setting
+from covey.config import method_of, resolve
 from covey.core import Method, run, served
 from covey.data import Federation, federate, load
 from covey.errors import UserError
@@ -20,6 +20,7 @@ from covey.methods import compose, fedavg
 from covey.models import build
 from covey.parts import QUESTIONS, part_settings
 from covey.steps import Train
+from covey.tables import with_setting
 from covey.testing import check_method
 
 CLIENTS = 6
