@@ -8,9 +8,9 @@ import pytest
 
 from covey import catalogue
 from covey.cli import run as command
-from covey.cli.progress import Due
 from covey.errors import RunError, UserError
 from covey.methods.baselines import fedavg
+from covey.progress import Due
 
 QUICK = ["data.clients=4", "engine.mode=serial"]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from covey.cli import lists, look, report, reproduce, run, serve, topology
+from covey.cli import export, lists, look, report, reproduce, run, serve, topology
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
 from covey.version import __version__
@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, lists, look, topology, report, reproduce, serve):
+for module in (run, lists, look, export, topology, report, reproduce, serve):
     module.register(app)
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from covey.cli.progress import console, live, say
 from covey.errors import UserError
 from covey.own_code import is_file, load_file, one_sentence, split_name
+from covey.progress import console, live, say
 
 if TYPE_CHECKING:
     from covey.config import Config
     from covey.core import Watcher
     from covey.data import Dataset
     from covey.deploy.superlink import Link
-    from covey.simulate import Finished
+    from covey.runs import Finished
 
 CertsOption = Annotated[Path, typer.Option(help="The folder that covey certs made.")]
 InsecureOption = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys; only on loopback.")]
@@ -134,7 +134,7 @@ def deployed(
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
     from covey.deploy.superlink import door
-    from covey.simulate import resume, simulate
+    from covey.runs import resume, run_config
 
     sites = SiteList(certs) if certs else None
     host, _, port = place.rpartition(":")
@@ -147,7 +147,7 @@ def deployed(
         fleet = site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say)
         if again:
             return resume(folder, watchers=[watch], say=say, fleet=fleet)
-        return simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
+        return run_config(config, folder, watchers=[watch], say=say, fleet=fleet)
 
 
 def join(
