@@ -184,6 +184,7 @@ STEPS: Registry[type] = Registry(
     "step",
     "covey.steps",
     {
+        "ClassMeans": "covey.steps.class_means:ClassMeans",
         "CrossEvaluate": "covey.steps.cross:CrossEvaluate",
         "DynTrain": "covey.steps.dyn:DynTrain",
         "Embed": "covey.steps.embedding:Embed",

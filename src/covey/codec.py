@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ import torch
 from torch import Tensor
 
 from covey.core import Reply, Task
+
+PLAIN_BYTES = 4 * 2**20  # of what is not an array, in a block that somebody else made
 
 
 def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
@@ -35,7 +39,7 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
         if isinstance(part, Mapping):
             if all(isinstance(key, str) and not key.startswith("$") for key in part):
                 return {key: walk(v, f"{path}/{key}") for key, v in part.items()}
-            pairs = [[walk(key, ""), walk(v, f"{path}/{key}")] for key, v in part.items()]
+            pairs = [[checked_key(key), walk(v, f"{path}/{key}")] for key, v in part.items()]
             return {"$pairs": pairs}
         if part is None or isinstance(part, bool | int | float | str):
             return part
@@ -59,8 +63,22 @@ def put_together(data: Any, arrays: Mapping[str, Tensor]) -> Any:
     if "$tuple" in data:
         return tuple(put_together(part, arrays) for part in data["$tuple"])
     if "$pairs" in data:
-        return {put_together(key, arrays): put_together(part, arrays) for key, part in data["$pairs"]}
+        return {checked_key(key): put_together(part, arrays) for key, part in data["$pairs"]}
     return {key: put_together(part, arrays) for key, part in data.items()}
+
+
+def checked_key(key: Any) -> str | int:
+    """A key of a mapping: text or a whole number, of which no two can be made to collide in a hash table.
+
+    Python's hashes of numbers are taken modulo 2^61 - 1: a mapping of multiples of that would be searched for minutes.
+    """
+    if isinstance(key, np.integer):
+        key = int(key)
+    if isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**60):
+        return key
+    raise TypeError(
+        f"a key is a {type(key).__name__}: only text and whole numbers below 2^60 can be kept or sent"
+    )
 
 
 def to_bytes(value: Any) -> bytes:
@@ -69,19 +87,34 @@ def to_bytes(value: Any) -> bytes:
     return safetensors.torch.save(arrays or {"": torch.zeros(0)}, {"plain": json.dumps(data)})
 
 
-def from_bytes(block: bytes) -> Any:
-    """The value in a block of `to_bytes`; a ValueError for any other block, whoever made it."""
+def from_bytes(block: bytes, *, most_plain: int | None = None) -> Any:
+    """The value in a block of `to_bytes`; a ValueError for any other block, whoever made it.
+
+    `most_plain` bounds the plain part, which takes many times its size when it is read.
+    """
     try:
         length = int.from_bytes(block[:8], "little")
+        if most_plain is not None and length > most_plain:
+            raise ValueError(f"its plain part has {length} bytes, at most {most_plain} are read")
         header = json.loads(block[8 : 8 + length])
         return put_together(json.loads(header["__metadata__"]["plain"]), safetensors.torch.load(block))
     except Exception as error:  # safetensors, JSON and arrays each have their own
         raise ValueError(f"not a block of covey ({type(error).__name__}: {error})") from error
 
 
+def plain_of_file(file: Path) -> Any:
+    """The plain part of a block in a file, without its arrays, which are not read."""
+    with open(file, "rb") as block:
+        length = int.from_bytes(block.read(8), "little")
+        if length > os.fstat(block.fileno()).st_size:
+            raise ValueError("not a block of covey (it is cut off)")
+        header = json.loads(block.read(length))
+    return json.loads(header["__metadata__"]["plain"])
+
+
 def named_from_bytes(block: bytes) -> dict[str, Any]:
     """The values by name in a block that somebody else made; a ValueError where there are none."""
-    named = from_bytes(block)
+    named = from_bytes(block, most_plain=PLAIN_BYTES)
     if not isinstance(named, dict):
         raise ValueError(f"a {type(named).__name__} in place of values with names")
     return named

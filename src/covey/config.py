@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
-from covey.core import Method
+from covey.core import PATIENCE, Method
 from covey.data import Federation, Samples, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
@@ -55,7 +55,8 @@ class Top:
     seed: everything random follows from it. rounds: how many. target: of `target_metric` (the objective's main one, or
     any that is measured) on `target_on` (`global-test` or `local-test`); rounds, seconds and bytes to it are reported.
     stop_at_target: end there.
-    checkpoint_seconds: at least so long between two checkpoints.
+    checkpoint_seconds: at least so long between two checkpoints. checkpoints: how many are kept, for a run that has to
+    go back before what spoiled it. patience: rounds in a row that may pass without an answer.
     """
 
     name: str = ""
@@ -67,6 +68,8 @@ class Top:
     target_on: str = "global-test"
     stop_at_target: bool = False
     checkpoint_seconds: float = 2.0
+    checkpoints: int = 3
+    patience: int = PATIENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +258,10 @@ def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
 def _check_top(top: Top) -> None:
     if top.rounds < 1:
         raise UserError(f"rounds is {top.rounds}; it must be at least 1")
+    if top.checkpoints < 1:
+        raise UserError(f"checkpoints is {top.checkpoints}; it must be at least 1")
+    if top.patience < 0:
+        raise UserError(f"patience is {top.patience}; it must be at least 0")
     objective_named(top.objective, f"objective = {top.objective!r}")
     if top.target_on not in ("global-test", "local-test"):
         raise UserError(f"target_on is {top.target_on!r}; allowed: global-test, local-test")

@@ -9,17 +9,19 @@ that maps `[old rows; replies]` to the new rows. Nothing in this file knows any 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.errors import RunError
+from covey.errors import RunError, SilentRoundError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
+from covey.safety import check_bank, nobody_answered, without_culprit
 from covey.streams import stream
 
 if TYPE_CHECKING:
@@ -166,25 +168,30 @@ class Method:
 
 
 def one_round(method: Method, state: State, fleet: Fleet) -> State:
-    """One round of any method."""
+    """One round of any method; no single client's answer can end it."""
     now = open_round(state, fleet)
     if method.group:
-        now.groups = method.group(now)
-    now.models = method.bank(now)
-    now.chosen = method.select(now)
-    now.tasks = method.send(now, sorted(set(now.chosen)))
+        now.groups = without_culprit(now, method.group)
+    now.models = without_culprit(now, method.bank)
+    now.chosen = without_culprit(now, method.select)
+    now.tasks = without_culprit(now, lambda now: method.send(now, sorted(set(now.chosen))))
     now.replies = fleet.ask(method.local, now.tasks)
     if not now.replies:
-        raise RunError(
-            f"round {now.number}: none of {len(now.tasks)} clients answered. {fleet.ledger.last_problem()}"
-        )
+        raise nobody_answered(method, now)
+    now.models = without_culprit(now, partial(new_rows, method))
+    check_bank(method, now)
+    return close_round(now)
+
+
+def new_rows(method: Method, now: Round) -> Tensor:
+    """What the replies make of the bank, and what is remembered of it."""
     rows = mixed(method, now)
     if method.update:
         rows = method.update(now, rows)
     now.models = rows
     for keep in method.after:
         keep(now)
-    return close_round(now)
+    return rows
 
 
 def open_round(state: State, fleet: Fleet) -> Round:
@@ -192,7 +199,7 @@ def open_round(state: State, fleet: Fleet) -> Round:
     number = state.round + 1
     here = fleet.begin(number)
     if not here:
-        raise RunError(f"round {number}: no client can be reached")
+        raise SilentRoundError(f"round {number}: no client can be reached")
     known = set(state.seen)
     return Round(
         number=number,
@@ -267,6 +274,8 @@ class RoundEnd:
         return None
 
 
+PATIENCE = 3  # rounds in a row that may pass without an answer
+
 Watcher = Callable[[RoundEnd], None]
 Measure = Callable[
     [Method, State, Fleet, bool], Sequence[Measurement]
@@ -282,16 +291,30 @@ def run(
     measure: Measure | None = None,
     watchers: Sequence[Watcher] = (),
     stop: Callable[[RoundEnd], bool] = lambda _: False,
+    patience: int = PATIENCE,
 ) -> State:
-    """Runs the method for so many rounds in all (from `state` on, when given) and returns the last state."""
+    """Runs the method for so many rounds in all (from `state` on, when given) and returns the last state.
+
+    A round in which nobody answers passes with nothing done; after `patience` of them in a row the next one ends the
+    run, and so does the last round of all when nobody ever answered.
+    """
     state = state or empty_state(fleet)
+    silent = 0
     while state.round < rounds:
-        state = one_round(method, state, fleet)
+        try:
+            state, silent = one_round(method, state, fleet), 0
+        except SilentRoundError:
+            silent += 1
+            if silent > patience or (state.round + 1 == rounds and not len(state.models)):
+                raise
+            state = replace(state, round=state.round + 1, worked=())
         end = RoundEnd(
             state=state,
             method=method,
             fleet=fleet,
-            measurements=measure(method, state, fleet, state.round == rounds) if measure else (),
+            measurements=measure(method, state, fleet, state.round == rounds)
+            if measure and len(state.models)
+            else (),
             rounds=rounds,
         )
         for watcher in watchers:

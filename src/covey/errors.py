@@ -9,5 +9,17 @@ class RunError(Exception):
     """A run that cannot go on: one sentence on what happened and where."""
 
 
+class SilentRoundError(RunError):
+    """A round in which nobody answered, for no reason that will be there again in the next."""
+
+
+class SpoiledRunError(RunError):
+    """A run whose models or losses are not finite any more; what came before `round` may be good."""
+
+    def __init__(self, sentence: str, *, round: int) -> None:
+        super().__init__(sentence)
+        self.round = round
+
+
 class Refused(Exception):  # noqa: N818
     """A client's own decision not to answer (a spent privacy budget, an unknown step): becomes a refused reply."""

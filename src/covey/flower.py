@@ -17,7 +17,8 @@ from covey.config import Config
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.flower_transport import GridTransport, from_record, to_record
 from covey.deploy.run import site_fleet
-from covey.deploy.site import HELLO, Site, check_budget, locked_folder
+from covey.deploy.site import HELLO, Site, check_budget
+from covey.deploy.site_memory import locked_folder
 from covey.deploy.wire import step_kinds
 from covey.folders import new_run_folder
 from covey.runs import run_config

@@ -32,8 +32,8 @@ class LearningWatch:
 
 def not_learning(config: Config, end: RoundEnd) -> str | None:
     """One sentence about a run whose accuracy is that of guessing, with the likeliest reason; None if it learns."""
-    data = getattr(end.fleet, "data", None)
-    if end.fleet.objective.main != "accuracy" or not isinstance(data, Federation) or not data.dataset.classes:
+    data = end.fleet.data
+    if end.fleet.objective.main != "accuracy" or data is None or not data.dataset.classes:
         return None
     found = [end.value("local-test", "accuracy-mean"), end.value("global-test", "accuracy")]
     measured = [value for value in found if value is not None]

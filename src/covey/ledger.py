@@ -66,7 +66,10 @@ class Ledger:
     refused: int = 0
     lost_in_round: int = 0
     refused_in_round: int = 0
+    failed_in_round: int = 0  # training steps that raised an error
+    diverged_in_round: int = 0  # trained rows or losses that are not finite
     problems: list[tuple[str, Problem]] = field(default_factory=list)
+    latest: tuple[str, Problem] | None = None
     epsilon: dict[int, float] = field(default_factory=dict)  # client -> privacy budget spent
     longest: list[tuple[int, int, float]] = field(
         default_factory=list
@@ -78,6 +81,7 @@ class Ledger:
         self.this_round = {}
         self.busy = []
         self.asked = self.replied = self.lost_in_round = self.refused_in_round = 0
+        self.failed_in_round = self.diverged_in_round = 0
 
     def charge(self, kind: str, cost: Cost, *, measure: bool = False) -> None:
         """Adds a cost; measuring does not move the clock."""
@@ -96,8 +100,13 @@ class Ledger:
         else:
             self.refused += 1
             self.refused_in_round += 1
+        self.latest = (what, problem)
         if len(self.problems) < MAX_EXAMPLES:
             self.problems.append((what, problem))
+
+    def note_refusal(self, client: int, *, kind: str, round: int, reason: str) -> None:
+        """A reply that came, but could not be used."""
+        self.note_problem("refused", Problem(client=client, kind=kind, round=round, reason=reason))
 
     def note_longest(self, round: int, client: int, times: float) -> None:
         """Who sent the longest update of the round beside the others': whom to ask first should the run be spoiled."""
@@ -105,9 +114,9 @@ class Ledger:
 
     def last_problem(self) -> str:
         """The latest problem in words."""
-        if not self.problems:
+        if self.latest is None:
             return ""
-        what, p = self.problems[-1]
+        what, p = self.latest
         return f"Client {p.client} was {what} in {p.kind}, round {p.round}: {p.reason}"
 
     def examples(self, what: str) -> list[dict[str, Any]]:
@@ -142,6 +151,7 @@ class Ledger:
         self.measuring = {kind: Cost(**cost) for kind, cost in saved["measuring"].items()}
         self.lost, self.refused = saved["lost"], saved["refused"]
         self.problems = [(what, Problem(**problem)) for what, problem in saved["problems"]]
+        self.latest = self.problems[-1] if self.problems else None
         self.epsilon = {int(client): spent for client, spent in saved["epsilon"].items()}
         self.longest = [(round, client, times) for round, client, times in saved.get("longest", [])]
         self.barred = {int(client): why for client, why in saved.get("barred", {}).items()}

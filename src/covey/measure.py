@@ -13,6 +13,7 @@ from torch import Tensor
 from covey.core import Fleet, Measurement, Method, Reply, State, Step, Task, served, server_client
 from covey.errors import UserError
 from covey.metrics import Metric, Metrics, metric_named
+from covey.safety import not_measurable
 from covey.steps.evaluate import Evaluate, values_in
 from covey.steps.judged import EvaluateAdapted
 from covey.steps.train import Train
@@ -79,6 +80,8 @@ def on_global_test(state: State, fleet: Fleet, told: tuple[Metric, ...] = ()) ->
     answers = {
         reply.slot: values_in(reply.stats) for reply in fleet.ask(Evaluate(metrics=told), tasks, measure=True)
     }
+    if tasks and not answers:
+        raise not_measurable(fleet, state.round)
     replies = {r: answers[same] for r, same in enumerate(same_as) if same in answers}
     found = []
     for metric in dict.fromkeys(name for stats in replies.values() for name in stats):

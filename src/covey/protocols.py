@@ -10,11 +10,12 @@ import numpy as np
 from torch import Tensor, nn
 
 from covey.bench.base import Bench
-from covey.data.types import Samples
+from covey.data.types import Federation, View
 from covey.ledger import Ledger
 from covey.messages import Reply, Task
 from covey.model import Layout
 from covey.objective import Objective
+from covey.statistics import Known, Stat
 from covey.streams import stream
 
 
@@ -23,22 +24,38 @@ def server_client(row: int) -> int:
     return -1 - row
 
 
+class Account(Protocol):
+    """What a real device has spent on telling about its data: it outlives every round and run."""
+
+    epsilon: float
+
+    def spend(self, epsilon: float, *, budget: float | None = None) -> float:
+        """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""
+        ...
+
+    def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:
+        """Secret random bytes for a question about the device's data: the same each time, paid for once."""
+        ...
+
+
 @dataclass(kw_only=True)
 class Client:
     """What a step may touch on a device; `state` outlives the round, `rng` is this step's own stream.
 
-    `live` says that this is a real device, where nothing that protects its data may come from the run's seed.
+    `live` says that this is a real device, where nothing that protects its data may come from the run's seed; there
+    `account` keeps what it spent.
     """
 
     id: int
-    train: Samples
-    test: Samples
+    train: View
+    test: View
     state: dict[str, Any]
     rng: np.random.Generator
     bench: Bench
     seed: int
     round: int
     live: bool = False
+    account: Account | None = None
 
     def stream(self, *names: str | int) -> np.random.Generator:
         """A stream of this client that does not change from round to round."""
@@ -46,15 +63,28 @@ class Client:
 
 
 class Step(Protocol):
-    """What a client can be asked: a frozen dataclass of settings that is called on the device."""
+    """What a client can be asked: a frozen dataclass of settings, derived from this, that is called on the device."""
 
     kind: ClassVar[str]  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
+    one_pass: ClassVar[bool] = False  # whether `many` does clients that use one row faster than one by one
 
     def __call__(self, client: Client, task: Task) -> Reply: ...
 
     def work(self, train: int, test: int) -> float:
         """How much computing it is, in samples trained once, for a client of that many samples."""
         ...
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        """The statistics of its reply, with their ranges for a client of which the server knows that much."""
+        return {}
+
+    def many(self, clients: Sequence[Client], row: Tensor, slot: int) -> list[Reply]:
+        """The same for clients that use one row, keep no state and have no buffers of their own."""
+        return [self(client, Task(models=row[None], slots=(slot,))) for client in clients]
+
+    def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:  # noqa: ARG002
+        """The same for many clients at once on a GPU, up to rounding; None where it has to be one by one."""
+        return None
 
 
 class Rule(Protocol):
@@ -90,11 +120,26 @@ class Fleet(Protocol):
 
     seed: int
     ledger: Ledger
+    simulated: ClassVar[bool]  # on this machine or a cluster of ours, and not on real devices
 
     @property
     def layout(self) -> Layout: ...
     @property
     def objective(self) -> Objective: ...
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What runs the clients: engine, trainer, workers; plain values for the summary."""
+        ...
+
+    @property
+    def data(self) -> Federation | None:
+        """Everybody's data, which only a simulation can show."""
+        ...
+
+    @property
+    def dataset_name(self) -> str | None:
+        """What the data are called, where that is not what the configuration names."""
+        ...
 
     def begin(self, round: int) -> list[int]:
         """Opens a round and says who can be reached in it, in ascending order."""

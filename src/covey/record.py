@@ -20,7 +20,6 @@ from covey.checkpoint import Checkpoint, save_checkpoint
 from covey.checksums import ABOUT, Index, Piece, read_index, write_index
 from covey.config import Config, method_of
 from covey.core import Fleet, Measurement, RoundEnd, State, empty_state, served
-from covey.data.types import Federation
 from covey.errors import UserError
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
@@ -82,11 +81,9 @@ class Recorder:
     def _begin(self) -> None:
         """The first files: config.toml last, so that a folder that has one can always be resumed."""
         self.journal.begin()
-        data = getattr(self.fleet, "data", None)
-        if isinstance(data, Federation):
-            self.journal.append(data_rows(data))
-        federation = data if isinstance(data, Federation) else getattr(self.fleet, "server_data", None)
-        about = About.of(self.metrics, federation).json()
+        if self.fleet.data is not None:
+            self.journal.append(data_rows(self.fleet.data))
+        about = About.of(self.metrics, self.fleet.data or getattr(self.fleet, "server_data", None)).json()
         write_atomically(self.folder / ABOUT, about)
         self.pending = self._checkpoint(empty_state(self.fleet))
         self.save({ABOUT: Piece.of(about.encode())})
@@ -109,7 +106,7 @@ class Recorder:
             self.journal.append(self._rows(end))
             self._follow(end)
             self.clients = len(self.fleet.members())
-            self.engine = dict(getattr(self.fleet, "info", {}))
+            self.engine = dict(self.fleet.info)
             self.pending = self._checkpoint(end.state)
             due = time.perf_counter() - self.saved_at > self.config.top.checkpoint_seconds
             if due or end.state.round == end.rounds:
@@ -133,7 +130,8 @@ class Recorder:
         """Writes the checkpoint of the last whole round."""
         if self.pending is not None:
             self.journal.sync()
-            save_checkpoint(self.folder, self.pending, config=[fingerprint(self.config)], files=files)
+            config, keep = [fingerprint(self.config)], self.config.top.checkpoints
+            save_checkpoint(self.folder, self.pending, config=config, files=files, keep=keep)
             self.saved_at = time.perf_counter()
             self.pending = None
 
@@ -225,7 +223,7 @@ class Recorder:
             "covey": __version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
-            "dataset": getattr(self.fleet, "dataset_name", bare_name(self.config["data"]["name"])),
+            "dataset": self.fleet.dataset_name or bare_name(self.config["data"]["name"]),
             "model": bare_name(self.config["model"]["name"]),
             "parameters": layout.trainable,
             "clients": self.clients,
@@ -257,8 +255,8 @@ class Recorder:
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the method left for the report, and what only a simulation can draw."""
-        data = getattr(self.fleet, "data", None)
-        if not isinstance(data, Federation) or not state.groups:
+        data = self.fleet.data
+        if data is None or not state.groups:
             return dict(state.notes)
         return with_true_labels(state.notes, state.groups, data.label_counts())
 

@@ -11,14 +11,14 @@ from typing import Any
 from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
 from covey.config import Config, fleet_of, method_of
 from covey.core import Fleet, State, Watcher, run
-from covey.errors import UserError
+from covey.errors import SpoiledRunError, UserError
 from covey.extend import extended
-from covey.fleet.local import LocalFleet
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
 from covey.measure import Measuring
 from covey.origins import changed, origins_in, origins_of
 from covey.record import Recorder, same_version
+from covey.recovery import gone_back
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
 from covey.writing import storing
 
@@ -131,7 +131,7 @@ def same_code(folder: Path, config: Config, checkpoint: Checkpoint, changed_code
 
 def check_told(fleet: Fleet | None) -> None:
     """A folder's config.toml must say what ran: it cannot of a simulated fleet that it did not build."""
-    if isinstance(fleet, LocalFleet):
+    if fleet is not None and fleet.simulated:
         raise UserError(
             "fleet is a LocalFleet of your own, and the folder's config.toml would describe another; "
             "leave fleet out, or call covey.run, which writes no folder"
@@ -156,7 +156,7 @@ def _go(
     if checkpoint is not None and checkpoint.state.round:
         _load(fleet, checkpoint, folder)
     recorder = Recorder(folder, config, fleet, resumed=checkpoint)
-    state = _run(config, fleet, recorder, checkpoint.state if checkpoint else None, watchers)
+    state = _run(config, fleet, recorder, checkpoint.state if checkpoint else None, watchers, say)
     summary = recorder.finish(state, finished=True)
     if report:
         with storing(folder):
@@ -180,20 +180,31 @@ def needs(fleet: Fleet, config: Config) -> str:
 
 
 def _run(
-    config: Config, fleet: Fleet, recorder: Recorder, state: State | None, watchers: Sequence[Watcher]
+    config: Config,
+    fleet: Fleet,
+    recorder: Recorder,
+    state: State | None,
+    watchers: Sequence[Watcher],
+    say: Callable[[str], None] | None,
 ) -> State:
     if state is not None and recorder.at_target:
         return state  # a run that was to stop there has stopped, however many rounds are planned
     try:
-        return run(
-            method_of(config),
-            fleet,
-            rounds=config.top.rounds,
-            state=state,
-            measure=Measuring(**config["measure"]),
-            watchers=[recorder, *watchers],
-            stop=lambda _: recorder.at_target,
-        )
+        while True:
+            try:
+                return run(
+                    method_of(config),
+                    fleet,
+                    rounds=config.top.rounds,
+                    state=state,
+                    measure=Measuring(**config["measure"]),
+                    watchers=[recorder, *watchers],
+                    stop=lambda _: recorder.at_target,
+                    patience=config.top.patience,
+                )
+            except SpoiledRunError as spoiled:
+                with storing(recorder.folder):
+                    state = gone_back(spoiled, fleet, recorder, say)
     except KeyboardInterrupt:
         with storing(folder := recorder.folder):
             recorder.save()
@@ -203,8 +214,7 @@ def _run(
                 fleet.load(checkpoint.fleet)
                 recorder.go_back(checkpoint)
                 recorder.finish(checkpoint.state, finished=False)
-        deployed = getattr(fleet, "info", {}).get("mode") == "deployment"
-        raise Interrupted(folder, done, "serve" if deployed else "run") from None
+        raise Interrupted(folder, done, "run" if fleet.simulated else "serve") from None
 
 
 def write_page(folder: Path) -> None:

@@ -74,6 +74,8 @@ def _why_not(value: Any, stat: Stat | None) -> str:
         return _wrong_array(value, stat)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"is {_short(value)}, not a number"
+    if math.isnan(value):
+        return f"is {value}"
     if stat.whole and value != int(value) if math.isfinite(value) else stat.whole:
         return f"is {value}, not a whole number"
     if not stat.low <= value <= stat.high:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from covey.core import Client, Method, Reply, State, Step, Task, run, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.work import Call, Executor, Job, Outcome
 from covey.model import BufferPolicy
 from covey.models import build
 from covey.needs import Facts, gives_of
@@ -108,11 +109,23 @@ def check_resume(method: Method, straight: State, *, lanes: bool) -> None:
     same(straight, final(method, second, state=loaded.state), "a resumed run differs from a straight one")
 
 
+@dataclass(frozen=True)
+class Backwards:
+    """An executor that does the last job first."""
+
+    executor: Executor
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        return self.executor(call, list(reversed(jobs)))
+
+    def close(self) -> None:
+        self.executor.close()
+
+
 def check_order(method: Method, straight: State, *, lanes: bool) -> None:
     """Work done in another order changes nothing."""
     fleet = small_fleet(lanes=lanes)
-    in_order = fleet.executor
-    fleet._executor = lambda call, jobs: in_order(call, list(reversed(jobs)))
+    fleet._executor = Backwards(fleet.executor)
     same(straight, run(method, fleet, rounds=ROUNDS), "the order of the clients matters")
 
 
@@ -124,7 +137,7 @@ def check_dropout(method: Method, *, lanes: bool) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broken:
+class Broken(Step):
     """A step that fails on one client and sends NaN from another."""
 
     step: Step
@@ -132,7 +145,7 @@ class Broken:
     sends_nan: int = 2
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> str:  # type: ignore[override]
         return self.step.kind
 
     @property
@@ -163,7 +176,7 @@ def check_broken(method: Method, *, lanes: bool) -> None:
         return ask(step, tasks, **options)
 
     fleet.ask = listening  # type: ignore[method-assign]
-    state = final(replace(method, local=broken), fleet)  # type: ignore[arg-type]
+    state = final(replace(method, local=broken), fleet)
     assert torch.isfinite(state.models).all(), "a broken reply reached the bank"
     reported = {problem.client for _, problem in fleet.ledger.problems}
     assert asked & {1, 2} <= reported, "a broken client is not reported"

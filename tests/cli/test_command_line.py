@@ -119,6 +119,12 @@ def test_compare_runs_all_on_the_same_fleet(tmp_path: Path) -> None:
     assert "local" in rows
 
 
+def test_what_keeps_validation_data_compares_with_training_in_one_place(tmp_path: Path) -> None:
+    done = covey("compare", "cafa", "centralized", "--rounds", "2", "--out", str(tmp_path / "c"), *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert {"cafa", "centralized"} <= {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

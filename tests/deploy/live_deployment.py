@@ -67,7 +67,7 @@ batch = 16
 [engine]
 lanes = false
 [devices]
-deadline = 30
+deadline = 900
 """
 
 

@@ -1,5 +1,6 @@
 """A server and its sites in one process: messages are carried by hand, there is no network."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from covey.data import federate, load
 from covey.data.types import Share
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site import Site
+from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Response
 from covey.fleet.local import Engine, LocalFleet
@@ -50,8 +52,17 @@ class Hand:
                 self.answers[number] = Response(answer=self.sites[node].answer(block))
         return numbers
 
-    def collect(self, numbers: Sequence[str]) -> dict[str, Response]:
-        return {number: self.answers.pop(number) for number in numbers if number in self.answers}
+    def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
+        came = {number: self.answers.pop(number) for number in numbers if number in self.answers}
+        too_large = Response(refused=f"its answer is larger than {most} bytes")
+        return {n: response if len(response.answer) <= most else too_large for n, response in came.items()}
+
+
+class Patient(Bounds):
+    """Bounds without a clock: a test's deadline is short, so that it need not wait for who is away."""
+
+    def in_time(self, wanted: float) -> contextlib.nullcontext[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
 
 
 def sites(folder: Path | None = None, **settings: Any) -> dict[int, Site]:
@@ -60,7 +71,7 @@ def sites(folder: Path | None = None, **settings: Any) -> dict[int, Site]:
             (share.train, share.test),
             name=f"site-{i}",
             folder=folder / str(i) if folder else None,
-            **settings,
+            **{"bounds": Patient(), **settings},
         )
         for i, share in enumerate(shares())
     }

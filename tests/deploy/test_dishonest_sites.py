@@ -1,6 +1,8 @@
 """What a site may answer: whatever it is, the run goes on without that site."""
 
 import io
+import json
+import time
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.codec import from_bytes, to_bytes
+from covey.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core import Reply, Task, empty_state, open_round, run
 from covey.deploy.fleet import SiteFleet, _outcome
 from covey.deploy.reply_schema import ReplySchemas
@@ -156,6 +158,50 @@ def test_no_method_stops_over_the_statistics_of_one_site(name: str, stats: dict[
     fleet = deployed(transport)
     state = run(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
     assert state.worked == (0, 1, 2)
+
+
+def test_an_answer_that_is_larger_than_the_model_could_need_is_not_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+
+    def watched(block: bytes) -> Any:
+        read.append(len(block))
+        return named_from_bytes(block)
+
+    monkeypatch.setattr("covey.deploy.fleet.named_from_bytes", watched)
+    huge = to_bytes({**ANSWER, "reply": {**REPLY, "id": 3, "vector": torch.zeros(2 * 10**6)}})
+    replied, fleet = asked(huge)
+    assert replied == [0, 1, 2]
+    most = 4 * 4 * 4810 + 4 * 2**20  # four rows, and 4 MB for statistics
+    assert max(read) < most < len(huge)
+    assert fleet.ledger.last_problem().endswith(f"its answer is larger than {most} bytes")
+
+
+def test_keys_that_collide_in_a_hash_table_are_refused_at_once() -> None:
+    """60,000 multiples of 2^61 - 1 have one hash: a mapping of them takes minutes."""
+    pairs = [[(2**61 - 1) * n, 0] for n in range(60_000)]
+    plain = json.dumps({"reply": {"$pairs": pairs}})
+    block = with_header({"__metadata__": {"plain": plain}})
+    started = time.perf_counter()
+    outcome = _outcome(3, Response(answer=block))
+    assert time.perf_counter() - started < 20
+    assert "whole numbers below 2^60" in outcome.refused
+
+
+@pytest.mark.parametrize("key", [2**60, -(2**61), 0.5, None, [1], {"$tuple": [1]}])
+def test_a_key_is_text_or_a_whole_number(key: Any) -> None:
+    block = with_header({"__metadata__": {"plain": json.dumps({"$pairs": [[key, 0]]})}})
+    with pytest.raises(ValueError, match="only text and whole numbers below"):
+        from_bytes(block)
+    assert from_bytes(to_bytes({3: "a", "$b": 1, np.int64(4): None})) == {3: "a", "$b": 1, 4: None}
+
+
+def test_the_plain_part_of_what_somebody_else_made_is_bounded() -> None:
+    block = to_bytes({"names": ["x" * 1000] * 5000})
+    assert len(from_bytes(block)["names"]) == 5000
+    with pytest.raises(ValueError, match=r"its plain part has .* bytes, at most 4194304 are read"):
+        named_from_bytes(block)
 
 
 def test_answers_are_compared_with_those_to_a_like_question() -> None:

@@ -15,13 +15,19 @@ import pytest
 
 pytest.importorskip("flwr")
 import httpx
+from flwr.app import Message
+from flwr.app.message import remove_content_from_message
+from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
     PullMessagesRequest,
+    PushMessagesRequest,
     RegisterNodeFleetRequest,
 )
 from flwr.proto.node_pb2 import Node
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.inflatable.inflatable_protobuf_utils import make_push_object_fn_protobuf
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supercore.task_identity import TaskIdentity
@@ -31,8 +37,10 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 import covey
 from covey.codec import from_bytes
 from covey.deploy.certs import SiteList, make_certs, private_key, site_list
-from covey.deploy.flower_transport import GridTransport, flower_run
-from covey.deploy.superlink import Link, door, superlink
+from covey.deploy.connection import connected, pulled_message
+from covey.deploy.door import door
+from covey.deploy.flower_transport import GridTransport, flower_run, to_record
+from covey.deploy.superlink import Link, superlink
 from covey.deploy.wire import step_to_plain
 from covey.steps.privacy import Privacy
 from covey.steps.summaries import LabelSummary
@@ -55,7 +63,7 @@ class Server:
     def ask(self, node: int, **changes: Any) -> dict[str, Any]:
         (number,) = self.transport.send("train.sgd", {node: one_request(**changes)}, 120)
         until = time.monotonic() + 120
-        while not (found := self.transport.collect([number])):
+        while not (found := self.transport.collect([number], most=10**6, until=until)):
             assert time.monotonic() < until, "no answer in 120 s"
             time.sleep(0.2)
         answer: dict[str, Any] = from_bytes(found[number].answer)
@@ -72,12 +80,12 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Deployment(tmp_path_factory.mktemp("live"), sites=1) as here:
+    with Deployment(tmp_path_factory.mktemp("live"), sites=2) as here:
         certs = here.folder / "certs"
         with (
             superlink(certs, certs=certs) as link,
             flower_run(link, SiteList(certs).names) as transport,
-            door("127.0.0.1", here.port, link, certs),
+            door("127.0.0.1", here.port, link, certs, known=SiteList(certs).__contains__),
         ):
             yield Server(here, transport, link.address)
 
@@ -261,3 +269,74 @@ def test_a_real_sites_noise_is_no_function_of_the_seed_and_its_budget_holds(
     )  # the same seed, round and client: simulated noise would be equal
     assert summary(server, node, 0.5, "c")["reply"]["stats"]["epsilon"] == pytest.approx(0.7)
     assert "0.7 of the budget of 1 is spent" in summary(server, node, 0.5, "d")["refused"]
+
+
+# ---------------------------------------------------------------------------------------------- what a site may answer
+
+
+@dataclass
+class Liar:
+    """A site that answers with whatever pieces it likes."""
+
+    server: Server
+    client: FleetHttpClient
+    node: Node
+
+    def asked(self) -> tuple[str, Message]:
+        """Has the server ask it something; gives the question's number and the question."""
+        (number,) = self.server.transport.send("query.hello", {self.node.node_id: b"a question"}, 600)
+        until = time.monotonic() + 600
+        while not (pulled := self.client.PullMessages(PullMessagesRequest(node=self.node))).messages_list:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        run = message_from_proto(pulled.messages_list[0]).metadata.run_id
+        return number, pulled_message(self.client, self.node, run, pulled.message_object_trees[0], 10**6)
+
+    def answer(self, question: Message, block: bytes, *, pieces: int | None = None) -> None:
+        """Announces an answer and sends so many of its pieces (None: all)."""
+        reply = Message(to_record(block), reply_to=question)
+        reply.metadata.__dict__["_message_id"] = reply.object_id
+        taken = self.client.PushMessages(
+            PushMessagesRequest(
+                node=self.node,
+                messages_list=[message_to_proto(remove_content_from_message(reply))],
+                message_object_trees=[get_object_tree(reply)],
+                clientapp_runtime_list=[0.0],
+            )
+        )
+        run = question.metadata.run_id
+        put = make_push_object_fn_protobuf(self.client.PushObject, self.node, run, taken.session_id)
+        for number, part in list(get_all_nested_objects(reply).items())[:pieces]:
+            put(number, part.deflate())
+
+    def collected(self, number: str, most: int) -> Any:
+        return self.server.transport.collect([number], most=most, until=time.monotonic() + 600).get(number)
+
+
+@pytest.fixture(scope="module")
+def liar(server: Server, node: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liar]:
+    """A second site with a key of its own, of which every message is written by hand."""
+    certs = server.here.folder / "certs"
+    note = tmp_path_factory.mktemp("liar") / "node"
+    with connected(server.address, certs / "ca.crt", private_key(certs / "sites" / "site-1.key"), note) as (
+        client,
+        mine,
+    ):
+        yield Liar(server, client, mine)
+
+
+def test_an_answer_that_is_announced_and_never_sent_holds_nobody_up(liar: Liar) -> None:
+    number, question = liar.asked()
+    liar.answer(question, b"x" * 1000, pieces=1)
+    started = time.monotonic()
+    assert [liar.collected(number, 10**6) for _ in range(5)] == [None] * 5
+    assert time.monotonic() - started < 120  # Flower would wait for an hour, and with it the whole round
+
+
+def test_an_answer_beyond_the_bound_is_refused_before_it_is_put_together(liar: Liar) -> None:
+    number, question = liar.asked()
+    liar.answer(question, bytes(range(256)) * 2**16)  # 16 MB
+    until = time.monotonic() + 600
+    while (found := liar.collected(number, 10**6)) is None:
+        assert time.monotonic() < until
+    assert found.refused == "its answer is not read: it is larger than 1000000 bytes"

@@ -165,7 +165,7 @@ def test_a_full_disk_at_the_site_is_not_taken_for_an_absent_server(
         raise OSError(28, "No space left on device", str(path))
 
     site = sites(tmp_path)[100]
-    monkeypatch.setattr("covey.deploy.site.write_atomically", full)
+    monkeypatch.setattr("covey.deploy.site_memory.write_atomically", full)
     assert from_bytes(site.answer(one_request())) == {
         "refused": "this site's --state folder cannot be used: No space left on device"
     }
@@ -247,7 +247,7 @@ def test_a_label_space_that_is_too_small_does_not_tell_which_labels_there_are() 
 
 
 def test_two_processes_cannot_spend_one_budget_twice(tmp_path: Path) -> None:
-    from covey.deploy.site import locked_folder
+    from covey.deploy.site_memory import locked_folder
 
     state = tmp_path / "state"
     sentence = "state is used by another covey join; give each its own"
@@ -305,7 +305,7 @@ def test_a_server_that_crashed_in_a_round_goes_on_with_the_same_bits(tmp_path: P
 
 def test_a_site_forgets_old_runs_and_models_but_not_what_it_spent(tmp_path: Path) -> None:
     site = sites(tmp_path)[100]
-    site.memory.epsilon = 0.7
+    site.account.spend(0.7)
     for number in range(20):
         model = {**SPEC.plain(), "settings": {"hidden": (number % 6 + 1,)}}
         site.answer(one_request(run=f"run-{number:02}.x", model=model))

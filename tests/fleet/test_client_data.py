@@ -1,25 +1,24 @@
-"""Everybody's data as if they lay in one place."""
+"""Which data a client holds, and everybody's at the server."""
 
 import numpy as np
-import pytest
 import torch
 
-from covey.data import federate, load
-from covey.fleet.client_data import ClientData
-from covey.fleet.devices import Devices
+from covey.fleet.client_data import Pooled
+from covey.testing import small_federation
 
 
-@pytest.mark.parametrize(
-    "positions", [[0, 3, 1000], [1000, 0, 3], [5, 5], [], slice(2, 700), np.arange(0, 1400, 7)]
-)
-def test_a_choice_of_pooled_samples_is_those_samples_in_that_order(positions: object) -> None:
-    data = federate(load("digits"), partition="dir-class", clients=7, alpha=0.5, seed=3)
-    pooled = ClientData(data, Devices()).train(-1, 1)
+def test_pooled_samples_are_a_view_like_any_other() -> None:
+    shares = small_federation().shares
+    pooled = Pooled([share.train for share in shares])
     x, y = pooled.tensors()
-    places = positions if isinstance(positions, slice) else np.asarray(positions, dtype=np.int64)
-    chosen = pooled.select(places)
-    got_x, got_y = chosen.tensors()
-    assert len(chosen) == len(got_y)
-    assert torch.equal(got_x, x[places])
-    assert torch.equal(got_y, y[places])
-    assert np.array_equal(chosen.labels(), pooled.labels()[places])
+    assert (len(pooled), pooled.dataset) == (len(y), shares[0].train.dataset)
+    for positions in (
+        np.array([0, 5, len(y) - 1]),
+        np.array([len(y) - 1, 3]),
+        slice(2, 7),
+        np.array([], int),
+    ):
+        part = pooled.select(positions)
+        wanted = np.arange(len(y))[positions]
+        assert np.array_equal(part.labels(), y.numpy()[wanted])
+        assert torch.equal(part.tensors()[0], x[torch.from_numpy(wanted)])

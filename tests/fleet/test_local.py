@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from covey.core import Client, Reply, Task, empty_state, one_round, open_round, run, server_client
+from covey.core import Client, Reply, Step, Task, empty_state, one_round, open_round, run, server_client
 from covey.errors import Refused, RunError, UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
@@ -24,7 +24,7 @@ ROW = 4 * 4810  # bytes of the small model
 
 
 @dataclass(frozen=True)
-class Says:
+class Says(Step):
     """A step that does what it is told."""
 
     what: str
@@ -42,7 +42,7 @@ class Says:
 
 
 @dataclass(frozen=True)
-class Short:
+class Short(Step):
     kind: ClassVar[str] = "train.short"
 
     def __call__(self, client: Client, task: Task) -> Reply:
@@ -53,7 +53,7 @@ class Short:
 
 
 @dataclass(frozen=True)
-class Dies:
+class Dies(Step):
     kind: ClassVar[str] = "query.dies"
 
     def __call__(self, client: Client, task: Task) -> Reply:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from covey.core import Client, Reply, Task, run
+from covey.core import Client, Reply, Step, Task, run
 from covey.errors import RunError, UserError
 from covey.fleet.local import Engine, LocalFleet
 from covey.fleet.work import Job
@@ -72,7 +72,7 @@ def ray_fleet(host: LocalFleet | None = None, *, lanes: bool = False) -> LocalFl
 
 
 @dataclass(frozen=True)
-class Fatal:
+class Fatal(Step):
     """Kills the actor of one client: always, or only the first time."""
 
     flag: str = ""
@@ -90,7 +90,7 @@ class Fatal:
 
 
 @dataclass(frozen=True)
-class Where:
+class Where(Step):
     """Tells the node and the process that a client works on."""
 
     kind: ClassVar[str] = "query.where"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core import Client, Method, Reply, State, Task, run
+from covey.core import Client, Method, Reply, State, Step, Task, run
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.errors import UserError
@@ -40,7 +40,7 @@ def fleet(clients: int = 12, model: nn.Module | None = None, **settings: object)
 
 
 @dataclass(frozen=True)
-class Stay:
+class Stay(Step):
     """No training at all: what travels does not depend on what was learnt."""
 
     kind: ClassVar[str] = "train.stay"

@@ -64,6 +64,21 @@ def test_three_rounds_worked_by_hand(a_round) -> None:
         assert w.tolist() == pytest.approx(new, abs=2e-6)
 
 
+def test_along_the_average_it_is_plain_momentum_at_the_server(a_round) -> None:
+    """FedAvgM: m <- alpha m + beta (average - w); w <- average + m, whatever the groups are."""
+    update = ClusterCorrection(alpha=0.5, beta=2.0, among="everybody")
+    w, momentum, memory = torch.zeros(2), torch.zeros(2), {}
+    for number, moves in enumerate(
+        ({0: ((4, 0), 10), 1: ((0, 8), 30)}, {1: ((-2, 1), 5)}, {0: ((1, 1), 2), 2: ((3, 0), 2)}), start=1
+    ):
+        replies = {i: ((w + torch.tensor(move)).tolist(), n) for i, (move, n) in moves.items()}
+        now = a_round(w.tolist(), replies=replies, groups={0: 0, 1: 1, 2: 2}, memory=memory, number=number)
+        average = averaged(now)[0]
+        momentum = 0.5 * momentum + 2.0 * (average - w)
+        w, memory = update(now, average[None])[0], now.memory
+        assert w.tolist() == pytest.approx((average + momentum).tolist(), abs=1e-5)
+
+
 def test_relative_beta_is_a_multiple_of_the_average_update(a_round) -> None:
     """Round 1 of above: the average update is sqrt(64.84) = 8.052329 long, u is sqrt(.4^2 + .6^2) = .721110 long.
 

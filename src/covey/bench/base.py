@@ -55,6 +55,20 @@ class Bench(Protocol):
         """Trains from `row` on the batches in order; `linear` is added to every gradient; `seed` is for dropout."""
         ...
 
+    def fits_cohorts(self, recipe: Recipe) -> bool:
+        """Whether it can train many clients at once with stacked parameters."""
+        ...
+
+    def fit_cohort(
+        self,
+        rows: Sequence[Tensor],
+        data: Sequence[tuple[Tensor, Tensor]],
+        batches: Sequence[Sequence[np.ndarray]],
+        recipe: Recipe,
+    ) -> list[Fit]:
+        """What `fit` gives for each client, up to rounding."""
+        ...
+
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs of the model with that row, in evaluation mode."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,14 +11,16 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from covey.bench.base import Fit, Recipe
-from covey.bench.torch_bench import TorchBench
+
+if TYPE_CHECKING:
+    from covey.bench.torch_bench import TorchBench
 
 RANDOM_OR_STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
-def refusal(bench: TorchBench, recipe: Recipe) -> str:
+def refusal(model: nn.Module, recipe: Recipe) -> str:
     """Why a model cannot be trained in a cohort, or an empty string."""
-    for module in bench.model.modules():
+    for module in model.modules():
         if isinstance(module, RANDOM_OR_STATEFUL):
             return f"{type(module).__name__} has randomness or statistics of its own"
     return "" if recipe.optimiser == "sgd" else f"the optimiser {recipe.optimiser} is not supported"

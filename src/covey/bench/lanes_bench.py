@@ -65,6 +65,18 @@ class LanesBench:
         kept = torch.from_numpy(speed) if speed is not None else None
         return Fit(row=torch.from_numpy(trained), losses=losses, velocity=kept)
 
+    def fits_cohorts(self, recipe: Recipe) -> bool:  # noqa: ARG002
+        return False
+
+    def fit_cohort(
+        self,
+        rows: Sequence[Tensor],
+        data: Sequence[tuple[Tensor, Tensor]],
+        batches: Sequence[Sequence[np.ndarray]],
+        recipe: Recipe,
+    ) -> list[Fit]:
+        raise NotImplementedError("stacked parameters are for a GPU")
+
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
         return torch.from_numpy(self.trainer("sgd").forward(row.contiguous().numpy(), x.contiguous().numpy()))

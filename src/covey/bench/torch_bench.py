@@ -121,6 +121,23 @@ class TorchBench:
             velocity=step.velocity.cpu() if isinstance(step, Sgd) and step.velocity is not None else None,
         )
 
+    def fits_cohorts(self, recipe: Recipe) -> bool:
+        from covey.bench.cohort import refusal
+
+        return not refusal(self.model, recipe)
+
+    def fit_cohort(
+        self,
+        rows: Sequence[Tensor],
+        data: Sequence[tuple[Tensor, Tensor]],
+        batches: Sequence[Sequence[np.ndarray]],
+        recipe: Recipe,
+    ) -> list[Fit]:
+        """Trains many clients at once with stacked parameters."""
+        from covey.bench.cohort import fit_cohort
+
+        return fit_cohort(self, rows, data, batches, recipe)
+
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
         if self.at_a_time is None:

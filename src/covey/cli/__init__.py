@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from covey.cli import export, lists, look, report, reproduce, run, serve, topology
+from covey.cli import advise, export, lists, look, report, reproduce, run, serve, topology
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
+from covey.text import uncontrolled
 from covey.version import __version__
 
 USERS_MISTAKE = 2
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, lists, look, export, topology, report, reproduce, serve):
+for module in (run, advise, lists, look, export, topology, report, reproduce, serve):
     module.register(app)
 
 
@@ -45,7 +46,7 @@ def main() -> None:
     try:
         app()
     except (UserError, RunError) as mistake:
-        print(f"covey: {in_options(str(mistake))}", file=sys.stderr)
+        print(f"covey: {uncontrolled(in_options(str(mistake)))}", file=sys.stderr)
         sys.exit(USERS_MISTAKE if isinstance(mistake, UserError) else 1)
     except KeyboardInterrupt:
         print("covey: interrupted", file=sys.stderr)
@@ -55,7 +56,7 @@ def main() -> None:
     except Exception as error:
         if not own_place(error):
             raise
-        print(f"covey: {said(error)}", file=sys.stderr)  # a mistake in somebody's own file
+        print(f"covey: {uncontrolled(said(error))}", file=sys.stderr)  # a mistake in somebody's own file
         sys.exit(USERS_MISTAKE)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from covey.errors import UserError
 from covey.registry import Registry
 from covey.settings import Setting
+from covey.terminal import Console
 
 Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption, configured
+from covey.terminal import Console
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +29,14 @@ def look(
     seed: SeedOption = None,
     png: Annotated[Path | None, typer.Option(help="Also draw it into this picture.")] = None,
 ) -> None:
-    """Draw the partition: clients down, labels across, the darker the more."""
-    from covey.config import federation_of
+    """Draw the partition: clients down, labels across, the darker the more; and say how unlike the clients are."""
+    from covey.cli.advise import numbers
+    from covey.config import fleet_of
+    from covey.unlikeness import measure_unlikeness
 
     config = configured(file, dataset=dataset, assignments=set_, seed=seed)
-    federation = federation_of(config)
+    fleet = fleet_of(config)
+    federation = fleet.data
     counts = federation.label_counts()
     classes = list(federation.dataset.classes)
     Console().print(drawn(counts, classes))
@@ -44,6 +47,9 @@ def look(
         f"local test samples {min(tests)} to {max(tests)}",
         highlight=False,
     )
+    if classes and len(federation.shares) > 1:
+        Console().print(numbers(measure_unlikeness(fleet)))
+    fleet.close()
     if png is not None:
         from covey.report.figures import draw_heatmap
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from covey.errors import UserError
@@ -20,6 +19,7 @@ from covey.experiments.smooth import running_mean, smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
 from covey.progress import live, say
 from covey.runs import Interrupted
+from covey.terminal import Console
 
 
 def list_experiments() -> None:

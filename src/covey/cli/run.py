@@ -180,10 +180,9 @@ def announce(config: Config) -> None:
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:
     """The table at the end, and where the report is."""
-    from rich.console import Console
-
     from covey.report.folder import read_run
     from covey.report.table import summary_table
+    from covey.terminal import Console
 
     Console().print(summary_table([read_run(done.folder) for done in finished]))
     place = folder or finished[0].folder

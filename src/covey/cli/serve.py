@@ -131,16 +131,16 @@ def deployed(
 ) -> Finished:
     """The run itself, in this process; the door opens when all keys are known."""
     from covey.deploy.certs import SiteList
+    from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
-    from covey.deploy.superlink import door
     from covey.runs import resume, run_config
 
     sites = SiteList(certs) if certs else None
     host, _, port = place.rpartition(":")
     with (
         flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs),
+        door(host, int(port), link, certs, known=sites.__contains__ if sites else None),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
@@ -170,9 +170,16 @@ def join(
             "for by NAME. Repeatable. [default: only what is installed here]"
         ),
     ] = None,
+    most_passes: Annotated[
+        float, typer.Option(help="The most passes over this site's data that one request may ask for.")
+    ] = 1000.0,
+    most_parameters: Annotated[int, typer.Option(help="The largest model that this site trains.")] = 2**28,
+    most_seconds: Annotated[float, typer.Option(help="The longest that one request may take.")] = 3600.0,
+    most_megabytes: Annotated[int, typer.Option(help="The largest request that this site takes.")] = 4096,
     insecure: InsecureOption = False,
 ) -> None:
     """Take part in a run with the data of this machine; only what is installed or allowed here ever runs here."""
+    from covey.deploy.site_bounds import Bounds
     from covey.deploy.superlink import LOOPBACK, need_flower
 
     host, _, port = address.rpartition(":")
@@ -187,10 +194,14 @@ def join(
         )
     if budget is not None and not 0 < budget < math.inf:
         raise UserError(f"--budget is {budget!r}; it must be a finite number greater than 0")
+    bounds = Bounds(
+        passes=most_passes, parameters=most_parameters, seconds=most_seconds, megabytes=most_megabytes
+    )
     need_flower()
     from covey.deploy.certs import private_key
     from covey.deploy.connection import serve_site
-    from covey.deploy.site import Site, locked_folder
+    from covey.deploy.site import Site
+    from covey.deploy.site_memory import locked_folder
 
     called = name or (key.stem if key else "")
     if not called:
@@ -198,8 +209,18 @@ def join(
     secret = None if insecure or key is None else private_key(key)
     samples = loaded(data, called)
     with locked_folder(state):
-        site = Site(samples, name=called, folder=state, budget=budget, allow=allow or (), say=say)
-        serve_site(address, site.answer, ca=None if insecure else ca, key=secret, folder=state, say=say)
+        site = Site(
+            samples, name=called, folder=state, budget=budget, allow=allow or (), bounds=bounds, say=say
+        )
+        serve_site(
+            address,
+            site.answer,
+            ca=None if insecure else ca,
+            key=secret,
+            folder=state,
+            say=say,
+            most=bounds.megabytes * 2**20,
+        )
 
 
 def loaded(where: str, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -72,6 +72,27 @@ class Shift:
 
 
 UNSHIFTED = Shift()
+
+
+class View(Protocol):
+    """Some samples of one data set, at one client or pooled from several: all that a step may ask of its data."""
+
+    @property
+    def dataset(self) -> Dataset: ...
+
+    def __len__(self) -> int: ...
+
+    def labels(self) -> NDArray[np.generic]:
+        """Labels (or targets) as the client has them, without touching the inputs."""
+        ...
+
+    def select(self, positions: NDArray[np.integer] | slice) -> View:
+        """The samples at these positions of this view, in this order."""
+        ...
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

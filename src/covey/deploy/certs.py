@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from covey.deploy.secret_file import write_secret
 from covey.errors import UserError
 from covey.writing import write_atomically
 
@@ -210,22 +210,11 @@ def _write_pair(folder: Path, name: str, key: Any, certificate: Any) -> list[Pat
     paths = [folder / f"{name}.key", folder / f"{name}.crt"]
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     write_atomically(paths[1], certificate.public_bytes(form.Encoding.PEM))
-    _write_secret(paths[0], secret)  # last: where there is a key, there is its certificate
+    write_secret(paths[0], secret)  # last: where there is a key, there is its certificate
     return paths
 
 
 def _write_private(path: Path, key: Any) -> None:
     from cryptography.hazmat.primitives import serialization as form
 
-    _write_secret(path, key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()))
-
-
-def _write_secret(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, from its first byte on, and that is whole or not there."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_secret(path, key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()))

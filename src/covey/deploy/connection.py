@@ -27,30 +27,26 @@ from flwr.proto.fleet_pb2 import (
     UnregisterNodeFleetRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.supercore.inflatable.inflatable_protobuf_utils import (
-    make_confirm_message_received_fn_protobuf,
-    make_pull_object_fn_protobuf,
-    make_push_object_fn_protobuf,
-)
-from flwr.supercore.inflatable.inflatable_utils import (
-    ObjectPullError,
-    ObjectPushError,
-    pull_and_inflate_object_from_tree,
-)
+from flwr.supercore.inflatable.inflatable_protobuf_utils import make_push_object_fn_protobuf
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from covey.deploy.flower_transport import from_record, to_record
+from covey.deploy.pieces import Incoming, fetcher
 from covey.errors import RunError, UserError
 from covey.writing import write_atomically
 
 POLL = 0.5  # seconds between two looks at the mailbox
 RETRY = 2.0  # seconds before the next attempt where the server is away
+MOST_BYTES = 4 * 2**30  # of one message, where the site says nothing else
+PIECES_SECONDS = 600.0  # that a message may take to come in
 TRIES = 3  # attempts of one request before the connection counts as broken
 AWAY = (502, 503, 504)  # what the server's door answers while the SuperLink behind it is not there
 USED = "its key is not registered there, or another process uses it now"
@@ -74,6 +70,7 @@ def serve_site(
     key: Any,
     folder: Path,
     say: Callable[[str], None],
+    most: int = MOST_BYTES,
 ) -> None:
     """Connects, answers message after message, and connects again when the server was away; never returns."""
     away, refused = False, 0.0
@@ -86,7 +83,7 @@ def serve_site(
                 say(f"connected to {address}")
                 away, refused = False, 0.0
                 while True:
-                    if not answer_one(client, node, answer, say):
+                    if not answer_one(client, node, answer, say, most):
                         time.sleep(POLL)
         except TurnedAway as error:
             refused = refused or time.monotonic()
@@ -175,23 +172,19 @@ def persistent(call: Callable[[Any], Any], request: Any) -> Any:
 
 
 def answer_one(
-    client: FleetHttpClient, node: Node, answer: Callable[[bytes], bytes], say: Callable[[str], None]
+    client: FleetHttpClient,
+    node: Node,
+    answer: Callable[[bytes], bytes],
+    say: Callable[[str], None],
+    most: int = MOST_BYTES,
 ) -> bool:
-    """Takes one message out of the mailbox and answers it; says whether there was one."""
+    """Takes one message of at most so many bytes out of the mailbox and answers it; says whether there was one."""
     pulled = persistent(client.PullMessages, PullMessagesRequest(node=node))
     if not pulled.messages_list:
         return False
     run, tree = message_from_proto(pulled.messages_list[0]).metadata.run_id, pulled.message_object_trees[0]
     try:
-        message = pull_and_inflate_object_from_tree(
-            tree,
-            make_pull_object_fn_protobuf(lambda r: persistent(client.PullObject, r), node, run),
-            make_confirm_message_received_fn_protobuf(
-                lambda r: persistent(client.ConfirmMessageReceived, r), node, run
-            ),
-            return_type=Message,
-        )
-        message.metadata.__dict__["_message_id"] = tree.object_id
+        message = pulled_message(client, node, run, tree, most)
         started = time.perf_counter()
         reply = Message(to_record(answer(from_record(message.content))), reply_to=message)
         reply.metadata.__dict__["_message_id"] = reply.object_id
@@ -200,9 +193,24 @@ def answer_one(
         if error.response.status_code in AWAY:
             raise
         say(f"an answer was not taken ({error.response.status_code}): its run may be over")
-    except (KeyError, ValueError, TypeError, ObjectPullError, ObjectPushError) as error:
+    except (KeyError, ValueError, TypeError, ObjectPushError) as error:
         say(f"a message was dropped: {type(error).__name__}: {error}")
     return True
+
+
+def pulled_message(client: FleetHttpClient, node: Node, run: int, tree: Any, most: int) -> Message:
+    """The message of that tree, once all of its pieces have come; the server is told that it need not keep it."""
+    incoming, until = Incoming(tree, most), time.monotonic() + PIECES_SECONDS
+    fetch = fetcher(lambda request: persistent(client.PullObject, request), node, run)
+    try:
+        while not incoming.take(fetch):
+            if time.monotonic() > until:
+                raise ValueError(f"not all of it came in {PIECES_SECONDS:.0f} s")
+            time.sleep(POLL)
+    finally:
+        request = ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=tree.object_id)
+        persistent(client.ConfirmMessageReceived, request)
+    return incoming.message()
 
 
 def push(client: FleetHttpClient, node: Node, run: int, reply: Message, seconds: float) -> None:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -27,7 +27,7 @@ from covey.fleet.executors import Serial
 from covey.fleet.guard import Guard
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
-from covey.ledger import Cost, Ledger, Problem
+from covey.ledger import Cost, Ledger
 from covey.mix.peers import apply_mixings, peer_links
 from covey.model import Layout, fresh_row
 from covey.objective import Objective, lowest_loss
@@ -35,9 +35,15 @@ from covey.statistics import Known
 from covey.text import printable
 from covey.version import __version__
 
+READING = 10.0  # seconds after a deadline in which answers that came by then are read
+ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's size
+
 
 class SiteFleet:
     """Clients on machines of their own, reached through a `Transport`."""
+
+    simulated: ClassVar[bool] = False
+    data: None = None  # it never leaves the sites
 
     def __init__(
         self,
@@ -109,8 +115,7 @@ class SiteFleet:
         sizes = [self.registry.sites[i].sizes[0] for i in here]
         doubted = {here[place]: why for place, why in self.guard.too_many(sizes).items()}
         for client, why in doubted.items():
-            problem = Problem(client=client, kind=HELLO, round=self.round, reason=why)
-            self.ledger.note_problem("refused", problem)
+            self.ledger.note_refusal(client, kind=HELLO, round=self.round, reason=why)
         return [i for i in here if i not in doubted and i not in self.ledger.barred]
 
     def known(self, client: int) -> Known:
@@ -155,11 +160,22 @@ class SiteFleet:
             known=self.known,
             guard=self.guard,
         )
+        self._book_unheard(step, {reply.id for reply in replies}, set(trips))
         if step.kind.startswith("train."):
             for reply in replies:
                 if reply.id in trips and (work := step.work(*self.registry.sites[reply.id].sizes)):
                     self.pace[reply.id] = trips[reply.id].seconds / work
         return replies
+
+    def _book_unheard(self, step: Step, heard: set[int], asked: set[int]) -> None:
+        """What a site was asked for it has told, whether its answer came in time or not."""
+        told = [self.ledger.epsilon[i] for i in heard if i in self.ledger.epsilon]
+        privacy = getattr(step, "privacy", None)
+        for client in asked - heard:
+            if privacy is not None and privacy.counted:
+                self.ledger.epsilon[client] = self.ledger.epsilon.get(client, 0.0) + privacy.epsilon
+            elif getattr(step, "counted", False) and told:  # as much as others at most
+                self.ledger.epsilon[client] = max(self.ledger.epsilon.get(client, 0.0), *told)
 
     def _at_sites(
         self, call: Call, tasks: Mapping[int, Task], limit: float, trips: dict[int, Trip]
@@ -168,15 +184,17 @@ class SiteFleet:
             return []
         there = {i: site for i in tasks if (site := self.registry.present(i))}
         outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
-        blocks = {there[i].node: self._request(call, i, tasks[i]) for i in there}
+        blocks = {there[i].node: self._request(call, i, tasks[i], limit) for i in there}
         client_of = {site.node: i for i, site in there.items()}
+        most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
         started = time.monotonic()
         waiting = self.transport.send(message_type(call.step.kind), blocks, limit) if blocks else {}
         unsent = set(blocks) - set(waiting.values())
         outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
         while waiting:
             late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
-            for number, response in self.transport.collect(list(waiting)).items():
+            until = started + limit + READING
+            for number, response in self.transport.collect(list(waiting), most=most, until=until).items():
                 node = waiting.pop(number)
                 seconds = min(time.monotonic() - started, limit)
                 trips[client_of[node]] = Trip(
@@ -194,7 +212,7 @@ class SiteFleet:
             outcomes.append(Outcome(id=client, lost=f"no reply in {limit:.1f} s"))
         return outcomes
 
-    def _request(self, call: Call, client: int, task: Task) -> bytes:
+    def _request(self, call: Call, client: int, task: Task, limit: float) -> bytes:
         return to_bytes(
             {
                 "covey": __version__,
@@ -204,6 +222,7 @@ class SiteFleet:
                 "round": call.round,
                 "names": call.names,
                 "client": client,
+                "seconds": limit,
                 "step": step_to_plain(call.step),
                 "model": self.spec.plain(),
                 "task": task_to_plain(task),
@@ -307,6 +326,7 @@ class SiteFleet:
                 f"install the same extras as before"
             )
         self.ledger.load(saved["ledger"])
+        self.session = uuid.uuid4().hex  # sites, too, go back to where a round began
         self.run = saved["run"]
         self.registry.names.by_name = dict(saved["names"])
         self.registry.names.settled = True
@@ -315,8 +335,16 @@ class SiteFleet:
         """The sites go on waiting for a next run."""
 
 
+def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
+    """The bytes of one row: of the model, or of what was sent where that is another one."""
+    sent = [task.models.shape[1] for task in tasks.values() if task.models.dim() == 2]
+    return 4 * max([layout.size, *sent])
+
+
 def _outcome(client: int, response: Response) -> Outcome:
     """What a site answered; nothing that it says can do more than be left out."""
+    if response.refused:
+        return Outcome(id=client, refused=printable(response.refused))
     if response.error:
         return Outcome(id=client, lost=printable(response.error))
     try:

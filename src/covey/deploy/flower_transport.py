@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import httpx
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.cli.build import build_fab_from_files
 from flwr.common.constant import ErrorCode, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
@@ -18,7 +18,13 @@ from flwr.proto.control_pb2 import (
     StartRunRequest,
     UnregisterNodeRequest,
 )
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    PushTaskOutputRequest,
+)
 from flwr.serverapp import Grid
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
@@ -31,6 +37,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
+from covey.deploy.pieces import Incoming, TooLarge, fetcher
 from covey.deploy.superlink import Link
 from covey.deploy.transport import Response
 from covey.errors import RunError
@@ -41,6 +48,7 @@ ERRORS = {
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
 }
 
+SMALL = 2**22  # bytes of a message that is not cut
 PATIENCE = 30.0  # seconds that a request to the SuperLink is tried: it is on this machine
 
 # The run has to have an app; sites that joined with covey never fetch it.
@@ -61,14 +69,18 @@ clientapp = "app:client"
 
 
 def to_record(block: bytes) -> RecordDict:
-    """Bytes as Flower carries them: one array, so that large ones travel in chunks."""
+    """Bytes as Flower carries them: small ones as they are, because every part of a message is a request of its own;
+    large ones as an array, which travels in chunks."""
+    if len(block) <= SMALL:
+        return RecordDict({"covey": ConfigRecord({"block": block})})
     return RecordDict({"covey": ArrayRecord({"block": Array(np.frombuffer(block, np.uint8))})})
 
 
 def from_record(record: RecordDict) -> bytes:
     """The bytes of `to_record`, or a ValueError; Flower reads arrays without pickle."""
     try:
-        block: bytes = record["covey"]["block"].numpy().tobytes()
+        found = record["covey"]["block"]
+        block: bytes = found if isinstance(found, bytes) else found.numpy().tobytes()
     except Exception as error:  # whatever the other side put into the record
         raise ValueError(f"the message is not covey's ({type(error).__name__}: {error})") from error
     return block
@@ -80,6 +92,9 @@ class GridTransport:
     def __init__(self, grid: Grid, before_looking: Callable[[], None] = lambda: None) -> None:
         self.grid = grid
         self.before_looking = before_looking
+        self.incoming: dict[
+            str, Incoming
+        ] = {}  # answers of which not every piece has come, by the message's number
 
     def nodes(self) -> dict[int, str]:
         self.before_looking()
@@ -97,12 +112,63 @@ class GridTransport:
                     numbers[number] = node
         return numbers
 
-    def collect(self, numbers: Sequence[str]) -> dict[str, Response]:
+    def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
         self.before_looking()  # a round may be long
-        return {
-            message.metadata.reply_to_message_id: response_of(message)
-            for message in self.grid.pull_messages(numbers)
-        }
+        if not isinstance(self.grid, HttpGrid):
+            answers = {
+                m.metadata.reply_to_message_id: response_of(m) for m in self.grid.pull_messages(numbers)
+            }
+            return {number: bounded(answer, most) for number, answer in answers.items()}
+        responses = self.announced([number for number in numbers if number not in self.incoming], most)
+        fetch = fetcher(self.runtime.PullObject, self.grid.node, self.grid.run.run_id)
+        for number in [number for number in numbers if number in self.incoming]:
+            if time.monotonic() > until:
+                break
+            try:
+                if self.incoming[number].take(fetch):
+                    message = self.incoming[number].message()
+                    responses[number] = bounded(response_of(message), most)
+            except TooLarge as no:
+                responses[number] = Response(refused=f"its answer is not read: {no}")
+            except ValueError as error:
+                responses[number] = Response(error=str(error))
+            if number in responses:
+                self.confirm(self.incoming.pop(number).number)
+        return responses
+
+    def announced(self, numbers: Sequence[str], most: int) -> dict[str, Response]:
+        """Looks which answers have been announced; those that are refused at once."""
+        refused: dict[str, Response] = {}
+        if not numbers:
+            return refused
+        pulled = self.runtime.PullMessages(PullAppMessagesRequest(message_ids=numbers))
+        for head, tree in zip(pulled.messages_list, pulled.message_object_trees, strict=True):
+            number = head.metadata.reply_to_message_id
+            try:
+                self.incoming[number] = Incoming(tree, most)
+            except TooLarge as no:
+                refused[number] = Response(refused=f"its answer is not read: {no}")
+                self.confirm(tree.object_id)
+        return refused
+
+    def confirm(self, message: str) -> None:
+        """Lets the SuperLink drop a message that is not needed any more."""
+        self.runtime.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(
+                node=self.grid.node, run_id=self.grid.run.run_id, message_object_id=message
+            )
+        )
+
+    @property
+    def runtime(self) -> RuntimeHttpClient:
+        return self.grid._runtime_client
+
+
+def bounded(response: Response, most: int) -> Response:
+    """The response, or why it is not read."""
+    if len(response.answer) > most:
+        return Response(refused=f"its answer is larger than {most} bytes")
+    return response
 
 
 def response_of(message: Message) -> Response:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from covey.bench import Bench
-from covey.codec import from_bytes, named_from_bytes, to_bytes
+from covey.codec import named_from_bytes, to_bytes
 from covey.core import Reply, Task
-from covey.data.types import Dataset, Samples
+from covey.data.types import Dataset, Samples, View
+from covey.deploy.privacy_account import PrivacyAccount
+from covey.deploy.site_bounds import Bounds
+from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
 from covey.fleet.executors import one_thread
 from covey.fleet.work import Call, Job, Outcome, do
-from covey.folder_lock import folder_lock
 from covey.own_code import bare_name, load_own
 from covey.registry import only_installed
 from covey.steps.cross import CrossEvaluate
@@ -28,11 +30,10 @@ from covey.steps.evaluate import Evaluate
 from covey.steps.poison import Poisoned
 from covey.text import printable
 from covey.version import __version__
-from covey.writing import write_atomically
 
 HELLO = "query.hello"
+CHUNK = 1024  # samples of which a digest is taken at a time
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
-RUNS_KEPT = 16  # runs whose state stays in the folder
 BENCHES_KEPT = 4  # models that are ready to work
 
 
@@ -40,14 +41,23 @@ BENCHES_KEPT = 4  # models that are ready to work
 class SiteData:
     """A site's own data: the same in every round."""
 
-    train_samples: Samples
-    test_samples: Samples
+    train_samples: View
+    test_samples: View
 
-    def train(self, client: int, number: int) -> Samples:  # noqa: ARG002
+    def train(self, client: int, number: int) -> View:  # noqa: ARG002
         return self.train_samples
 
-    def test(self, client: int, number: int) -> Samples:  # noqa: ARG002
+    def test(self, client: int, number: int) -> View:  # noqa: ARG002
         return self.test_samples
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for equal training data in the same order."""
+        mark = hashlib.sha256("\0".join(self.train_samples.dataset.classes).encode())
+        for start in range(0, len(self.train_samples), CHUNK):
+            for part in self.train_samples.select(slice(start, start + CHUNK)).tensors():
+                mark.update(part.numpy().tobytes())
+        return mark.hexdigest()
 
     @classmethod
     def of(cls, data: Any) -> SiteData:
@@ -62,90 +72,6 @@ class SiteData:
             f"the load function gave a {type(data).__name__}; it must give a covey Dataset (see from_tensors) "
             "or a pair of Samples for training and test"
         )
-
-
-@contextlib.contextmanager
-def locked_folder(folder: Path, *, wait: bool = False) -> Iterator[Path]:
-    """A site's folder, for one process at a time: two would each spend the whole budget."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--state {folder} cannot be made: {error.strerror or error}") from error
-    taken = f"--state {folder} is used by another covey join; give each its own"
-    with folder_lock(folder, None if wait else taken):
-        yield folder
-
-
-class Memory:
-    """What a site remembers: a run's state, also as it was when the round began, and its budget's account."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self.runs: dict[str, dict[str, Any]] = {}
-        self.epsilon = 0.0
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.epsilon = _spent(folder / "epsilon")
-
-    def open(self, run: str, session: str, number: int) -> dict[str, Any]:
-        """The client's state for a request of that round; a server that goes on after a crash finds it as it was."""
-        kept = self.runs.get(run) or self._read(run)
-        if kept is None:
-            kept = {"session": session, "round": number, "state": {}, "before": {}}
-        elif kept["round"] != number:
-            kept = {"session": session, "round": number, "state": kept["state"], "before": kept["state"]}
-        elif kept["session"] != session:
-            kept = {**kept, "session": session, "state": kept["before"]}
-        self.runs = {run: kept}
-        return dict(kept["state"])
-
-    def close(self, run: str, state: Mapping[str, Any]) -> None:
-        """Keeps the new state; what was spent of the budget stays spent, whatever becomes of the run."""
-        self.runs[run] = {**self.runs[run], "state": dict(state)}
-        self.epsilon = max(self.epsilon, float(state.get("epsilon", 0.0)))
-        if self.folder is not None:
-            try:
-                write_atomically(self.folder / "epsilon", repr(self.epsilon))
-                write_atomically(self._path(run), to_bytes(self.runs[run]))
-                files = sorted(
-                    self.folder.glob("run-*.safetensors"), key=lambda file: file.stat().st_mtime_ns
-                )
-                for old in files[:-RUNS_KEPT]:
-                    old.unlink()
-            except OSError as error:
-                raise _unusable(error) from error
-
-    def _path(self, run: str) -> Path:
-        assert self.folder is not None
-        return self.folder / f"run-{run}.safetensors"
-
-    def _read(self, run: str) -> dict[str, Any] | None:
-        if self.folder is None:
-            return None
-        try:
-            kept: dict[str, Any] = from_bytes(self._path(run).read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise _unusable(error) from error
-        return kept
-
-
-def _spent(file: Path) -> float:
-    """What was spent before; a file that does not say it is a mistake, not a new budget."""
-    try:
-        spent = float(file.read_text())
-    except FileNotFoundError:
-        return 0.0
-    except (OSError, ValueError) as error:
-        raise UserError(f"--state: {file} cannot be read: {error}") from error
-    if not spent >= 0:
-        raise UserError(f"--state: {file} says that {spent} of the budget is spent; it must be at least 0")
-    return spent
-
-
-def _unusable(error: Exception) -> Refused:
-    return Refused(f"this site's --state folder cannot be used: {getattr(error, 'strerror', None) or error}")
 
 
 def check_budget(budget: float | None) -> None:
@@ -165,6 +91,7 @@ class Site:
         folder: Path | None = None,
         budget: float | None = None,
         allow: Sequence[str] = (),
+        bounds: Bounds | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_budget(budget)
@@ -175,8 +102,10 @@ class Site:
         self.data = SiteData.of(data)
         self.name = name
         self.budget = budget
+        self.bounds = bounds or Bounds()
         self.say = say
-        self.memory = Memory(folder)
+        self.account = PrivacyAccount(folder, data=lambda: self.data.digest, budget=budget)
+        self.memory = Memory(folder, self.account)
         self.benches: dict[str, Bench] = {}
         self.left_out = ""
 
@@ -238,12 +167,14 @@ class Site:
             round=int(request["round"]),
             names=tuple(request["names"]),
             live=True,
+            account=self.account,
         )
         state = self.memory.open(run, str(request["session"]), call.round)
-        state["epsilon"] = self.memory.epsilon
         started = time.perf_counter()
-        with one_thread():
-            job = Job(ids=(client,), tasks=(Task(**request["task"]),), states=(state,))
+        task = Task(**request["task"])
+        self.bounds.check_work(step, task, len(self.data.train_samples), len(self.data.test_samples))
+        with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
+            job = Job(ids=(client,), tasks=(task,), states=(state,))
             outcome = do(call, job, self.data, self._bench(spec))[0]  # type: ignore[arg-type]
         if not outcome.mistake:
             self.memory.close(run, outcome.state)
@@ -260,7 +191,10 @@ class Site:
     def _bench(self, spec: ModelSpec) -> Bench:
         """The bench of a model; those used last are kept."""
         key = repr(spec)
-        bench = self.benches.pop(key, None) or spec.bench()
+        bench = self.benches.pop(key, None)
+        if bench is None:
+            self.bounds.check_model(spec)
+            bench = spec.bench()
         self.benches[key] = bench
         if len(self.benches) > BENCHES_KEPT:
             del self.benches[next(iter(self.benches))]
@@ -285,13 +219,12 @@ class Site:
             )
         if not kind.startswith("query."):
             return step
-        privacy = getattr(step, "privacy", None)
-        if privacy is None or not privacy.counted:
+        privacy = getattr(step, "privacy", step)
+        if not getattr(privacy, "counted", False):
             raise Refused(
                 f"{kind} has no privacy loss that can be counted, and this site has a budget of {self.budget:g}"
             )
-        least = self.budget if privacy.budget is None else min(self.budget, privacy.budget)
-        return replace(step, privacy=replace(privacy, budget=least))
+        return step  # the account keeps the budget
 
 
 def names_mark(classes: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from covey.text import LONGEST, printable
 from covey.version import __version__
 
 HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round goes on without it
+HELLO_BYTES = 2**16  # that a site may use to introduce itself
 AGAIN = 5.0  # seconds after which a site that was left out is asked again
 
 
@@ -125,7 +126,9 @@ class SiteRegistry:
         fresh = {number for number, node in self.greeted.items() if node in new}
         until = now + HELLO_SECONDS
         while self.greeted:
-            for number, response in self.transport.collect(list(self.greeted)).items():
+            for number, response in self.transport.collect(
+                list(self.greeted), most=HELLO_BYTES, until=until
+            ).items():
                 node = self.greeted.pop(number)
                 fresh.discard(number)
                 self.take(node, nodes, response)
@@ -182,8 +185,8 @@ class SiteRegistry:
 
 def _hello(response: Response) -> dict[str, Any]:
     """How a site introduced itself, every value of the type it should have, or why it did not."""
-    if response.error:
-        return {"refused": printable(response.error)}
+    if response.error or response.refused:
+        return {"refused": printable(response.error or response.refused)}
     try:
         hello = named_from_bytes(response.answer)
         if "refused" in hello:

@@ -1,4 +1,4 @@
-"""Flower's SuperLink behind one exposed port that lets nothing through but what sites need."""
+"""Flower's SuperLink, which listens on loopback only: sites reach it through the door."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from covey.errors import RunError, UserError
 
-FLEET = "/v1/fleet/"  # all that a site may reach; the control and runtime interfaces stay on loopback
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
 }
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-MOST_BYTES = 32 * 2**20  # of one request: Flower cuts arrays into pieces of 5 MB
-MOST_CONNECTIONS = 1000
 
 
 def need_flower() -> None:
@@ -131,114 +127,3 @@ def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path, seconds: f
             return
         time.sleep(0.2)
     raise RunError(f"the SuperLink did not start in {seconds:.0f} s (see {log})")
-
-
-@contextlib.contextmanager
-def door(host: str, port: int, link: Link, certs: Path | None) -> Iterator[None]:
-    """A proxy that passes the fleet interface on to the SuperLink and knows no other path."""
-    import uvicorn
-
-    if certs is None and host not in LOOPBACK:
-        raise UserError(
-            f"--insecure works only on loopback; --host is {host!r}, allowed: {', '.join(LOOPBACK)}"
-        )
-
-    secrets = (
-        {}
-        if certs is None
-        else {
-            "ssl_certfile": str(certs / "server.crt"),
-            "ssl_keyfile": str(certs / "server.key"),
-        }
-    )
-    settings = uvicorn.Config(
-        door_app(link),
-        host=host,
-        port=port,
-        log_level="error",
-        lifespan="off",
-        access_log=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        **secrets,
-    )
-    server = uvicorn.Server(settings)
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise UserError(f"--host {host} --port {port} cannot be used: {error.strerror}") from error
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        if not thread.is_alive():
-            raise RunError(f"the door at {host}:{port} could not be opened")
-        time.sleep(0.05)
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(timeout=5)
-
-
-def door_app(link: Link) -> Any:
-    """The proxy as an ASGI application."""
-    import httpx
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    client = httpx.AsyncClient(
-        base_url=f"{'https' if link.ca else 'http'}://{link.address}",
-        verify=str(link.ca) if link.ca else True,
-        timeout=120,
-        trust_env=False,
-    )
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
-        if not is_open(scope["path"], scope.get("raw_path", b"")):
-            await Response(status_code=404)(scope, receive, send)
-            return
-        body = await body_of(request)
-        if body is None:
-            await Response(status_code=413)(scope, receive, send)
-            return
-        headers = [(k, v) for k, v in request.headers.items() if k not in HOP]
-        try:
-            answer = await client.request(request.method, scope["path"], content=body, headers=headers)
-        except httpx.TransportError:
-            await Response(status_code=503)(scope, receive, send)
-            return
-        kept = {k: v for k, v in answer.headers.items() if k not in HOP}
-        await Response(answer.content, answer.status_code, kept)(scope, receive, send)
-
-    return app
-
-
-async def body_of(request: Any) -> bytes | None:
-    """What a request carries; None as soon as it is too much, because whoever sends it has not shown a key yet."""
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MOST_BYTES:
-            return None
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-HOP: Sequence[str] = (
-    "host",
-    "connection",
-    "content-length",
-    "transfer-encoding",
-    "content-encoding",
-    "keep-alive",
-)
-
-
-def is_open(path: str, raw: bytes) -> bool:
-    """Whether a path belongs to the fleet interface, spelt plainly: no dots, no escapes that could lead elsewhere."""
-    plain = path.isascii() and all(c.isalnum() or c in "/-_" for c in path)
-    return path.startswith(FLEET) and plain and b"%" not in raw

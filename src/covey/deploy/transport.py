@@ -11,10 +11,11 @@ POLL = 0.2  # seconds between two looks at the mailbox
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """What came back for a message: the answer's bytes, or why there is none."""
+    """What came back for a message: the answer's bytes, or why there is none (`refused`: why it is not read)."""
 
     answer: bytes = b""
     error: str = ""
+    refused: str = ""
 
 
 class Transport(Protocol):
@@ -28,6 +29,9 @@ class Transport(Protocol):
         """Sends each node its block; gives a number for each message, and which node it went to."""
         ...
 
-    def collect(self, numbers: Sequence[str]) -> dict[str, Response]:
-        """The answers that have come for these messages; each is given once."""
+    def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
+        """The answers that have come for these messages, each of at most so many bytes; each is given once.
+
+        It returns soon after that time of the monotonic clock, whatever is still on its way.
+        """
         ...

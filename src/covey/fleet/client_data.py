@@ -10,15 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.data.types import Federation, Samples
+from covey.data.types import Dataset, Federation, Samples, View
 from covey.fleet.devices import Devices
 
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """Several clients' samples as if they lay in one place; looks like `Samples`."""
+    """Several clients' samples as if they lay in one place."""
 
     parts: Sequence[Samples]
+
+    @property
+    def dataset(self) -> Dataset:
+        return self.parts[0].dataset
 
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts)
@@ -54,13 +58,14 @@ class ClientData:
     def __len__(self) -> int:
         return len(self.data.shares)
 
-    def train(self, client: int, number: int) -> Samples:
+    def train(self, client: int, number: int) -> View:
         """A client's training data in round `number`; at the server itself, everybody's."""
         if client < 0:
-            return Pooled([self.train(i, number) for i in self.devices.members(len(self), number)])  # type: ignore[return-value]
+            members = self.devices.members(len(self), number)
+            return Pooled([self._drifted(self.data.shares[i].train, i, number) for i in members])
         return self._drifted(self.data.shares[client].train, client, number)
 
-    def test(self, client: int, number: int) -> Samples:
+    def test(self, client: int, number: int) -> View:
         """A client's test data in round `number`; at the server itself, the global test set."""
         if client < 0:
             return self.data.test

@@ -78,8 +78,6 @@ class Cohort(Serial):
     """Trains many clients at once where the step can, for a GPU; everything else one after another."""
 
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
-        if not hasattr(call.step, "cohort"):
-            return super().__call__(call, jobs)
         done: list[Outcome] = []
         for first in range(0, len(jobs), COHORT):
             part = jobs[first : first + COHORT]

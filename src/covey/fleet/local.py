@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from torch import Tensor, nn
@@ -66,7 +66,10 @@ class Engine:
 
 
 class LocalFleet:
-    """Simulated clients: index views into one data set, one model a worker."""
+    """Simulated clients: index views into one data set, one model per worker."""
+
+    simulated: ClassVar[bool] = True
+    dataset_name: None = None  # the configuration names it
 
     def __init__(
         self,
@@ -372,7 +375,7 @@ class LocalFleet:
 
     def close(self) -> None:
         """Ends the workers."""
-        if isinstance(self._executor, Threads | Processes):
+        if self._executor is not None:
             self._executor.close()
         self._executor = None
         if self._crew is not None:

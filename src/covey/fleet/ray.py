@@ -10,7 +10,7 @@ import hashlib
 import os
 import pickle
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +103,20 @@ class Chunk:
     tries: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class CrewExecutor:
+    """A crew at work with one bench; closing it leaves the crew to the other fleets."""
+
+    crew: Crew
+    bench: tuple[int, list[Any]]
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        return self.crew.do(call, jobs, self.bench)
+
+    def close(self) -> None:
+        """The crew is closed by the fleet that made it."""
+
+
 class Crew:
     """The actors of a run, shared by all fleets on the same clients."""
 
@@ -127,11 +141,10 @@ class Crew:
         actor = self.actor.remote(*self.data)
         self.coming[actor.version.remote()] = actor
 
-    def executor(self, spec: BenchSpec) -> Callable[[Call, Sequence[Job]], list[Outcome]]:
+    def executor(self, spec: BenchSpec) -> CrewExecutor:
         """Workers with that bench."""
         self.benches += 1
-        bench = (self.benches, [self.ray.put(spec)])
-        return lambda call, jobs: self.do(call, jobs, bench)
+        return CrewExecutor(self, (self.benches, [self.ray.put(spec)]))
 
     def do(self, call: Call, jobs: Sequence[Job], bench: tuple[int, list[Any]]) -> list[Outcome]:
         """All outcomes of the jobs, in whatever order they come."""

@@ -89,6 +89,11 @@ def accept_replies(
             cost.bytes_down += took.down
         cost.bytes_up += took.up
         lost, refused = late.get(client, outcome.lost), refusals.get(client, outcome.refused)
+        if training and not child:
+            ledger.failed_in_round += outcome.failed
+            ledger.diverged_in_round += bool(refused) and reply is not None and is_divergent(reply)
+        if reply is not None and not refused and "epsilon" in reply.stats:  # it was told, in time or not
+            ledger.epsilon[client] = float(reply.stats["epsilon"])
         if lost or refused:
             problem = Problem(client=client, kind=step.kind, round=call.round, reason=lost or refused)
             ledger.note_problem("lost" if lost else "refused", problem)
@@ -99,8 +104,6 @@ def accept_replies(
         slowest = max(slowest, took.seconds)
         if training and client >= 0:
             ledger.busy.append(Busy(client=client, start=ledger.clock, seconds=took.seconds))
-        if "epsilon" in reply.stats:
-            ledger.epsilon[client] = float(reply.stats["epsilon"])
     if training and not child:
         ledger.asked += len(tasks)
         ledger.replied += len(accepted)
@@ -152,8 +155,7 @@ def check_reply(
         return f"its number of samples is {reply.size}; it has {known.train if training else known.most}"
     if reply.slot not in task.slots and (task.slots or training):
         return f"its row is said to come from slot {reply.slot}, which it was not sent"
-    expects = getattr(step, "expects", None)
-    expected = {} if expects is None or is_silent(step, task, reply) else expects(known)
+    expected = {} if is_silent(step, task, reply) else step.expects(known)
     if why := objection(reply.stats, expected):
         return why
     if reply.vector is None:
@@ -166,6 +168,14 @@ def check_reply(
     if not math.isfinite(float(reply.vector.sum())) and not bool(torch.isfinite(reply.vector).all()):
         return "its row holds NaN or infinity"
     return ""
+
+
+def is_divergent(reply: Reply) -> bool:
+    """Whether training went beyond finite numbers."""
+    loss = reply.stats.get("loss")
+    if isinstance(loss, float) and not math.isfinite(loss):
+        return True
+    return reply.vector is not None and not bool(torch.isfinite(reply.vector).all())
 
 
 def is_silent(step: Step, task: Task, reply: Reply) -> bool:

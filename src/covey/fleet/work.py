@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch import Tensor
+from typing import Any, Protocol
 
 from covey.bench import Bench
-from covey.core import Client, Reply, Step, Task, stream
 from covey.errors import Refused, UserError
 from covey.fleet.client_data import ClientData
+from covey.messages import Reply, Task
 from covey.model import Layout
+from covey.protocols import Account, Client, Step
+from covey.streams import stream
 
 BUNDLE_SAMPLES = 4000  # samples evaluated together; fixed, so that no result depends on the number of workers
 
@@ -29,6 +29,7 @@ class Call:
     number: int = 1  # of this step's calls in the round
     debug: bool = False
     live: bool = False  # on a real device
+    account: Account | None = None  # of a real device
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,10 +51,20 @@ class Outcome:
     lost: str = ""
     refused: str = ""
     mistake: str = ""  # a user's mistake, found only on the device: ends the run
+    failed: bool = False  # it is lost because the step raised an error
     state: dict[str, Any] = field(default_factory=dict)
 
 
-Executor = Callable[[Call, Sequence[Job]], list[Outcome]]
+class Executor(Protocol):
+    """What gets jobs done: here and now, in threads, in processes or on a cluster, with the same bits."""
+
+    def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
+        """The outcomes of all jobs, in whatever order they come."""
+        ...
+
+    def close(self) -> None:
+        """Ends the workers, if it has any."""
+        ...
 
 
 def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outcome]:
@@ -64,8 +75,7 @@ def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outc
     ]
     try:
         if len(clients) > 1:
-            many: Callable[[Sequence[Client], Tensor, int], list[Reply]] = call.step.many  # type: ignore[attr-defined]
-            replies = many(clients, job.tasks[0].models[0], job.tasks[0].slots[0])
+            replies = call.step.many(clients, job.tasks[0].models[0], job.tasks[0].slots[0])
         else:
             replies = [call.step(clients[0], job.tasks[0])]
     except Refused as no:
@@ -77,7 +87,10 @@ def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outc
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
-        return [Outcome(id=i, lost=reason, state=dict(s)) for i, s in zip(job.ids, job.states, strict=True)]
+        return [
+            Outcome(id=i, lost=reason, failed=True, state=dict(s))
+            for i, s in zip(job.ids, job.states, strict=True)
+        ]
     return [Outcome(id=c.id, reply=r, state=c.state) for c, r in zip(clients, replies, strict=True)]
 
 
@@ -95,6 +108,7 @@ def client_of(
         seed=call.seed,
         round=call.round,
         live=call.live,
+        account=call.account,
     )
 
 
@@ -103,7 +117,7 @@ def bundle(
 ) -> list[list[int]]:
     """Which clients can be evaluated in one pass: same single row, no state or buffers of their own."""
     alone = [[i] for i in tasks]
-    if not hasattr(call.step, "many") or (layout.buffers == "local" and layout.has_buffers):
+    if not call.step.one_pass or (layout.buffers == "local" and layout.has_buffers):
         return alone
     by_row: dict[tuple[int, int], list[list[int]]] = {}
     loads: dict[tuple[int, int], int] = {}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.ask_once import answers, news
-from covey.core import Client, Reply, Round, Select, Task
+from covey.core import Client, Reply, Round, Select, Step, Task
 from covey.errors import UserError
 from covey.needs import GROUPS, KNOWN_GROUPS, Facts, declares
 from covey.statistics import Known, Stat
@@ -29,7 +29,7 @@ def label_feature(counts: NDArray[np.integer]) -> int:
 
 
 @dataclass(frozen=True)
-class TellLabel:
+class TellLabel(Step):
     """A client's label feature: one whole number is all that the server learns about its data."""
 
     kind: ClassVar[str] = "query.label-feature"

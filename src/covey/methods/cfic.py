@@ -11,7 +11,7 @@ from covey.mix.average import Average
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.steps import Train
-from covey.update.clusters import AdaptiveCorrection, ClusterCorrection, CorrectionScale
+from covey.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, CorrectionScale
 
 
 def cfic(
@@ -23,6 +23,7 @@ def cfic(
     scale: CorrectionScale = "relative",
     decay: float = 1.0,
     adaptive: bool = False,
+    directions: Literal["clusters", "average"] = "clusters",
     sampling: Literal["clusters", "uniform"] = "clusters",
     quota: Quota = "equal",
     lazy: bool = False,
@@ -35,6 +36,7 @@ def cfic(
     Kept up, the correction adds beta / (1 - alpha) average updates a round (`scale = "relative"`; "absolute" takes beta
     as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy` learns
     a client's label only when it is first chosen, `quota = "published"` draws one a cluster and the rest by chance.
+    `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is FedAvgM.
     `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
     """
     if sampling not in ("clusters", "uniform"):
@@ -48,12 +50,15 @@ def cfic(
         if sampling == "uniform"
         else EveryCluster(per_round=per_round, quota=quota)
     )
-    fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among="groups")
+    if directions not in ("clusters", "average"):
+        raise UserError(f"directions is {directions!r}; allowed: clusters, average")
+    among: Among = "groups" if directions == "clusters" else "everybody"
+    fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among=among)
     return Method(
         name="cfic",
         group=None if lazy else by_label,
         select=LabelWhenChosen(select=select) if lazy else select,
         local=train,
         mix=Average(),
-        update=AdaptiveCorrection(alpha=alpha, beta=beta, among="groups") if adaptive else fixed,
+        update=AdaptiveCorrection(alpha=alpha, beta=beta, among=among) if adaptive else fixed,
     )

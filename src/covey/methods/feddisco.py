@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.ask_once import answers, ask_once
-from covey.core import Client, Method, Mixing, Reply, Round, Task
+from covey.core import Client, Method, Mixing, Reply, Round, Step, Task
 from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
 from covey.needs import Key
@@ -45,7 +45,7 @@ def disco_weights(samples: Array, distance: Array, a: float, b: float) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TellDiscrepancy:
+class TellDiscrepancy(Step):
     """How far the client's label shares are from equal ones: one number."""
 
     measure: Measure

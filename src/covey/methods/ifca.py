@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Task
+from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.errors import UserError
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage, leading_columns
@@ -22,7 +22,7 @@ from covey.steps.evaluate import FORWARD_SHARE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Best:
+class Best(Step):
     """Asks which of the models has the lowest loss on the client's training data."""
 
     kind: ClassVar[str] = "query.best"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
@@ -15,7 +15,7 @@ from covey.steps.train import split, validation_size, with_own_buffers
 
 
 @dataclass(frozen=True, kw_only=True)
-class CrossEvaluate:
+class CrossEvaluate(Step):
     """Accuracy of each of the task's rows on the part of the client's data that `holdout` keeps out of training.
 
     The data are gathered once, and every row passes over all of them in large batches, in evaluation mode.

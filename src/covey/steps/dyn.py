@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import torch
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.statistics import Known, Stat
 from covey.steps.train import Train, best_row, local_fit, reply_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynTrain:
+class DynTrain(Step):
     """Minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> from the received w, then s_k <- s_k + (w_k - w).
 
     a_k = alpha n_mean / n_k, where the task says the clients' mean size. The memory s_k (start 0) never leaves the

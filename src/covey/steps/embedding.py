@@ -9,6 +9,7 @@ One bit so treated is ln((1 - P) / P)-differentially private; `Spending` says wh
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Client, Reply, Task
 from covey.errors import UserError
+from covey.messages import Reply, Task
 from covey.models.encoders import encode
+from covey.protocols import Account, Client, Step
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 
@@ -107,7 +109,7 @@ class Spending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embed:
+class Embed(Step):
     """Asks for the noisy bits; the task's row is the encoder.
 
     Client i flips with probability `flip[i mod len(flip)]`: each client may have its own. A client draws its table
@@ -139,16 +141,25 @@ class Embed:
         labels = y.numpy() if dataset.classes else np.zeros(len(y), np.int64)
         codes = encode(task.models[0], x, self.autoencoder, dataset.scale).numpy()
         bits = quantise(class_means(codes, labels, classes, self.fillers(client)), self.normalise)
-        probability = self.flip_of(client.id)
-        said = respond(bits, self.table(client, bits.shape, probability))
         spent = Spending(
-            flip=probability,
+            flip=self.flip_of(client.id),
             bits=bits.size,
             classes=classes,
             normalise=self.normalise,
-            again=self.again,
+            again=self.again and client.account is None,  # a real device draws a table for these data only
         )
-        return Reply(id=client.id, size=len(y), stats={"bits": pack(said), "epsilon": spent.sample})
+        if client.account is not None and spent.flip:
+            said = respond(bits, self.kept_table(client.account, task, bits.shape, spent))
+            epsilon = client.account.epsilon
+        else:
+            said = respond(bits, self.table(client, bits.shape, spent.flip))
+            epsilon = spent.sample
+        return Reply(id=client.id, size=len(y), stats={"bits": pack(said), "epsilon": epsilon})
+
+    @property
+    def counted(self) -> bool:
+        """Whether the answer has a privacy loss that can be counted: every bit may be a lie."""
+        return min(self.flip) > 0
 
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
         """Bits, eight to a byte; what they cost can be told from the settings alone."""
@@ -167,10 +178,24 @@ class Embed:
 
     def fillers(self, client: Client) -> np.random.Generator:
         """Where the random representation of missing classes comes from; the same each time."""
+        if client.account is not None:
+            return np.random.default_rng(list(client.account.answer_bytes("missing classes", 32, 0.0)))
         if not self.is_secret(client):
             return client.stream("missing classes")
         secret = client.state.setdefault("missing classes", str(secrets.randbits(128)))
         return np.random.default_rng(int(secret))
+
+    def kept_table(self, account: Account, task: Task, shape: tuple[int, ...], spent: Spending) -> Bits:
+        """A real device's answers to this very question: the same in every round, run and session, and paid for once.
+
+        Another encoder is another question with a table of its own: with one table for all, a server that knows the
+        bits of an encoder it made up would read the table, and with that the bits of all others.
+        """
+        encoder = hashlib.sha256(task.models[0].numpy().tobytes()).hexdigest()
+        question = f"embedding {self.autoencoder} {self.normalise} {spent.flip!r} {shape} {encoder}"
+        return answers_of_bytes(
+            shape, spent.flip, account.answer_bytes(question, 16 * math.prod(shape), spent.sample)
+        )
 
     def table(self, client: Client, shape: tuple[int, ...], probability: float) -> Bits:
         """The client's answers, drawn once."""
@@ -180,6 +205,12 @@ class Embed:
             client.state["answers"] = opendp_answers(shape, probability)
         kept: Bits = client.state["answers"]
         return kept
+
+
+def answers_of_bytes(shape: tuple[int, ...], probability: float, random: bytes) -> Bits:
+    """The same as `answers` from 16 random bytes per bit: a number of 64 bits below probability 2^64 is a flip."""
+    flips = np.frombuffer(random, "<u8").reshape(2, *shape) < np.uint64(int(probability * 2**64))
+    return np.stack([flips[0], ~flips[1]]).astype(np.uint8)
 
 
 def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
@@ -197,7 +228,7 @@ def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleShape:
+class SampleShape(Step):
     """Asks what one sample looks like, which the server must know to build an autoencoder."""
 
     kind: ClassVar[str] = "query.shape"

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.metrics import Metric
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.train import best_row, split
 
 if TYPE_CHECKING:
-    from covey.data.types import Samples
+    from covey.data.types import View
 
 FORWARD_SHARE = 1 / 3  # a forward pass costs about a third of a training step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+class Evaluate(Step):
     """Mean of every metric of the objective on one split of the client's data (of several rows, the best one's).
 
     `validation` is the part that `train.holdout` keeps out of training. `metrics` are numbers about all predictions,
@@ -34,6 +34,7 @@ class Evaluate:
     metrics: tuple[Metric, ...] = ()
 
     kind: ClassVar[str] = "evaluate.local"
+    one_pass: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)
@@ -54,7 +55,7 @@ class Evaluate:
     def work(self, train: int, test: int) -> float:
         return FORWARD_SHARE * {"test": test, "train": train, "validation": self.holdout * train}[self.split]
 
-    def samples(self, client: Client) -> Samples:
+    def samples(self, client: Client) -> View:
         """The data to evaluate on."""
         if self.split == "validation":
             return split(client, self.holdout)[1]

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Client, Reply, Task
-from covey.data.types import Samples
+from covey.core import Client, Reply, Step, Task
+from covey.data.types import View
 from covey.metrics import Metric
 from covey.needs import Fact, Facts
 from covey.statistics import Known, Stat
@@ -23,7 +23,7 @@ JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedTrain:
+class JudgedTrain(Step):
     """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
 
     The statistics `scores` and `losses` are the main metric and the loss on that tenth of w + a (v - w) for each a of
@@ -68,7 +68,7 @@ class JudgedTrain:
         return self.train.work(train - train // FOLDS, test) + FORWARD_SHARE * len(TRIED) * (train // FOLDS)
 
 
-def kept_out(part: Samples, client: Client) -> tuple[Samples, Samples]:
+def kept_out(part: View, client: Client) -> tuple[View, View]:
     """What is trained on in this round, and what judges: after a shuffle that never changes, every tenth sample."""
     order = client.stream("judging").permutation(len(part))
     judging = np.zeros(len(part), bool)
@@ -78,7 +78,7 @@ def kept_out(part: Samples, client: Client) -> tuple[Samples, Samples]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateAdapted:
+class EvaluateAdapted(Step):
     """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.
 
     a is the task's argument `own`; without it, 1. The trained model stays with the client.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.statistics import Known, Stat
 from covey.steps.summaries import label_counts
 
 
 @dataclass(frozen=True)
-class CountLabels:
+class CountLabels(Step):
     """How many training samples of each class the client holds: `stats["labels"]`, one number a class."""
 
     kind: ClassVar[str] = "query.labels"

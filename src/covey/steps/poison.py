@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -17,7 +16,7 @@ Attack = Literal["scale", "flip", "nan"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Poisoned:
+class Poisoned(Step):
     """The step `local`, except that some clients spoil their update w_k - w before they send it.
 
     scale: times `factor`. flip: times -1. nan: one number of the row is not a number.
@@ -52,8 +51,7 @@ class Poisoned:
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """What the step itself tells."""
-        expects: Callable[[Known], dict[str, Stat]] | None = getattr(self.local, "expects", None)
-        return expects(known) if expects else {}
+        return self.local.expects(known)
 
     def work(self, train: int, test: int) -> float:
         return self.local.work(train, test)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.statistics import Known, Stat
 from covey.steps.embedding import BitNoise, Embed, Spending, pack, respond, unpack
@@ -38,7 +38,7 @@ USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told 
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescribeClasses:
+class DescribeClasses(Step):
     """Asks for a portrait: counts of the labels, and noisy bits of every class's mean in two halves of the samples.
 
     flip: the probability with which a bit lies. privacy: of the counts. noise: "simulated" draws from the client's

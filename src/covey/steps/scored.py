@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.needs import ACCURACY, Facts
 from covey.statistics import SHARE, Known, Stat
@@ -14,7 +14,7 @@ from covey.steps.train import Train, best_row, local_fit, reply_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredTrain:
+class ScoredTrain(Step):
     """Local training as `train` says; the statistic `accuracy` is that of the model as it was received."""
 
     train: Train

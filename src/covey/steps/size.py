@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from covey.ask_once import answers, ask_once
-from covey.core import Client, Reply, Round, Task
+from covey.core import Client, Reply, Round, Step, Task
 from covey.needs import Key
 
 SIZES: Key[dict[int, int]] = Key("sizes")
 
 
 @dataclass(frozen=True)
-class Size:
+class Size(Step):
     """The number of training samples, and nothing else."""
 
     kind: ClassVar[str] = "query.size"

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.models.encoders import Pixels
 from covey.statistics import Known, Stat
@@ -39,7 +39,7 @@ def styles(x: Tensor, share: float) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Style:
+class Style(Step):
     """Asks for the mean style: of each class (the embedding paper) or of all pictures (LADD itself)."""
 
     share: float = 0.1

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.privacy import Privacy, add_noise, present, shares, spend
@@ -17,12 +17,13 @@ from covey.steps.privacy import Privacy, add_noise, present, shares, spend
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+MOST_NUMBERS = 10_000_000  # in one summary
 CHUNK = 256  # samples whose features are binned at a time
 BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on it
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelSummary:
+class LabelSummary(Step):
     """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
 
     labels: size of the label space; None takes the data set's classes. Asked with `tolerance`, a client answers
@@ -36,7 +37,7 @@ class LabelSummary:
     kind: ClassVar[str] = "query.labels"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        labels = _label_space(client, self.labels)
+        labels = label_space(client, self.labels)
         counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
         if not _worth_telling(client, task, self.privacy, counts):
             return Reply(id=client.id)
@@ -52,7 +53,7 @@ class LabelSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureSummary:
+class FeatureSummary(Step):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
 
     Images are taken before their normalisation, so that their range is [0, 1]. One sample moves as many counts
@@ -82,7 +83,7 @@ class FeatureSummary:
         counts = feature_counts(
             x,
             client.train.labels(),
-            labels=_label_space(client, self.labels),
+            labels=label_space(client, self.labels, self.bins),
             bins=self.bins,
             low=self.low,
             high=self.high,
@@ -118,12 +119,17 @@ def raw_features(client: Client) -> NDArray[np.floating]:
     return x.numpy()
 
 
-def _label_space(client: Client, labels: int | None) -> int:
+def label_space(client: Client, labels: int | None, bins: int = 1) -> int:
+    """The number of labels that all clients agreed on."""
     space = len(client.train.dataset.classes) if labels is None else labels
     if client.live and space < len(
         client.train.dataset.classes
     ):  # a mistake would name a label that is there
         raise Refused(f"a summary of {space} labels is asked for; this site's data have more classes")
+    if space * bins > MOST_NUMBERS:
+        raise UserError(
+            f"a summary of {space * bins:,} numbers is asked for; at most {MOST_NUMBERS:,} are allowed"
+        )
     if space < 1:
         raise UserError("a summary by label needs data with classes, or the number of labels given.")
     return space
@@ -150,10 +156,19 @@ def tell(
     """Book the privacy loss, add the noise, and remember on the device (only) what the summary was made of."""
     if client.live and privacy.noise == "simulated":
         privacy = replace(privacy, noise="opendp")
-    total = spend(client.state, privacy)
+    total = booked(client, privacy)
     noisy = add_noise(counts, sensitivity=sensitivity, privacy=privacy, rng=client.rng)
     client.state["summary"] = counts
     return ({"epsilon": total} if privacy.counted else {}), noisy
+
+
+def booked(client: Client, privacy: Privacy) -> float:
+    """Book one summary where the client keeps its account; on a real device that is on disk before it is told."""
+    if client.account is None:
+        return spend(client.state, privacy)
+    if not privacy.counted or privacy.epsilon is None:
+        return client.account.epsilon
+    return client.account.spend(privacy.epsilon, budget=privacy.budget)
 
 
 def label_counts(y: NDArray[np.generic], *, labels: int, who: str = "the client") -> Array:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from covey.bench import Fit, Recipe
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.statistics import Known, Stat
 
 if TYPE_CHECKING:
-    from covey.data.types import Samples
+    from covey.data.types import View
 
 
 # A round of very few batches learns next to nothing, and many epochs on few samples only fit these: measured with the
@@ -26,7 +26,7 @@ USUAL_BATCHES, MOST_EPOCHS = 50, 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train:
+class Train(Step):
     """Some epochs of SGD or Adam on the client's own data, from the row it was sent (the best one, if several).
 
     `epochs` None suits them to the client: as many as make about 50 batches, from 1 to 5 (a client of 60 samples makes
@@ -79,16 +79,13 @@ class Train:
 
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
         """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
-        from covey.bench.cohort import fit_cohort, refusal
-        from covey.bench.torch_bench import TorchBench
-
         bench, recipe = clients[0].bench, self.recipe(clients[0].round)
-        if self.keep_momentum or not isinstance(bench, TorchBench) or refusal(bench, recipe):
+        if self.keep_momentum or not bench.fits_cohorts(recipe):
             return None
         found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
         data = [self.training_part(client).tensors() for client in clients]
         orders = [self.order(len(y), client.rng) for client, (_, y) in zip(clients, data, strict=True)]
-        fits = fit_cohort(bench, [row for _, row in found], data, orders, recipe)
+        fits = bench.fit_cohort([row for _, row in found], data, orders, recipe)
         return [
             reply_of(client, fit, slot, size=len(y))
             for client, fit, (slot, _), (_, y) in zip(clients, fits, found, data, strict=True)
@@ -138,7 +135,7 @@ class Train:
                 return cut[: self.batches]
         return cut
 
-    def training_part(self, client: Client) -> Samples:
+    def training_part(self, client: Client) -> View:
         """The samples that are trained on: all but the validation part."""
         return client.train if not self.holdout else split(client, self.holdout)[0]
 
@@ -158,7 +155,7 @@ def validation_size(samples: int, holdout: float) -> int:
     return max(1, min(int(holdout * samples), samples - 1)) if holdout and samples > 1 else 0
 
 
-def split(client: Client, holdout: float) -> tuple[Samples, Samples]:
+def split(client: Client, holdout: float) -> tuple[View, View]:
     """The client's training and validation part: after a shuffle that never changes, the last ones validate."""
     order = client.stream("holdout").permutation(len(client.train))
     cut = len(order) - validation_size(len(order), holdout)
@@ -213,7 +210,7 @@ def local_fit(train: Train, client: Client, start: Tensor, linear: Tensor | None
     return fit
 
 
-def only_used(part: Samples, batches: Sequence[np.ndarray]) -> tuple[Samples, list[np.ndarray]]:
+def only_used(part: View, batches: Sequence[np.ndarray]) -> tuple[View, list[np.ndarray]]:
     """The samples that some batch holds, and the batches as places among these: nothing else needs to be gathered."""
     used = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *batches]))
     return part.select(used), [np.searchsorted(used, batch) for batch in batches]

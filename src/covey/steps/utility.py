@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from covey.core import Client, Reply, Task
+from covey.core import Client, Reply, Step, Task
 from covey.needs import UTILITY, Facts
 from covey.statistics import Known, Stat
 from covey.steps.train import Train, best_row, local_fit, reply_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainWithUtility:
+class TrainWithUtility(Step):
     """Local training whose reply holds the statistical utility |B| sqrt(mean of the squared per-sample losses).
 
     B are the samples of the first epoch's batches, as training draws them. The losses are those of the model as it

@@ -21,7 +21,7 @@ RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a roun
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
 CorrectionScale = Literal["relative", "absolute"]
-Among = Literal["auto", "groups", "clients"]
+Among = Literal["auto", "groups", "clients", "everybody"]
 Per = Literal["model", "group"]
 
 HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
@@ -83,7 +83,8 @@ class ClusterCorrection:
     kept up, it adds beta / (1 - alpha) average updates a round. beta in round t is multiplied by decay^(t-1).
 
     `among`: the directions are those of the groups, of single clients, or (auto) of the groups where a model has
-    replies from several, else of the clients. `per`: each model for itself, or, where every client holds a model and
+    replies from several, else of the clients; or there is one, the average update of everybody, which is plain
+    momentum at the server (FedAvgM). `per`: each model for itself, or, where every client holds a model and
     groups share theirs, each group.
     """
 
@@ -174,6 +175,8 @@ class Corrected:
     def directions(self, now: Round, among: Among) -> Directions:
         """Where the clusters pull this model."""
         several = len({now.groups.get(reply.id, -1) for reply in self.replies}) > 1
+        if among == "everybody":
+            return cluster_directions(self.old, self.replies, dict.fromkeys((r.id for r in self.replies), 0))
         by_group = among == "groups" or (among == "auto" and several)
         return cluster_directions(self.old, self.replies, now.groups if by_group else {})
 

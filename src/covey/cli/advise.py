@@ -1,0 +1,206 @@
+"""`covey advise`: what kind of unlikeness a fleet has, and which method suits it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption
+from covey.errors import UserError
+
+if TYPE_CHECKING:
+    from covey.advice import Advice
+    from covey.unlikeness import Unlikeness
+
+# The name of each number, and what a large and a small one mean.
+WORDS = {
+    "label_skew": ("label skew", "clients hold different labels", "labels are shared out evenly"),
+    "feature_shift": (
+        "feature shift",
+        "a class looks different at other clients",
+        "a class looks the same everywhere",
+    ),
+    "concept_conflict": (
+        "concept conflict",
+        "like samples bear other labels",
+        "a label means the same everywhere",
+    ),
+    "size_skew": ("size skew", "some clients hold far more samples", "clients hold about as many samples"),
+    "device_spread": ("device spread", "some devices are far slower", "devices are about as fast"),
+}
+BAR = 20  # characters
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(advise)
+
+
+def advise(
+    file: FileArgument = None,
+    dataset: DatasetOption = None,
+    set_: SetOption = None,
+    seed: SeedOption = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy loss of what each client tells. [default: exact]")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Also run the advised method, FedAvg and local side by side.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(help="Rounds of --check.", min=1)] = 15,
+    out: Annotated[
+        Path | None, typer.Option(help="Where --check writes. [default: runs/advise-TIME]")
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="Also draw the numbers into this picture.")] = None,
+) -> None:
+    """Say how unlike the clients are, which method to use, what to expect, and the file to run."""
+    from covey.advice import advise as conclude
+    from covey.advice import evidence
+    from covey.cli.run import gathered
+    from covey.config import fleet_of, resolve
+    from covey.steps.privacy import Privacy
+    from covey.unlikeness import measure_unlikeness
+
+    if epsilon is not None and not epsilon > 0:
+        raise UserError(f"--epsilon is {epsilon}; it must be above 0")
+    tables = gathered(file, None, dataset, set_, seed, None)
+    config = resolve(tables)
+    fleet = fleet_of(config)
+    try:
+        found = measure_unlikeness(fleet, privacy=Privacy(epsilon=epsilon))
+        row_bytes = 4 * fleet.layout.size
+    finally:
+        fleet.close()
+    advice = conclude(found, evidence())
+    show(found, advice, epsilon)
+    per_round = config["method"].get("per_round", config["data"]["clients"])
+    usual = 2 * row_bytes * per_round * config.top.rounds
+    costs(advice, usual, config.top.rounds)
+    print_file(tables, advice.method)
+    if png is not None:
+        draw(found, png)
+        Console(stderr=True).print(f"picture: {png}", highlight=False)
+    if check:
+        checked(tables, advice, rounds, out)
+
+
+def numbers(found: Unlikeness) -> Table:
+    """The five numbers with a bar each, and what they mean."""
+    from covey.unlikeness import LEVELS
+
+    table = Table(title="How unlike these clients are", title_justify="left", box=None, pad_edge=False)
+    for column in ("", "", "", "", ""):
+        table.add_column(column)
+    for name, value in found.numbers().items():
+        title, much, little = WORDS[name]
+        level = found.level(name)
+        filled = 0 if level == "hidden" else min(BAR, round(BAR * value / (2 * LEVELS[name][1])))
+        number = "" if level == "hidden" else f"{value:.2f}"
+        meaning = {"low": little, "hidden": "the noise hides it"}.get(level, much)
+        table.add_row(title, "█" * filled + "·" * (BAR - filled), number, level, meaning)
+    return table
+
+
+def show(found: Unlikeness, advice: Advice, epsilon: float | None) -> None:
+    """The five numbers, and what follows from them."""
+    say = Console().print
+    say(numbers(found))
+    if epsilon is not None:
+        say(f"Clients told it with a privacy loss of epsilon {epsilon:g} each.", highlight=False)
+    say()
+    say(sentence(advice), highlight=False, soft_wrap=True)
+    if advice.avoid:
+        say(
+            f"Not here: {', '.join(advice.avoid)} (expected below FedAvg by more than a point).",
+            highlight=False,
+        )
+    nearest = [f"{row.fleet} ({weight:.2f})" for row, weight in advice.rows[:3]]
+    say(f"Concluded from the scoreboard's most similar fleets: {'; '.join(nearest)}.", highlight=False)
+
+
+def sentence(advice: Advice) -> str:
+    """What to use, and what it should bring."""
+    from covey.advice import ALONE, REFERENCE
+
+    alone = advice.gains.get(ALONE)
+    beside = f" Each client alone: {100 * alone:+.1f} points." if alone is not None else ""
+    if advice.method == REFERENCE:
+        other = next(name for name in advice.gains if name not in (REFERENCE, ALONE))
+        gain = 100 * advice.gains[other]
+        return f"Use fedavg: {other}, the best of the others, is expected to gain {gain:+.1f} points here.{beside}"
+    runner_up = next((n for n in advice.gains if n not in (advice.method, ALONE)), None)
+    second = f"; next {runner_up}, {100 * advice.gains[runner_up]:+.1f}" if runner_up else ""
+    gain = 100 * advice.gains[advice.method]
+    return (
+        f"Use {advice.method}: expected {gain:+.1f} points of accuracy on the clients' own data over FedAvg{second}."
+        f"{beside}"
+    )
+
+
+def costs(advice: Advice, usual: float, rounds: int) -> None:
+    """Bytes, seconds and privacy."""
+    from covey.report.wording import show_bytes
+
+    Console().print(
+        f"It costs about {show_bytes(usual * advice.bytes)} in {rounds} rounds, {advice.bytes:.1f} times FedAvg's, and "
+        f"{advice.seconds:.1f} times its seconds. Updates leave the clients as in FedAvg (docs/privacy.md).",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def print_file(tables: dict[str, Any], method: str) -> None:
+    """The file to run."""
+    import tomli_w
+
+    from covey.comparing import with_method
+
+    Console().print("\nRun this file with covey run FILE.toml:\n", highlight=False)
+    typer.echo(tomli_w.dumps(with_method(tables, {"method": {"name": method}})))
+
+
+def draw(found: Unlikeness, path: Path) -> None:
+    """The five numbers as shares of what is high."""
+    from covey.report.figures import draw_bars
+    from covey.unlikeness import LEVELS
+
+    bars = {
+        WORDS[name][0]: min(value / LEVELS[name][1], 2.0)
+        for name, value in found.numbers().items()
+        if value == value
+    }
+    draw_bars(bars, path=path, y_label="1 = high", title="How unlike the clients are")
+
+
+def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | None) -> None:
+    """Runs the advised method, FedAvg and local, and says whether the advice held."""
+    from covey.advice import ALONE, REFERENCE
+    from covey.cli.run import interruptible
+    from covey.cli.run import show as show_runs
+    from covey.comparing import with_method
+    from covey.config import resolve
+    from covey.folders import new_run_folder
+    from covey.progress import live
+    from covey.report.folder import read_run
+    from covey.report.page import write_report
+    from covey.runs import run_or_resume
+
+    folder = out or new_run_folder("advise")
+    finished = {}
+    for name in dict.fromkeys([advice.method, REFERENCE, ALONE]):
+        config = resolve(with_method({**tables, "rounds": rounds}, {"method": {"name": name}}))
+        with live(name, rounds) as watch, interruptible():
+            finished[name] = run_or_resume(config, folder / name, watchers=[watch], report=False)
+    write_report([read_run(done.folder) for done in finished.values()], folder / "report.html")
+    show_runs(list(finished.values()), folder)
+    score = {name: float(done.summary["last"]["local-test/accuracy-mean"]) for name, done in finished.items()}
+    best = max(score, key=lambda name: score[name])
+    held = score[advice.method] >= max(score.values()) - 0.01
+    numbers = ", ".join(f"{name} {value:.1%}" for name, value in score.items())
+    verdict = (
+        "The advice held" if held else f"The advice did not hold: {best} is better after {rounds} rounds"
+    )
+    Console().print(f"{verdict} ({numbers} on the clients' own test data).", highlight=False)

@@ -1,0 +1,283 @@
+"""The open port: passes the fleet interface on to the SuperLink, for who holds a key, in bounded time and memory.
+
+A stranger costs one connection for a few seconds; a body is read only after its head was signed with a key on the
+list. Where there are too many strangers the one that came first gives way, so that they cannot shut anybody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import resource
+import socket
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from covey.deploy.http_connection import HttpConnection, Limits, streams
+from covey.deploy.signatures import Refusal, check_signature
+from covey.deploy.superlink import LOOPBACK, Link
+from covey.errors import RunError, UserError
+
+FLEET = "/v1/fleet/"  # all that a site may reach; the control and runtime interfaces stay on loopback
+HOP = ("host", "connection", "content-length", "transfer-encoding", "content-encoding", "keep-alive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """One request as the log and the status see it; `why` says why it was refused."""
+
+    key: str
+    path: str
+    status: int
+    received: int
+    sent: int
+    why: str = ""
+
+
+@dataclass(eq=False)
+class Guest:
+    """A connection: where it comes from, and the key that it has shown."""
+
+    address: str
+    sock: socket.socket
+    key: str = ""
+    shown: bool = False
+
+
+class Door:
+    """The connections of the port; everything here runs in one event loop."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        tls: ssl.SSLContext | None,
+        known: Callable[[str], bool] | None,
+        limits: Limits,
+        seen: Callable[[Visit], None],
+    ) -> None:
+        import httpx
+
+        self.tls = tls
+        self.known = known
+        self.limits = limits
+        self.seen = seen
+        self.guests: dict[asyncio.Task[None], Guest] = {}
+        self.held: Counter[str] = Counter()  # bytes of bodies by key
+        self.client = httpx.AsyncClient(
+            base_url=f"{'https' if link.ca else 'http'}://{link.address}",
+            verify=str(link.ca) if link.ca else True,
+            timeout=120,
+            trust_env=False,
+        )
+
+    # ------------------------------------------------------------------------------------------ who is let in
+
+    async def run(self, listener: socket.socket, stop: asyncio.Event) -> None:
+        """Takes connections until it is stopped."""
+        accepting = asyncio.create_task(self.accept(listener))
+        await stop.wait()
+        for task in (accepting, *self.guests):
+            task.cancel()
+        await asyncio.gather(accepting, *self.guests, return_exceptions=True)
+        await self.client.aclose()
+
+    async def accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, peer = await loop.sock_accept(listener)
+            except OSError:  # no file descriptors for now, or it has left already
+                await asyncio.sleep(0.1)
+                continue
+            guest = Guest(place_of(peer[0]), sock)
+            self.make_room(guest.address)
+            task = asyncio.create_task(self.serve(guest))
+            self.guests[task] = guest
+            task.add_done_callback(self.forget)
+
+    def make_room(self, address: str) -> None:
+        """Ends the connection of the stranger that came first, of this address or of all, where it is one too many."""
+        strangers = {task: guest for task, guest in self.guests.items() if not guest.shown}
+        near = [task for task, guest in strangers.items() if guest.address == address]
+        if len(near) >= self.limits.per_address:
+            self.dismiss(near[0])
+        elif len(strangers) >= self.limits.strangers:
+            self.dismiss(next(iter(strangers)))
+
+    def dismiss(self, task: asyncio.Task[None]) -> None:
+        self.guests.pop(task, None)
+        task.cancel()
+
+    def forget(self, task: asyncio.Task[None]) -> None:
+        self.guests.pop(task, None)
+        if not task.cancelled() and (error := task.exception()):
+            self.seen(Visit(key="", path="", status=500, received=0, sent=0, why=f"{type(error).__name__}"))
+
+    # ------------------------------------------------------------------------------------------ one connection
+
+    async def serve(self, guest: Guest) -> None:
+        """Answers the requests of a connection; whoever leaves in the middle needs no answer."""
+        import h11
+
+        writer = None
+        with contextlib.suppress(OSError, TimeoutError, h11.ProtocolError):
+            try:
+                async with asyncio.timeout(self.limits.head_seconds):
+                    reader, writer = await streams(guest.sock, self.tls, self.limits.head_seconds)
+                talk = HttpConnection(reader, writer, self.limits)
+                while await self.exchange(talk, guest):
+                    pass
+            finally:
+                if writer is not None:
+                    writer.transport.abort()
+                guest.sock.close()
+
+    async def exchange(self, talk: HttpConnection, guest: Guest) -> bool:
+        """One request and its answer; says whether the connection goes on."""
+        head = await talk.head(self.limits.idle_seconds if guest.shown else self.limits.head_seconds)
+        if head is None:
+            return False
+        path = head.target.decode("ascii", "replace")
+        headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
+        key, size, sent = "", 0, 0
+        try:
+            if not is_open(path):
+                raise Refusal(404, "it is no path of the fleet interface")
+            key = self.admit(guest, headers, path)
+            if int(headers.get("content-length", 0)) > self.limits.body_bytes:
+                raise Refusal(413, f"its body is larger than {self.limits.body_bytes} bytes")
+            with self.holding(key) as hold:
+                body = await talk.body(hold)
+                size = len(body)
+                status, kept, content = await self.passed_on(head.method.decode(), path, headers, body)
+            sent = len(content)
+            await talk.answer(status, kept, content)
+        except Refusal as no:
+            self.seen(
+                Visit(key=key or no.key, path=path, status=no.status, received=size, sent=0, why=str(no))
+            )
+            await talk.answer(no.status, {"connection": "close"}, b"")
+            await talk.linger()
+            return False
+        self.seen(Visit(key=key, path=path, status=status, received=size, sent=sent))
+        return talk.next()
+
+    def admit(self, guest: Guest, headers: dict[str, str], path: str) -> str:
+        """The key that signed the request, or a refusal; without a list of keys everybody is let in."""
+        if self.known is None:
+            guest.shown = True
+            return ""
+        guest.key = check_signature(headers, path, self.known)
+        if not guest.shown:
+            mine = sum(other.key == guest.key and other.shown for other in self.guests.values())
+            if mine >= self.limits.per_key:
+                raise Refusal(429, f"its key has {mine} connections already", guest.key)
+            guest.shown = True
+        return guest.key
+
+    @contextlib.contextmanager
+    def holding(self, key: str) -> Iterator[Callable[[int], None]]:
+        """Counts the bytes of a body against what may be held in all, and gives them back."""
+        mine, most = 0, self.limits.all_bytes
+
+        def hold(size: int) -> None:
+            nonlocal mine
+            if mine + size > self.limits.body_bytes:
+                raise Refusal(413, f"its body is larger than {self.limits.body_bytes} bytes", key)
+            share = most // 4 if self.known is not None else most
+            if self.held[key] + size > share or self.held.total() + size > most:
+                raise Refusal(503, "too many bodies are held at a time", key)
+            mine += size
+            self.held[key] += size
+
+        try:
+            yield hold
+        finally:
+            self.held[key] -= mine
+            self.held += Counter()  # keys that hold nothing are dropped
+
+    async def passed_on(
+        self, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        """What the SuperLink answers."""
+        import httpx
+
+        kept = [(name, value) for name, value in headers.items() if name not in HOP]
+        try:
+            answer = await self.client.request(method, path, content=body, headers=kept)
+        except httpx.TransportError as error:
+            raise Refusal(503, f"the SuperLink does not answer ({type(error).__name__})") from error
+        kept_of_answer = {name: value for name, value in answer.headers.items() if name not in HOP}
+        return answer.status_code, kept_of_answer, answer.content
+
+
+def place_of(address: str) -> str:
+    """Whose connections are counted together: an IPv4 address, or the IPv6 network of 64 bits that one site has."""
+    there = ipaddress.ip_address(address.partition("%")[0])
+    if there.version == 6 and there.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(there) >> 64 << 64, 64)))
+    return address
+
+
+def is_open(path: str) -> bool:
+    """Whether a path belongs to the fleet interface, spelt plainly: no dots, no escapes that could lead elsewhere."""
+    return path.startswith(FLEET) and path.isascii() and all(c.isalnum() or c in "/-_" for c in path)
+
+
+@contextlib.contextmanager
+def door(
+    host: str,
+    port: int,
+    link: Link,
+    certs: Path | None,
+    *,
+    known: Callable[[str], bool] | None = None,
+    limits: Limits | None = None,
+    seen: Callable[[Visit], None] = lambda _: None,
+) -> Iterator[None]:
+    """Opens the port for the time of the context; `known` says whether a public key is on the list now."""
+    if certs is None and host not in LOOPBACK:
+        raise UserError(
+            f"--insecure works only on loopback; --host is {host!r}, allowed: {', '.join(LOOPBACK)}"
+        )
+    tls = None
+    if certs is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certs / "server.crt", certs / "server.key")
+    more_descriptors()
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise UserError(f"--host {host} --port {port} cannot be used: {error.strerror}") from error
+    listener.setblocking(False)
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    there = Door(link, tls=tls, known=known, limits=limits or Limits(), seen=seen)
+    thread = threading.Thread(target=lambda: loop.run_until_complete(there.run(listener, stop)), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(timeout=10)
+        listener.close()
+        if thread.is_alive():
+            raise RunError(f"the door at {host}:{port} could not be closed")
+        loop.close()
+
+
+def more_descriptors() -> None:
+    """As many open files as the system allows this process: every connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2**16)), hard))

@@ -1,0 +1,120 @@
+"""HTTP/1.1 with somebody unknown: every part of a request has a bound on its size and on the time it may take."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+PIECE = 2**16  # bytes that are read or written at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What the port grants.
+
+    strangers, per_address: connections that have shown no key yet, in all and of one address (of IPv6: of one
+    network). per_key: connections of one key. head_bytes, head_seconds: of a request's head, TLS included.
+    idle_seconds: between two requests. pause_seconds: between two pieces of a body or of an answer.
+    slowest: bytes per second that a body must bring on average. body_bytes, all_bytes: of one body, and of all
+    that are held at a time, of which one key has a quarter at most.
+    """
+
+    strangers: int = 512
+    per_address: int = 64
+    per_key: int = 16
+    head_bytes: int = 16 * 2**10
+    head_seconds: float = 10.0
+    idle_seconds: float = 120.0
+    pause_seconds: float = 30.0
+    slowest: int = 4096
+    body_bytes: int = 32 * 2**20  # Flower cuts arrays into pieces of 5 MB
+    all_bytes: int = 256 * 2**20
+
+
+class HttpConnection:
+    """HTTP/1.1 on one connection, with a limit on how long each part of it may take."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: Limits) -> None:
+        import h11
+
+        self.h11 = h11
+        self.wire = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        self.reader, self.writer, self.limits = reader, writer, limits
+
+    async def event(self, until: float) -> Any:
+        """What comes next on the wire before that time of the monotonic clock."""
+        while (event := self.wire.next_event()) is self.h11.NEED_DATA:
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                self.wire.receive_data(await self.reader.read(PIECE))
+        return event
+
+    async def head(self, idle: float) -> Any:
+        """The head of the next request, `idle` seconds for its first byte; None when there is no more."""
+        if not self.wire.trailing_data[0]:
+            async with asyncio.timeout(idle):
+                self.wire.receive_data(await self.reader.read(PIECE))
+        event = await self.event(time.monotonic() + self.limits.head_seconds)
+        return event if isinstance(event, self.h11.Request) else None
+
+    async def body(self, hold: Callable[[int], None]) -> bytes:
+        """The body of the request; every piece is held before it is kept."""
+        pieces: list[bytes] = []
+        size, began = 0, time.monotonic()
+        if self.wire.they_are_waiting_for_100_continue:
+            await self.write(self.wire.send(self.h11.InformationalResponse(status_code=100, headers=[])))
+        while True:
+            pause = self.limits.pause_seconds
+            slow = began + pause + size / self.limits.slowest
+            event = await self.event(min(time.monotonic() + pause, slow))
+            if not isinstance(event, self.h11.Data):
+                return b"".join(pieces)
+            size += len(event.data)
+            hold(len(event.data))
+            pieces.append(bytes(event.data))
+
+    async def answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        named = [*headers.items(), ("content-length", str(len(content)))]
+        await self.write(self.wire.send(self.h11.Response(status_code=status, headers=named)))
+        for start in range(0, len(content), PIECE):
+            await self.write(self.wire.send(self.h11.Data(data=content[start : start + PIECE])))
+        await self.write(self.wire.send(self.h11.EndOfMessage()))
+
+    async def write(self, data: bytes | None) -> None:
+        self.writer.write(data or b"")
+        async with asyncio.timeout(self.limits.pause_seconds):
+            await self.writer.drain()
+
+    async def linger(self) -> None:
+        """Reads a little of what still comes, so that the other side can read why it was refused."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                if self.writer.can_write_eof():
+                    self.writer.write_eof()
+                for _ in range(16):
+                    if not await self.reader.read(PIECE):
+                        break
+
+    def next(self) -> bool:
+        """Whether another request may follow."""
+        if self.wire.our_state is not self.h11.DONE or self.wire.their_state is not self.h11.DONE:
+            return False
+        self.wire.start_next_cycle()
+        return True
+
+
+async def streams(
+    sock: socket.socket, tls: ssl.SSLContext | None, seconds: float
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Reader and writer of a connection that was just taken."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=PIECE, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    wait = {"ssl_handshake_timeout": seconds} if tls else {}
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls, **wait)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

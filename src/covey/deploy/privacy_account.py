@@ -1,0 +1,133 @@
+"""What a site has spent on telling about its data, and the secret that its repeated answers come from.
+
+Both belong to the data: they outlive every round, run and server. A loss is written down before it is told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from covey.codec import plain_of_file
+from covey.deploy.secret_file import write_secret
+from covey.errors import Refused, UserError
+from covey.writing import write_atomically
+
+MOST_QUESTIONS = 10_000  # that one site answers from its secret
+
+
+class PrivacyAccount:
+    """A site's privacy account in its folder: `epsilon` is the total, `answers.json` the secret and what it answered.
+
+    The states of runs beside it tell what was spent when they were written: an account that was deleted or set back
+    is noticed when the site starts.
+    """
+
+    def __init__(self, folder: Path | None, *, data: Callable[[], str], budget: float | None = None) -> None:
+        self.folder = folder
+        self.data = data
+        self.budget = budget
+        self.epsilon = 0.0
+        self.secret = b""
+        self.questions: dict[str, float] = {}  # what was answered from the secret, and its loss
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.epsilon = _spent(folder / "epsilon")
+            self._read_answers(folder / "answers.json")
+            self._compare(folder)
+
+    @property
+    def mark(self) -> str:
+        """Tells the secret from another one, and nothing about it; empty before there is one."""
+        return hashlib.sha256(b"mark" + self.secret).hexdigest()[:16] if self.secret else ""
+
+    def spend(self, epsilon: float, *, budget: float | None = None) -> float:
+        """Books a loss and gives the new total; refuses beyond this site's budget or the one that is given."""
+        most = min((b for b in (self.budget, budget) if b is not None), default=None)
+        total = self.epsilon + epsilon
+        if most is not None and total > most * (1 + 1e-9):
+            raise Refused(
+                f"a summary of epsilon {epsilon:g} is refused: {self.epsilon:g} of the budget of {most:g} is spent."
+            )
+        if self.folder is not None:
+            _write(self.folder / "epsilon", repr(total), write_atomically)
+        self.epsilon = total
+        return total
+
+    def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:
+        """Secret random bytes for a question about these data: the same for ever, and paid for the first time."""
+        number = hashlib.sha256(f"{self.data()}\0{question}".encode()).hexdigest()
+        if number not in self.questions:
+            if len(self.questions) >= MOST_QUESTIONS:
+                raise Refused(
+                    f"this site has answered {MOST_QUESTIONS} different questions, which is the most"
+                )
+            self.spend(epsilon)
+            self.secret = self.secret or secrets.token_bytes(32)
+            kept = {"secret": self.secret.hex(), "questions": {**self.questions, number: epsilon}}
+            if self.folder is not None:
+                _write(self.folder / "answers.json", json.dumps(kept).encode(), write_secret)
+            self.questions[number] = epsilon
+        return hashlib.shake_256(self.secret + bytes.fromhex(number)).digest(count)
+
+    def _read_answers(self, file: Path) -> None:
+        try:
+            kept = json.loads(file.read_text())
+            self.secret = bytes.fromhex(kept["secret"])
+            self.questions = {str(number): float(epsilon) for number, epsilon in kept["questions"].items()}
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"--state: {file} cannot be read: {type(error).__name__}: {error}") from error
+
+    def _compare(self, folder: Path) -> None:
+        """Compares the account with what the states beside it know."""
+        known = {"answers.json": (sum(self.questions.values()), self.mark)}
+        for file in sorted(folder.glob("run-*.safetensors")):
+            try:
+                plain = plain_of_file(file)
+                known[file.name] = (float(plain["state"].get("epsilon", 0.0)), str(plain.get("mark", "")))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                raise UserError(f"--state: {file} cannot be read: {type(error).__name__}: {error}") from error
+        name, (epsilon, _) = max(known.items(), key=lambda item: item[1][0])
+        if epsilon > self.epsilon * (1 + 1e-9):
+            raise UserError(
+                f"--state: {folder / 'epsilon'} says that {self.epsilon:g} is spent, {name} beside it says "
+                f"{epsilon:g}: the account was deleted or set back; write {epsilon!r} into it to go on"
+            )
+        for name, (_, mark) in known.items():
+            if mark and mark != self.mark:
+                raise UserError(
+                    f"--state: {folder / 'answers.json'} is not the one that {name} was written with: put the old "
+                    "one back, because new noise on old answers would give them away"
+                )
+
+
+def _write(file: Path, content: bytes | str, write: Callable[[Path, Any], None]) -> None:
+    """What cannot be booked is not told."""
+    try:
+        write(file, content)
+    except OSError as error:
+        raise unusable(error) from error
+
+
+def unusable(error: Exception) -> Refused:
+    """The refusal of a site that cannot keep its account or its state."""
+    return Refused(f"this site's --state folder cannot be used: {getattr(error, 'strerror', None) or error}")
+
+
+def _spent(file: Path) -> float:
+    """What was spent before; a file that does not say it is a mistake, not a new budget."""
+    try:
+        spent = float(file.read_text())
+    except FileNotFoundError:
+        return 0.0
+    except (OSError, ValueError) as error:
+        raise UserError(f"--state: {file} cannot be read: {error}") from error
+    if not spent >= 0:
+        raise UserError(f"--state: {file} says that {spent} of the budget is spent; it must be at least 0")
+    return spent

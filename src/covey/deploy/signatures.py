@@ -1,0 +1,59 @@
+"""Who sent a request: Flower's fleet requests carry a key and a signed time in their head, before any body."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+KEY, TIME, SIGNATURE = "flwr-public-key", "flwr-timestamp", "flwr-signature"
+BEHIND, AHEAD = 305.0, 5.0  # seconds that a site's clock may be wrong, as Flower has it
+LOG_IN = ("/v1/fleet/register-node", "/v1/fleet/activate-node")
+
+
+class Refusal(Exception):  # noqa: N818
+    """Why a request is answered with an error, and by whom it was sent as far as is known."""
+
+    def __init__(self, status: int, why: str, key: str = "") -> None:
+        super().__init__(why)
+        self.status = status
+        self.key = key
+
+
+def check_signature(headers: Mapping[str, str], path: str, known: Callable[[str], bool]) -> str:
+    """The key (PEM) that signed the request's head; a refusal where it is not on the list or the signature is wrong.
+
+    The list is looked at first: whoever has no key cannot make this machine compute.
+    """
+    try:
+        shown = b64decode(headers[KEY], validate=True).decode("ascii")
+        signature = b64decode(headers[SIGNATURE], validate=True)
+        signed = headers[TIME]
+        age = (datetime.now(UTC) - datetime.fromisoformat(signed)).total_seconds()
+    except (KeyError, ValueError, TypeError) as error:
+        raise Refusal(401, "it is not signed") from error
+    if not known(shown):
+        # The site tells a wrong clock from an unknown key by the status, as with Flower itself.
+        raise Refusal(412 if path in LOG_IN else 401, "its key is not on the list", shown)
+    if not -AHEAD < age < BEHIND:
+        late = f"{abs(age):.0f} s {'behind' if age > 0 else 'ahead'}"
+        raise Refusal(
+            401, f"its clock is {late}; at most {BEHIND:.0f} s behind or {AHEAD:.0f} s ahead", shown
+        )
+    if not is_signed(shown, signed, signature):
+        raise Refusal(401, "its signature is not that of its key", shown)
+    return shown
+
+
+def is_signed(key: str, text: str, signature: bytes) -> bool:
+    """Whether the text was signed with the private half of the key."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        public = serialization.load_pem_public_key(key.encode())
+        public.verify(signature, text.encode("ascii"), ec.ECDSA(hashes.SHA256()))
+    except (InvalidSignature, ValueError):
+        return False
+    return True

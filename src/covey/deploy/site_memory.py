@@ -1,0 +1,79 @@
+"""What a site remembers between requests, in a folder that one process at a time may use."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from covey.codec import from_bytes, to_bytes
+from covey.deploy.privacy_account import PrivacyAccount, unusable
+from covey.errors import UserError
+from covey.folder_lock import folder_lock
+from covey.writing import write_atomically
+
+RUNS_KEPT = 16  # runs whose state stays in the folder
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path, *, wait: bool = False) -> Iterator[Path]:
+    """A site's folder, for one process at a time: two would each spend the whole budget."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--state {folder} cannot be made: {error.strerror or error}") from error
+    taken = f"--state {folder} is used by another covey join; give each its own"
+    with folder_lock(folder, None if wait else taken):
+        yield folder
+
+
+class Memory:
+    """What a site remembers of runs: a run's state, also as it was when the round began."""
+
+    def __init__(self, folder: Path | None, account: PrivacyAccount) -> None:
+        self.folder = folder
+        self.account = account
+        self.runs: dict[str, dict[str, Any]] = {}
+
+    def open(self, run: str, session: str, number: int) -> dict[str, Any]:
+        """The client's state for a request of that round; a server that goes on after a crash finds it as it was."""
+        kept = self.runs.get(run) or self._read(run)
+        if kept is None:
+            kept = {"session": session, "round": number, "state": {}, "before": {}}
+        elif kept["round"] != number:
+            kept = {"session": session, "round": number, "state": kept["state"], "before": kept["state"]}
+        elif kept["session"] != session:
+            kept = {**kept, "session": session, "state": kept["before"]}
+        self.runs = {run: kept}
+        return dict(kept["state"])
+
+    def close(self, run: str, state: Mapping[str, Any]) -> None:
+        """Keeps the new state, with what the account says: should that be set back, this knows better."""
+        known = {**state, "epsilon": self.account.epsilon}
+        self.runs[run] = {**self.runs[run], "state": known, "mark": self.account.mark}
+        if self.folder is not None:
+            try:
+                write_atomically(self._path(run), to_bytes(self.runs[run]))
+                files = sorted(
+                    self.folder.glob("run-*.safetensors"), key=lambda file: file.stat().st_mtime_ns
+                )
+                for old in files[:-RUNS_KEPT]:
+                    old.unlink()
+            except OSError as error:
+                raise unusable(error) from error
+
+    def _path(self, run: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"run-{run}.safetensors"
+
+    def _read(self, run: str) -> dict[str, Any] | None:
+        if self.folder is None:
+            return None
+        try:
+            kept: dict[str, Any] = from_bytes(self._path(run).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise unusable(error) from error
+        return kept

@@ -1,0 +1,218 @@
+"""How unlike a fleet's clients are, and in which way: five numbers from private class means.
+
+label skew          how far the clients' label shares lie from everybody's (total variation, 0 to 1)
+feature shift       how differently a class looks from client to client, as a share of the distance between classes
+concept conflict    how much nearer the clients' classes lie when they are renamed: the same pictures under other labels
+size skew           Gini coefficient of the clients' numbers of samples (0: all equal)
+device spread       how much longer the slowest tenth of the devices takes than the median one, as a share
+
+All are corrected for what chance alone (few samples, privacy noise) would show, so that IID clients have values near
+0. What noise hides is not a number (nan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from covey.core import Client, Fleet, Reply, Step, Task, stream
+from covey.errors import RunError, UserError
+from covey.steps.class_means import SENSITIVITY, ClassMeans
+from covey.steps.privacy import Privacy
+
+Array = NDArray[np.float64]
+
+MOST_PAIRS = 2000  # of clients that are compared; more do not change a mean
+EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample
+VISIBLE = (
+    0.15  # the standard error, as a share of the distance between classes, up to which a shift can be seen
+)
+FEWEST = 3  # samples of a class from which its mean is worth comparing
+# Below the first bound a number is low, above the second high; read off fleets whose kind is known (docs/choosing.md).
+LEVELS: Mapping[str, tuple[float, float]] = {
+    "label_skew": (0.10, 0.35),
+    "feature_shift": (0.10, 0.30),
+    "concept_conflict": (0.25, 0.50),
+    "size_skew": (0.25, 0.50),
+    "device_spread": (0.50, 1.50),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unlikeness:
+    """The five numbers; see the module for what each means."""
+
+    label_skew: float
+    feature_shift: float
+    concept_conflict: float
+    size_skew: float
+    device_spread: float
+
+    def numbers(self) -> dict[str, float]:
+        """By name, in order."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def level(self, name: str) -> str:
+        """low, middle or high; hidden where the noise is larger than what there is to see."""
+        value, (low, high) = getattr(self, name), LEVELS[name]
+        if np.isnan(value):
+            return "hidden"
+        return "low" if value < low else "high" if value > high else "middle"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitOfWork(Step):
+    """Never asked: a step of the same work for every client, to compare devices and not the sizes of their data."""
+
+    kind: ClassVar[str] = "train.unit"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        raise RunError("a unit of work is only timed")
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 1000.0  # samples
+
+
+def measure_unlikeness(fleet: Fleet, *, privacy: Privacy | None = None) -> Unlikeness:
+    """Asks all clients that can be reached once, and puts their answers together."""
+    if not fleet.objective.main == "accuracy":
+        raise UserError("how unlike clients are is measured class by class; this objective has no classes")
+    here = fleet.begin(1)
+    privacy = privacy or Privacy()
+    # Noise grows with every number that is told: fewer of them say more.
+    step = ClassMeans(privacy=privacy, size=EXACT_SIZE if privacy.epsilon is None else NOISY_SIZE)
+    replies = fleet.ask(step, dict.fromkeys(here, Task()))
+    if len(replies) < 2:
+        raise UserError(f"{len(replies)} clients answered; at least 2 are needed to compare them")
+    tables = np.stack([np.asarray(reply.stats["table"], dtype=np.float64) for reply in replies])
+    seconds = fleet.seconds(UnitOfWork(), [reply.id for reply in replies])
+    return unlikeness(tables, list(seconds.values()), noise=noise_variance(step.privacy))
+
+
+def noise_variance(privacy: Privacy) -> float:
+    """Of every number in a client's table: Laplace noise of scale b has the variance 2 b^2."""
+    return 2 * (SENSITIVITY / privacy.epsilon) ** 2 if privacy.epsilon is not None else 0.0
+
+
+def unlikeness(tables: Array, seconds: Sequence[float], *, noise: float = 0.0) -> Unlikeness:
+    """The five numbers from the clients' tables [clients, labels, 1 + size + 1] (see `ClassMeans`)."""
+    counts = np.maximum(tables[:, :, 0], 0.0)
+    shift, conflict = shift_and_conflict(tables, noise)
+    return Unlikeness(
+        label_skew=label_skew(counts, noise),
+        feature_shift=shift,
+        concept_conflict=conflict,
+        size_skew=gini(counts.sum(axis=1)),
+        device_spread=spread(np.asarray(seconds)),
+    )
+
+
+def label_skew(counts: Array, noise: float = 0.0) -> float:
+    """Mean over clients of the total variation between their label shares and everybody's, less what chance explains.
+
+    A share p estimated from n samples misses by sqrt(2 / pi) sqrt(p (1 - p) / n + noise / n^2) on average.
+    """
+    sizes = np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    whole = counts.sum(axis=0) / max(counts.sum(), 1.0)
+    distance = 0.5 * np.abs(counts / sizes - whole).sum(axis=1)
+    deviation = np.sqrt(whole * (1 - whole) / sizes + noise / sizes**2)
+    chance = 0.5 * np.sqrt(2 / np.pi) * deviation.sum(axis=1)
+    return float(max(0.0, np.mean(distance - chance)))
+
+
+def gini(sizes: Array) -> float:
+    """0 when all are equal, towards 1 when one has everything."""
+    ordered = np.sort(sizes)
+    n, total = len(ordered), ordered.sum()
+    return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * total)) if total > 0 else 0.0
+
+
+def spread(seconds: Array) -> float:
+    """How much longer the slowest tenth takes than the median device, as a share of the median."""
+    if not len(seconds):
+        return 0.0
+    median = float(np.median(seconds))
+    return max(0.0, float(np.quantile(seconds, 0.9)) / median - 1) if median > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """A client's classes: their means, and how much each mean is uncertain (variance, summed over its numbers)."""
+
+    classes: NDArray[np.int64]
+    means: Array
+    uncertain: Array
+
+
+def described(table: Array, noise: float) -> Described:
+    """The classes of which a client has enough samples (under noise: more than the noise could make up)."""
+    size = table.shape[1] - 2
+    n = table[:, 0]
+    classes = np.flatnonzero(n >= max(FEWEST, 3 * np.sqrt(noise)))
+    n = n[classes, None]
+    means = table[classes, 1:-1] / n
+    within = np.maximum(table[classes, -1] / (size * n[:, 0]) - (means**2).sum(axis=1), 0.0)
+    uncertain = within / np.maximum(n[:, 0] - 1, 1) + size * noise / n[:, 0] ** 2
+    return Described(classes.astype(np.int64), means, uncertain)
+
+
+def shift_and_conflict(tables: Array, noise: float = 0.0) -> tuple[float, float]:
+    """Mean over pairs of clients, as shares of the squared distance between two classes of one client.
+
+    With D_ab the squared distance of one client's class a from the other's class b (less what chance explains), over
+    the classes that both hold: B, the mean of D under the assignment of classes that makes it smallest, is what no
+    renaming explains, the feature shift; the mean of D_aa less B is what renaming explains, the concept conflict.
+    The assignment is chosen on one half of the numbers and D measured on the other, so that noise cannot pass for it.
+    """
+    clients = [described(table, noise) for table in tables]
+    apart = float(np.mean([gap for client in clients for gap in between_classes(client)] or [0.0]))
+    found = [(i, *compared(clients[i], clients[j])) for i, j in pairs(len(clients))]
+    found = [(i, same, best) for i, same, best in found if not np.isnan(same)]
+    if not found or apart <= 0:
+        return (0.0, 0.0) if noise == 0 else (np.nan, np.nan)
+    who, same, best = (np.array(column) for column in zip(*found, strict=True))
+    by_client = [same[who == i].mean() for i in np.unique(who)]
+    if noise and np.std(by_client) / np.sqrt(len(by_client)) > VISIBLE * apart:
+        return np.nan, np.nan
+    left = min(float(same.mean()), float(best.mean()))
+    return max(0.0, left / apart), max(0.0, (float(same.mean()) - left) / apart)
+
+
+def compared(one: Described, other: Described) -> tuple[float, float]:
+    """The mean of D_aa, and of D under the best assignment; nan where they share fewer than two classes."""
+    _, mine, theirs = np.intersect1d(one.classes, other.classes, return_indices=True)
+    if len(mine) < 2:
+        return np.nan, np.nan
+    gaps = one.means[mine][:, None] - other.means[theirs][None]
+    chance = 0.5 * (
+        one.uncertain[mine][:, None] + other.uncertain[theirs][None]
+    )  # of one half of the numbers
+    halves = [(gaps[:, :, half::2] ** 2).sum(axis=2) - chance for half in (0, 1)]
+    same = sum(float(np.trace(half)) for half in halves) / len(mine)
+    best = sum(
+        float(measured[linear_sum_assignment(chosen)].mean())
+        for chosen, measured in (halves, reversed(halves))
+    )
+    return same, best
+
+
+def between_classes(client: Described) -> list[float]:
+    """Squared distances between each two classes of a client, less what chance explains."""
+    if len(client.classes) < 2:
+        return []
+    first, second = np.triu_indices(len(client.classes), 1)
+    gaps = ((client.means[first] - client.means[second]) ** 2).sum(axis=1)
+    return list(gaps - client.uncertain[first] - client.uncertain[second])
+
+
+def pairs(clients: int) -> list[tuple[int, int]]:
+    """All pairs of clients, or some drawn at random where they are many."""
+    if clients * (clients - 1) // 2 <= MOST_PAIRS:
+        return [(i, j) for i in range(clients) for j in range(i)]
+    drawn = stream(0, "pairs", clients).integers(0, clients, (2 * MOST_PAIRS, 2))
+    return [(int(i), int(j)) for i, j in drawn if i != j][:MOST_PAIRS]

@@ -1,0 +1,214 @@
+"""The open port: who gets in, for how long, with how much; a small web server stands in for the SuperLink."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+import httpx
+
+from covey.deploy.certs import make_certs
+from covey.deploy.door import door, place_of
+from covey.deploy.superlink import Link, free_port
+from covey.errors import UserError
+from tests.deploy.door_by_hand import PATH, Port, open_port
+
+HALF = b"POST /v1/fleet/x HTTP/1.1\r\nhost: x\r\n"
+
+
+def until(happens: Callable[[], bool], seconds: float = 300.0) -> None:
+    """Waits for an event; the seconds are only for a machine on which it never comes."""
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, f"it did not happen in {seconds:.0f} s"
+        time.sleep(0.02)
+
+
+def is_closed(sock: socket.socket) -> bool:
+    """Waits until the other side ends the connection."""
+    sock.settimeout(300)
+    with contextlib.suppress(ConnectionError):
+        while sock.recv(2**16):
+            pass
+    return True
+
+
+def post(here: Port, path: str = PATH, *, headers: dict[str, str] | None = None, body: bytes = b"") -> int:
+    url = f"http://127.0.0.1:{here.port}{path}"
+    return httpx.post(url, content=body, headers=headers, timeout=300).status_code
+
+
+def test_who_signs_with_a_key_on_the_list_is_passed_on() -> None:
+    with open_port() as here:
+        assert here.site(bytes(8 * 2**20))[0] == f"200 got {8 * 2**20}"
+    (visit,) = here.seen
+    assert (visit.key, visit.path, visit.status, visit.why) == (here.key, PATH, 200, "")
+    assert (visit.received, visit.sent) == (8 * 2**20, len(f"got {8 * 2**20}"))
+
+
+def test_a_connection_carries_many_requests() -> None:
+    with open_port() as here, httpx.Client(timeout=300) as client:
+        url = f"http://127.0.0.1:{here.port}{PATH}"
+        said = [client.post(url, content=bytes(n), headers=here.signed()).text for n in (1, 0, 70_000)]
+    assert said == ["got 1", "got 0", "got 70000"]
+
+
+def test_who_is_refused_learns_why_by_the_status_and_the_log_by_a_sentence() -> None:
+    with open_port() as here, open_port() as other:
+        foreign = other.signed()
+        wrong = {**here.signed(), "flwr-signature": foreign["flwr-signature"]}
+        answers = [
+            post(here),
+            post(here, headers=foreign),
+            post(here, "/v1/fleet/activate-node", headers=foreign),
+            post(here, headers=here.signed(late=400)),
+            post(here, headers=here.signed(late=-60)),
+            post(here, headers=wrong),
+            post(here, "/v1/control/start-run", headers=here.signed()),
+        ]
+        assert answers == [401, 401, 412, 401, 401, 401, 404]
+        assert [visit.why for visit in here.seen] == [
+            "it is not signed",
+            "its key is not on the list",
+            "its key is not on the list",
+            "its clock is 400 s behind; at most 305 s behind or 5 s ahead",
+            "its clock is 60 s ahead; at most 305 s behind or 5 s ahead",
+            "its signature is not that of its key",
+            "it is no path of the fleet interface",
+        ]
+        assert here.seen[1].key == other.key  # the log can name it
+
+
+def test_half_a_head_costs_a_connection_for_a_while_and_shuts_nobody_out() -> None:
+    with open_port(head_seconds=2.0, per_address=20) as here, contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(here.connect()) for _ in range(100)]
+        for sock in socks:
+            with contextlib.suppress(OSError):  # the first ones have given way already
+                sock.sendall(HALF)
+        assert here.site()[0] == "200 got 9"
+        assert all(is_closed(sock) for sock in socks)
+
+
+def test_strangers_give_way_and_sites_stay() -> None:
+    with open_port(strangers=5, per_address=100) as here, httpx.Client(timeout=300) as site:
+        url = f"http://127.0.0.1:{here.port}{PATH}"
+        site.post(url, headers=here.signed())
+        site_port = site._transport._pool.connections[0]  # type: ignore[attr-defined]
+        strangers = [here.connect() for _ in range(6)]
+        assert is_closed(strangers[0])
+        assert site.post(url, headers=here.signed()).text == "got 0"
+        assert site._transport._pool.connections == [site_port]  # type: ignore[attr-defined]
+        for sock in strangers:
+            sock.close()
+
+
+def test_a_body_is_not_read_before_its_key_is_known() -> None:
+    with open_port() as here:
+        sock = here.connect()
+        sock.sendall(here.head(30 * 2**20, signed=False))
+        assert sock.recv(100).startswith(b"HTTP/1.1 401")
+        sock.close()
+
+
+def test_a_body_that_stops_before_its_end_is_given_up_and_what_it_held_is_free_again() -> None:
+    limits = {"pause_seconds": 1.0, "all_bytes": 4 * 2**20, "body_bytes": 2**20}
+    with open_port(**limits) as here:
+        stopped = here.connect()
+        stopped.sendall(here.head(2**20) + bytes(2**20 - 1))
+        assert is_closed(stopped)
+        assert here.site(bytes(2**20))[0] == f"200 got {2**20}"
+
+
+def test_all_bodies_together_are_bounded_and_one_key_has_a_quarter() -> None:
+    with open_port(all_bytes=4 * 2**20, body_bytes=2**20) as here:
+        first = here.connect()
+        first.sendall(here.head(2**20) + bytes(2**19))
+        until(lambda: here.site(bytes(2**20))[0].startswith("503"))
+        assert here.seen[-1].why == "too many bodies are held at a time"
+        first.close()
+        until(lambda: here.site(bytes(2**20))[0].startswith("200"))
+
+
+def test_a_body_that_drips_is_given_up() -> None:
+    with open_port(pause_seconds=1.0, slowest=2**20) as here:
+        sock = here.connect()
+        sock.sendall(here.head(1000))
+        with contextlib.suppress(OSError):
+            for _ in range(1000):
+                sock.sendall(b"x")
+                time.sleep(0.1)
+            raise AssertionError("it was read to its end")
+        sock.close()
+
+
+@pytest.mark.parametrize("size", [32 * 2**20 + 1, 10**12])
+def test_the_door_takes_no_more_than_flower_sends_in_one_piece(size: int) -> None:
+    with open_port() as here:
+        sock = here.connect()
+        sock.sendall(here.head(size))
+        assert sock.recv(100).startswith(b"HTTP/1.1 413")
+        sock.close()
+
+
+def test_a_body_without_a_length_is_bounded_as_well() -> None:
+    with open_port(body_bytes=2**16) as here:
+        url = f"http://127.0.0.1:{here.port}{PATH}"
+        pieces = iter([bytes(2**14)] * 3)
+        assert httpx.post(url, content=pieces, headers=here.signed(), timeout=300).text == f"got {3 * 2**14}"
+        sock = here.connect()
+        head = here.head(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+        sock.sendall(head + (b"4000\r\n" + bytes(2**14) + b"\r\n") * 5)
+        assert sock.recv(100).startswith(b"HTTP/1.1 413")
+        sock.close()
+
+
+def test_one_key_has_a_bounded_number_of_connections() -> None:
+    with open_port(per_key=2) as here:
+        sites = [httpx.Client(timeout=300) for _ in range(3)]
+        url = f"http://127.0.0.1:{here.port}{PATH}"
+        assert [site.post(url, headers=here.signed()).status_code for site in sites] == [200, 200, 429]
+        for site in sites:
+            site.close()
+
+
+def test_a_superlink_that_is_away_is_a_503() -> None:
+    port = free_port()
+    with door("127.0.0.1", port, Link(address="127.0.0.1:1", ca=None), None):
+        assert httpx.post(f"http://127.0.0.1:{port}{PATH}", timeout=300).status_code == 503
+
+
+def test_tls_and_an_idle_connection(tmp_path: Path) -> None:
+    make_certs(tmp_path, hosts=["127.0.0.1"], sites=[])
+    with open_port(certs=tmp_path, head_seconds=2.0, idle_seconds=1.0) as here:
+        silent = here.connect()  # it never begins TLS
+        assert here.site()[0] == "200 got 9"
+        assert is_closed(silent)
+
+
+def test_an_insecure_door_opens_on_loopback_only_and_a_taken_port_is_one_sentence() -> None:
+    link = Link(address="127.0.0.1:1", ca=None)
+    with pytest.raises(UserError, match="--insecure works only on loopback"), door("0.0.0.0", 1, link, None):
+        pass
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match="cannot be used: Address"), door("127.0.0.1", port, link, None):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:192.0.2.7", "::ffff:192.0.2.7"),
+    ],
+)
+def test_one_ipv6_network_counts_as_one_address(address: str, place: str) -> None:
+    assert place_of(address) == place

@@ -1,0 +1,261 @@
+"""What a site tells of its data is told once, booked before it is told, and cannot be forgotten."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from covey.codec import from_bytes
+from covey.deploy.privacy_account import PrivacyAccount
+from covey.deploy.site import Site
+from covey.deploy.wire import step_to_plain
+from covey.errors import Refused, UserError
+from covey.methods.embedding import embedding
+from covey.models.encoders import autoencoder
+from covey.steps.embedding import Embed, Spending, answers_of_bytes, unpack
+from covey.steps.privacy import Privacy
+from covey.steps.summaries import LabelSummary
+from tests.deploy.one_request import one_request
+from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, deployed, shares, sites
+
+EMBED = Embed(autoencoder="ae-fc", flip=(0.2,))
+CLASSES, CODE = 10, 20
+
+
+def encoder(seed: int = 0) -> torch.Tensor:
+    """The row of an encoder for the digits."""
+    from covey.model import read_row
+    from covey.models.encoders import encoder as without_decoder
+
+    return read_row(without_decoder(autoencoder("ae-fc", (1, 8, 8), DATA.dataset.scale, seed)))
+
+
+def a_site(folder: Path | None, **settings: Any) -> Site:
+    share = shares()[0]
+    return Site((share.train, share.test), name="site-0", folder=folder, **settings)
+
+
+def bits(
+    site: Site, *, run: str = "r", session: str = "s", row: torch.Tensor | None = None, **changes: Any
+) -> Any:
+    """What the site answers to the question for its noisy bits."""
+    row = encoder() if row is None else row
+    step = step_to_plain(replace(EMBED, **changes))
+    block = one_request(
+        step=step, run=run, session=session, task={"models": row[None], "slots": (0,), "args": {}}
+    )
+    answer = from_bytes(site.answer(block))
+    return answer["reply"]["stats"] if answer.get("reply") else answer["refused"] or answer["mistake"]
+
+
+# ---------------------------------------------------------------------------------------------- told once
+
+
+def test_25_sessions_and_a_majority_vote_give_no_more_than_one_session(tmp_path: Path) -> None:
+    """New runs, restarted servers and restarted sites: the answer stays what it was."""
+    said = []
+    for number in range(25):
+        site = a_site(tmp_path)
+        said.append(unpack(bits(site, run=f"run-{number // 3}", session=f"session-{number}")["bits"]))
+    vote = np.mean(said, axis=0) > 0.5
+    truth = unpack(bits(a_site(tmp_path), flip=(0.0,))["bits"])
+    wrong = [float((np.asarray(answer) != truth).mean()) for answer in (said[0], vote)]
+    assert wrong[0] == wrong[1]
+    assert 0.05 < wrong[0] < 0.35  # every fifth of 200 bits is a lie, and stays one
+
+
+def test_a_server_that_takes_back_a_round_gets_the_same_answer(tmp_path: Path) -> None:
+    site = a_site(tmp_path)
+    first = bits(site, session="before the crash")
+    second = bits(site, session="after the crash")
+    assert first["bits"].tolist() == second["bits"].tolist()
+    assert first["epsilon"] == second["epsilon"]
+
+
+def test_17_other_runs_later_the_answer_is_the_same(tmp_path: Path) -> None:
+    site = a_site(tmp_path)
+    first = bits(site, run="first")
+    for number in range(17):
+        site.answer(one_request(run=f"other-{number}"))
+    assert not list(tmp_path.glob("run-first*"))  # its state is forgotten, its answer is not
+    assert bits(site, run="first")["bits"].tolist() == first["bits"].tolist()
+
+
+def test_a_question_is_paid_for_once_and_another_one_again(tmp_path: Path) -> None:
+    site = a_site(tmp_path)
+    loss = Spending(flip=0.2, bits=CLASSES * CODE, classes=CLASSES).sample
+    assert loss == pytest.approx(20 * np.log(4))  # 20 bits of a class, ln(0.8 / 0.2) each
+    assert [bits(site)["epsilon"] for _ in range(3)] == pytest.approx([loss] * 3)
+    nudged = encoder() + 1e-7
+    assert bits(site, row=nudged)["epsilon"] == pytest.approx(2 * loss)
+    assert bits(site, flip=(0.21,))["epsilon"] == pytest.approx(2 * loss + 20 * np.log(0.79 / 0.21))
+    assert bits(site)["epsilon"] == site.account.epsilon  # known already
+
+
+def test_with_a_budget_a_server_cannot_ask_around_it(tmp_path: Path) -> None:
+    site = a_site(tmp_path, budget=30.0)
+    assert isinstance(bits(site), dict)
+    for number in range(5):
+        assert "27.7259 of the budget of 30 is spent" in bits(site, row=encoder() + (number + 1) * 1e-6)
+    assert isinstance(bits(site), dict)  # the first question can be asked for ever
+    assert "no privacy loss that can be counted" in bits(site, flip=(0.0,))
+
+
+def test_two_sites_with_the_same_data_do_not_lie_alike(tmp_path: Path) -> None:
+    said = [bits(a_site(tmp_path / name))["bits"].tolist() for name in ("a", "b")]
+    assert said[0] != said[1]
+
+
+def test_other_data_are_another_question(tmp_path: Path) -> None:
+    share = shares()[0]
+    first = a_site(tmp_path)
+    bits(first)
+    spent = first.account.epsilon
+    fewer = Site((share.train.select(slice(1, None)), share.test), name="site-0", folder=tmp_path)
+    assert bits(fewer)["epsilon"] == pytest.approx(2 * spent)
+
+
+def test_bits_lie_with_the_probability_that_was_asked_for() -> None:
+    rng = np.random.default_rng(1)
+    table = answers_of_bytes((40_000,), 0.3, rng.bytes(16 * 40_000))
+    assert table[0].mean() == pytest.approx(0.3, abs=0.01)  # a 0 that says 1
+    assert 1 - table[1].mean() == pytest.approx(0.3, abs=0.01)
+    edge = np.array([0, int(0.3 * 2**64) - 1, int(0.3 * 2**64), 2**64 - 1], "<u8").tobytes()
+    assert answers_of_bytes((2,), 0.3, edge).tolist() == [
+        [1, 1],
+        [1, 1],
+    ]  # two lies of zeros, two truths of ones
+
+
+def test_a_whole_method_over_sites_with_a_folder(tmp_path: Path) -> None:
+    from covey.core import run
+    from covey.steps import Train
+
+    method = embedding(Train(lr=0.1), per_round=CLIENTS, flip=0.1, pretrain_rounds=1, pretrain_epochs=1)
+    told = []
+    for _ in range(
+        2
+    ):  # the same server, started anew: the same encoder, the same answers, nothing more to pay
+        fleet = deployed(Hand(sites(tmp_path)))
+        told.append((dict(run(method, fleet, rounds=1).groups), dict(fleet.ledger.epsilon)))
+    assert told[0] == told[1]
+
+
+# ---------------------------------------------------------------------------------------------- booked when asked
+
+
+def summary(site: Site, epsilon: float, number: int = 1) -> Any:
+    step = step_to_plain(LabelSummary(privacy=Privacy(epsilon=epsilon)))
+    return from_bytes(site.answer(one_request(step=step, round=number, task={"args": {}})))
+
+
+def test_a_loss_is_on_disk_before_the_noise_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("covey.steps.summaries.add_noise", dies)
+    with pytest.raises(KeyboardInterrupt):
+        summary(a_site(tmp_path), 0.6)
+    assert (tmp_path / "epsilon").read_text() == "0.6"
+
+
+def test_what_cannot_be_booked_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    site = a_site(tmp_path)
+    monkeypatch.setattr("covey.deploy.privacy_account.write_atomically", full)
+    answer = summary(site, 0.6)
+    assert answer["reply"] is None
+    assert answer["refused"] == "this site's --state folder cannot be used: No space left on device"
+    assert "No space left" in bits(site)
+
+
+def test_the_server_books_what_it_asked_for_even_when_the_answer_comes_too_late() -> None:
+    pytest.importorskip("opendp")
+    post = Hand(sites(budget=1.0))
+    fleet = deployed(post)
+    here = fleet.begin(1)
+    post.away = {102, 103}
+    from covey.core import Task
+
+    fleet.ask(LabelSummary(privacy=Privacy(epsilon=0.5)), dict.fromkeys(here, Task()))
+    assert fleet.ledger.epsilon == {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5}
+
+
+# ---------------------------------------------------------------------------------------------- never forgotten
+
+
+def spent_site(folder: Path) -> None:
+    pytest.importorskip("opendp")
+    site = a_site(folder)
+    assert summary(site, 0.6)["reply"] is not None
+    assert isinstance(bits(site), dict)
+
+
+@pytest.mark.parametrize("content", [None, "0.0", "0.6"])
+def test_an_account_that_was_deleted_or_set_back_is_noticed(tmp_path: Path, content: str | None) -> None:
+    spent_site(tmp_path)
+    if content is None:
+        (tmp_path / "epsilon").unlink()
+    else:
+        (tmp_path / "epsilon").write_text(content)
+    sentence = (
+        r"epsilon says that .* is spent, .* beside it says 28.3259: the account was deleted or set back"
+    )
+    with pytest.raises(UserError, match=sentence):
+        a_site(tmp_path)
+    (tmp_path / "answers.json").rename(tmp_path / "elsewhere")  # the run's state knows it, too
+    with pytest.raises(UserError, match=r"run-r\.safetensors beside it says 28\.3259"):
+        a_site(tmp_path)
+
+
+def test_the_sentence_says_how_to_go_on(tmp_path: Path) -> None:
+    spent_site(tmp_path)
+    (tmp_path / "epsilon").unlink()
+    with pytest.raises(UserError) as mistake:
+        a_site(tmp_path)
+    amount = str(mistake.value).rpartition("write ")[2].partition(" ")[0]
+    (tmp_path / "epsilon").write_text(amount)
+    assert a_site(tmp_path).account.epsilon == pytest.approx(28.3259, abs=1e-4)
+
+
+def test_a_lost_secret_is_noticed_because_new_lies_would_give_the_old_ones_away(tmp_path: Path) -> None:
+    spent_site(tmp_path)
+    (tmp_path / "answers.json").unlink()
+    with pytest.raises(
+        UserError, match=r"answers\.json is not the one that run-r\.safetensors was written with"
+    ):
+        a_site(tmp_path)
+
+
+def test_the_secret_is_for_its_owner_only(tmp_path: Path) -> None:
+    spent_site(tmp_path)
+    assert (tmp_path / "answers.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_that_was_never_asked_anything_is_free(tmp_path: Path) -> None:
+    a_site(tmp_path).answer(one_request())
+    (tmp_path / "epsilon").unlink(missing_ok=True)
+    assert a_site(tmp_path).account.epsilon == 0.0
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"secret": "x", "questions": {}}', '{"secret": "00"}'])
+def test_damaged_answers_are_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "answers.json").write_text(text)
+    with pytest.raises(UserError, match=r"--state: .*answers\.json cannot be read"):
+        a_site(tmp_path)
+
+
+def test_a_site_answers_a_bounded_number_of_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covey.deploy.privacy_account.MOST_QUESTIONS", 2)
+    account = PrivacyAccount(None, data=lambda: "data")
+    first = account.answer_bytes("a", 8, 0.1)
+    account.answer_bytes("b", 8, 0.1)
+    with pytest.raises(Refused, match="2 different questions, which is the most"):
+        account.answer_bytes("c", 8, 0.1)
+    assert account.answer_bytes("a", 8, 0.1) == first
+    assert account.epsilon == pytest.approx(0.2)

@@ -1,0 +1,125 @@
+"""A server cannot stall a site, make it take all memory, or steer its terminal."""
+
+import io
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from covey.codec import from_bytes
+from covey.deploy.site import Site
+from covey.deploy.site_bounds import Bounds
+from covey.deploy.wire import step_to_plain
+from covey.errors import Refused, UserError
+from covey.steps import Evaluate, Train
+from covey.steps.summaries import FeatureSummary, LabelSummary
+from covey.terminal import Console
+from covey.text import uncontrolled
+from tests.deploy.one_request import SPEC, one_request
+from tests.deploy.sites_by_hand import shares
+
+EVIL = "\x1b]0;pwned\x07\x1b[2Jsite\r\u202e"
+
+
+def asked(step: Any = None, *, bounds: Bounds | None = None, **changes: Any) -> dict[str, Any]:
+    """What a site with these bounds answers."""
+    share = shares()[0]
+    site = Site((share.train, share.test), name="site-0", bounds=bounds)
+    if step is not None:
+        changes["step"] = step_to_plain(step)
+    answer: dict[str, Any] = from_bytes(site.answer(one_request(**changes)))
+    return answer
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Train(lr=0.1, epochs=10**9),
+        Train(lr=0.1, epochs=10**9, batches=10**9),
+        Train(lr=0.1, epochs=1001),
+    ],
+)
+def test_more_passes_than_a_site_allows_are_refused_at_once(step: Any) -> None:
+    started = time.monotonic()
+    assert "times; it allows 1000" in asked(step)["refused"]
+    assert time.monotonic() - started < 60
+
+
+def test_every_row_counts_as_a_pass_of_its_own() -> None:
+    rows = {"models": torch.zeros(500, 4810), "slots": tuple(range(500)), "args": {}}
+    assert "times; it allows 10" in asked(Evaluate(), bounds=Bounds(passes=10), task=rows)["refused"]
+    assert asked(Evaluate(), bounds=Bounds(passes=10))["reply"] is not None
+
+
+def test_a_model_that_is_too_large_takes_no_memory() -> None:
+    huge = {**SPEC.plain(), "settings": {"hidden": (10**6, 10**6)}}
+    assert asked(model=huge)["refused"] == (
+        "the model 'mlp' has 1,000,076,000,010 parameters; this site allows 268,435,456"
+    )
+    assert "this site allows 4,000" in asked(bounds=Bounds(parameters=4000))["refused"]
+
+
+@pytest.mark.parametrize("step", [LabelSummary(labels=10**12), FeatureSummary(bins=10**9)])
+def test_a_summary_has_a_bounded_number_of_numbers(step: Any) -> None:
+    answer = asked(step)
+    assert "at most 10,000,000 are allowed" in (answer["refused"] or answer["mistake"])
+
+
+def test_work_ends_when_the_sites_time_or_the_servers_patience_is_over() -> None:
+    slow = Train(lr=1e-9, epochs=900, batch=1)
+    assert asked(slow, bounds=Bounds(seconds=1.0))["refused"] == "it took longer than 1 s"
+    assert asked(slow, seconds=0.5)["refused"] == "it took longer than 0.5 s"
+
+
+def test_a_site_goes_on_after_work_that_took_too_long() -> None:
+    share = shares()[0]
+    site = Site((share.train, share.test), name="site-0", bounds=Bounds(seconds=1.0))
+    slow = step_to_plain(Train(lr=1e-9, epochs=900, batch=1))
+    assert from_bytes(site.answer(one_request(step=slow)))["refused"]
+    assert from_bytes(site.answer(one_request()))["reply"] is not None
+    time.sleep(1.2)  # an alarm that was left behind would ring now
+
+
+@pytest.mark.parametrize("name", ["passes", "parameters", "seconds", "megabytes"])
+def test_a_bound_is_greater_than_zero(name: str) -> None:
+    with pytest.raises(UserError, match=f"--most-{name} is 0; it must be greater than 0"):
+        Bounds(**{name: 0})
+
+
+def test_an_unknown_setting_of_a_model_is_a_refusal() -> None:
+    from dataclasses import replace
+
+    with pytest.raises(Refused, match="has no setting"):
+        Bounds().check_model(replace(SPEC, settings={"wings": 2}))
+
+
+def test_an_escape_sequence_never_reaches_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.table import Table
+
+    from covey import cli
+
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    table = Table(title=EVIL)
+    table.add_column(EVIL)
+    table.add_row(EVIL)
+    console.print(EVIL, table, f"[bold]{EVIL}[/bold]", highlight=False)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    for sequence in ("\x1b]0;", "\x07", "\x1b[2J", "\u202e"):
+        assert sequence not in shown
+
+    def fails() -> None:
+        raise UserError(f"site {EVIL} is wrong\nand more")
+
+    monkeypatch.setattr(cli, "app", fails)
+    with pytest.raises(SystemExit):
+        cli.main()
+    said = capsys.readouterr().err
+    assert said.startswith("covey: site \ufffd]0;pwned\ufffd\ufffd[2Jsite\ufffd")
+    assert said.endswith("is wrong\nand more\n")
+
+
+def test_lines_and_tabs_stay() -> None:
+    assert uncontrolled("a\tb\nc\x1b[0m") == "a\tb\nc\ufffd[0m"
