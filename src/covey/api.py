@@ -81,16 +81,19 @@ def compare(
     if not named:
         raise UserError("compare needs at least one method")
     whole = all_tables(data, model, rounds, seed, objective, metrics, tables)
-    own = {label: method_tables(_plain(method)) for label, method in named.items()}
+    runs = {
+        label: {**on_top(whole, method_tables(_plain(method))), "name": label}
+        for label, method in named.items()
+    }
     show, tell = shown(progress)
-    configs = configs_of(whole, own, tell, names=True)
+    configs = configs_of(runs, tell)
     folder = Path(out) if out is not None else new_run_folder("compare")
     done = run_all(configs, folder, live=show, say=tell)
-    runs = {
+    results = {
         label: Run(label, finished.folder, finished.state, finished.summary)
         for label, finished in done.finished.items()
     }
-    return Comparison(runs, folder, done.failed)
+    return Comparison(results, folder, done.failed)
 
 
 def by_label(methods: Sequence[str | Method]) -> dict[str, AnyMethod]:

@@ -200,6 +200,7 @@ STEPS: Registry[type] = Registry(
         "Style": "covey.steps.style:Style",
         "LabelSummary": "covey.steps.summaries:LabelSummary",
         "FeatureSummary": "covey.steps.summaries:FeatureSummary",
+        "JointSummary": "covey.steps.summaries:JointSummary",
         "Train": "covey.steps.train:Train",
         "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
         "TellLabel": "covey.group.label_feature:TellLabel",

@@ -59,47 +59,48 @@ def run_all(
     return Compared(folder=folder, finished=finished, failed=failed)
 
 
-def configs_of(
-    tables: Tables, methods: Mapping[str, Tables], say: Callable[[str], None], *, names: bool = False
-) -> dict[str, Config]:
-    """One configuration per label: the tables with the method's own on top, all on equal data.
-
-    With `names`, the label is also what the run is called.
-    """
-    tables = on_equal_data(tables, methods, say)
-    return {
-        label: resolve({**with_method(tables, own), **({"name": label} if names else {})})
-        for label, own in methods.items()
-    }
+def configs_of(runs: Mapping[str, Tables], say: Callable[[str], None]) -> dict[str, Config]:
+    """One configuration per label, all on equal data."""
+    return {label: resolve(tables) for label, tables in on_equal_data(runs, say).items()}
 
 
 def on_equal_data(
-    tables: Tables, methods: Mapping[str, Tables], say: Callable[[str], None]
-) -> dict[str, Any]:
+    runs: Mapping[str, Tables], say: Callable[[str], None] = lambda _: None
+) -> dict[str, Tables]:
     """Where a method keeps some data for validation, all keep as much: nobody wins by having more to train on."""
-    if "holdout" in tables.get("train", {}):
-        return dict(tables)
-    kept = {
-        label: getattr(method_of(resolve(with_method(tables, own))).local, "holdout", 0.0)
-        for label, own in methods.items()
-    }
-    most = max(kept, key=lambda label: kept[label])
+    if any("holdout" in tables.get("train", {}) for tables in runs.values()):
+        return dict(runs)
+    kept = {name: getattr(method_of(resolve(tables)).local, "holdout", 0.0) for name, tables in runs.items()}
+    most = max(kept, key=lambda name: kept[name])
     if kept[most] == min(kept.values()):
-        return dict(tables)
+        return dict(runs)
     say(
         f"{most} keeps {kept[most]:.0%} of each client's data for validation, so all methods do "
         "(train.holdout=0: the others train on everything, as published)"
     )
-    return {**tables, "train": {**tables.get("train", {}), "holdout": kept[most]}}
+    return {
+        name: {**tables, "train": {**tables.get("train", {}), "holdout": kept[most]}}
+        for name, tables in runs.items()
+    }
 
 
-def with_method(tables: Tables, own: Tables) -> dict[str, Any]:
-    """The tables for another method (its own on top): of the settings in [method], those that it has too."""
-    method = own["method"]
-    accepted = settings_of(METHODS.find(method["name"]), given=GIVEN)
-    shared = {key: value for key, value in tables.get("method", {}).items() if key in accepted}
-    train = {**tables.get("train", {}), **own.get("train", {})}
-    return {**tables, **({"train": train} if train else {}), "method": {**shared, **method}}
+def is_composed(tables: Tables) -> bool:
+    """Whether a file describes a method of its own, which a comparison runs, too."""
+    method = tables.get("method", {})
+    return isinstance(method, dict) and method.get("name") == "compose"
+
+
+def with_method(tables: Tables, name: str) -> dict[str, Any]:
+    """The tables for another method: of the settings in [method], those that it has too."""
+    accepted = settings_of(METHODS.find(name), given=GIVEN)
+    said = tables.get("method", {})
+    if is_composed(tables):  # its settings are parts; the number of clients per round is everybody's
+        select = said.get("select")
+        said = (
+            {"per_round": select["per_round"]} if isinstance(select, dict) and "per_round" in select else {}
+        )
+    own = {key: value for key, value in said.items() if key in accepted}
+    return {**tables, "method": {"name": name, **own}}
 
 
 def labels_for(names: list[str]) -> list[str]:

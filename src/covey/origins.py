@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from covey.catalogue import DATASETS, METHODS, METRICS, MODELS, OBJECTIVES, PARTITIONS, RULES, SHIFTS
+from covey.catalogue import DATASETS, METHODS, METRICS, MODELS, OBJECTIVES, PARTITIONS, PARTS, RULES, SHIFTS
 from covey.config import Config, DataSection, own_settings
 from covey.own_code import hash_of
 from covey.registry import Origin, Registry
@@ -26,12 +26,23 @@ def origins_of(config: Config) -> list[Origin]:
         (registry, config[table]["name"]) for table, registry in CHOICES.items() if config.tables.get(table)
     ]
     named.append((OBJECTIVES, config.top.objective))
+    if config.method_name == "compose":
+        named += parts_of(config["method"])
     named += [(METRICS, name) for name in config["measure"]["metrics"]]
     found = [origin for registry, name in named if (origin := registry.origin(name)) is not None]
     files = getattr(DATASETS.find(config["data"]["name"]), "files", None)
     for file in files(**own_settings(config["data"], DataSection)) if files else ():
         found.append(Origin(kind="data file", name=file.name, source=str(file), sha256=hash_of([file])))
     return found
+
+
+def parts_of(method: Mapping[str, Any]) -> list[tuple[Registry[Any], str]]:
+    """The parts that a composed method is made of."""
+    tables = [
+        ("send" if kind == "serve" else kind, table) for kind, table in method.items() if kind != "after"
+    ]
+    tables += [("after", table) for table in method.get("after", ())]
+    return [(PARTS[kind], table["name"]) for kind, table in tables if isinstance(table, Mapping)]
 
 
 def origins_in(extra: Mapping[str, Any]) -> list[Origin]:

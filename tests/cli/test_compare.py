@@ -1,81 +1,65 @@
-"""Several methods on one fleet: what one of them does is not the others' fate."""
+"""A comparison takes methods by name and methods composed in files, on one fleet."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from covey import catalogue
-from covey.cli import run as command
-from covey.errors import RunError, UserError
-from covey.methods.baselines import fedavg
-from covey.progress import Due
+from covey.cli.run import compared
+from covey.comparing import on_equal_data
+from covey.config import resolve
+from covey.errors import UserError
 
-QUICK = ["data.clients=4", "engine.mode=serial"]
-
-
-def broken(train: Any, *, per_round: int = 2) -> Any:
-    raise_later = fedavg(train, per_round=per_round)
-
-    def select(now: Any) -> list[int]:
-        if now.number == 2:
-            raise ZeroDivisionError("a slip of the pen")
-        return [0]
-
-    from dataclasses import replace
-
-    return replace(raise_later, select=select)
+COMPOSED = Path(__file__).parents[2] / "examples" / "composed.toml"
 
 
-def test_compare_goes_on_when_one_method_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(catalogue.METHODS.builtin, "broken", f"{__name__}:broken")
+def runs(*methods: str, **options):
+    return compared(list(methods), None, options.get("set_"), options.get("seed"), options.get("rounds"))
+
+
+def test_a_composed_file_runs_beside_named_methods_on_its_fleet() -> None:
+    found = runs("fedavg", "haccs", "ifca", str(COMPOSED), seed=4, rounds=7)
+    assert list(found) == ["fedavg", "haccs", "ifca", "composed"]
+    configs = {name: resolve(tables) for name, tables in found.items()}
+    fleets = [
+        {key: c.tables[key] for key in ("seed", "rounds", "data", "partition")} for c in configs.values()
+    ]
+    assert all(fleet == fleets[0] for fleet in fleets)
+    assert [configs[name]["method"]["per_round"] for name in ("fedavg", "haccs", "ifca")] == [8, 8, 8]
+    assert configs["composed"]["method"]["select"]["name"] == "haccs"
+    assert configs["composed"].top.name == "composed"
+
+
+def test_settings_of_parts_can_be_changed_for_the_comparison() -> None:
+    found = runs("fedavg", str(COMPOSED), set_=["method.select.rho=0.3"])
+    assert resolve(found["composed"])["method"]["select"]["rho"] == 0.3
+
+
+def test_further_files_bring_their_method_only(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text("[data]\nclients = 5\n[method]\nper_round = 3\n")
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        '[method]\nname = "compose"\nbank = "per-client"\nmix = "decentralized"\nselect = "everybody"\n'
+    )
+    found = runs("fedavg", str(fleet), str(mine))
+    assert list(found) == ["fedavg", "mine"]
+    assert resolve(found["mine"])["data"]["clients"] == 5
+    mine.write_text(mine.read_text() + "[data]\nclients = 6\n")
     with pytest.raises(
-        RunError, match=r"1 of 3 methods failed: broken: ZeroDivisionError: a slip of the pen"
+        UserError, match=r"mine.toml says data, but the fleet is that of .*fleet.toml; leave it out"
     ):
-        command.compare(["fedavg", "broken", "local"], set_=QUICK, out=tmp_path / "c", rounds=2)
-    for name in ("fedavg", "local"):
-        assert json.loads((tmp_path / "c" / name / "summary.json").read_text())["finished"]
-    page = (tmp_path / "c" / "report.html").read_text()
-    assert "2 methods compared" in page
-    shown = capsys.readouterr().out
-    assert "fedavg" in shown
-    assert "local" in shown
-    assert "broken" not in shown
+        runs("fedavg", str(fleet), str(mine))
+    with pytest.raises(UserError, match=r"only one file can say what the fleet is"):
+        runs("fedavg", str(mine), str(fleet))
 
 
-def test_where_all_fail_there_is_no_page(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"2 of 2 methods failed: fedavg: .*cannot be trained.*; local: "):
-        command.compare(["fedavg", "local"], set_=[*QUICK, "objective=regression"], out=tmp_path / "c")
-    assert not (tmp_path / "c").exists()
+def test_nothing_to_compare_is_said(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text("[data]\nclients = 5\n")
+    with pytest.raises(UserError, match="compare needs at least one method"):
+        runs(str(fleet))
 
 
-def test_a_method_that_is_not_known_is_said_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="did you mean fedavg"):
-        command.compare(["local", "fedagv"], set_=QUICK, out=tmp_path / "c")
-    assert not (tmp_path / "c").exists()
-
-
-def test_all_data_in_one_place_keep_some_for_validation_too(tmp_path: Path) -> None:
-    """CAFA keeps a part of each client's data, so the centralised run does, of everybody's together."""
-    command.compare(["cafa", "centralized"], set_=QUICK, out=tmp_path / "c", rounds=1)
-    assert json.loads((tmp_path / "c" / "centralized" / "summary.json").read_text())["finished"]
-
-
-def test_without_a_terminal_progress_is_a_few_lines() -> None:
-    quick = Due(100, clock=lambda: 0.0)
-    assert sum(quick(number) for number in range(1, 101)) == 21  # every fifth, and the first
-    every = Due(100, every_round=True, clock=lambda: 0.0)
-    assert sum(every(number) for number in range(1, 101)) == 100
-    time = iter([0.0, 4.0, 9.0, 10.0, 11.0])
-    slow = Due(1000, clock=lambda: next(time))
-    assert [slow(number) for number in range(1, 6)] == [True, False, False, True, False]
-
-
-def test_a_run_in_a_pipe_shows_its_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command.run(set_=QUICK, out=tmp_path / "r", rounds=2)
-    said = capsys.readouterr().err
-    assert "fedavg: round 1 of 2: 4 clients" in said
-    assert "fedavg: round 2 of 2" in said
+def test_all_keep_as_much_for_validation() -> None:
+    found = on_equal_data(runs("fedavg", "cafa", str(COMPOSED)))
+    assert {tables["train"]["holdout"] for tables in found.values()} == {0.2}

@@ -97,7 +97,10 @@ def engine_settings(engine: str | None, address: str | None) -> list[str]:
 
 def compare(
     methods: Annotated[
-        list[str], typer.Argument(help="Methods, and at most one TOML file.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="Methods, and TOML files: a fleet, or methods composed of parts.", show_default=False
+        ),
     ],
     dataset: DatasetOption = None,
     set_: SetOption = None,
@@ -106,18 +109,9 @@ def compare(
     rounds: RoundsOption = None,
 ) -> None:
     """Run several methods on the same fleet, seeds and failures: one table, one report with all curves."""
-    from covey.comparing import configs_of, labels_for, run_all
+    from covey.comparing import configs_of, run_all
 
-    files = [Path(name) for name in methods if name.endswith(".toml")]
-    names = [name for name in methods if not name.endswith(".toml")]
-    if len(files) > 1:
-        raise UserError(f"compare takes at most one TOML file, not {len(files)}")
-    if not names:
-        raise UserError("compare needs at least one method (see covey methods)")
-    tables = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
-    names = list(dict.fromkeys(names))
-    own = {label: {"method": {"name": name}} for label, name in zip(labels_for(names), names, strict=True)}
-    configs = configs_of(tables, own, say)
+    configs = configs_of(compared(methods, dataset, set_, seed, rounds), say)
     announce(next(iter(configs.values())))
     with interruptible():
         done = run_all(configs, out or new_run_folder("compare"), live=live, say=say)
@@ -126,6 +120,44 @@ def compare(
     if done.failed:
         words = "; ".join(f"{name}: {sentence}" for name, sentence in done.failed.items())
         raise RunError(f"{len(done.failed)} of {len(configs)} methods failed: {words}")
+
+
+def compared(
+    methods: list[str], dataset: str | None, set_: list[str] | None, seed: int | None, rounds: int | None
+) -> dict[str, dict[str, Any]]:
+    """The tables of every run of a comparison by its name: methods, and files that compose one.
+
+    The first file says what the fleet is, and so do the options; of further ones only their method counts.
+    """
+    from covey.comparing import is_composed, with_method
+    from covey.tables import read_tables
+
+    files = [Path(name) for name in methods if name.endswith(".toml")]
+    fleet = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
+    composed = {files[0].stem: fleet} if is_composed(fleet) else {}
+    for file in files[1:]:
+        tables = read_tables(file)
+        if not is_composed(tables):
+            raise UserError(
+                f'{file} has no [method] with name = "compose"; only one file can say what the fleet is'
+            )
+        others = sorted(set(tables) - {"method", "name"})
+        if others:
+            raise UserError(f"{file} says {others[0]}, but the fleet is that of {files[0]}; leave it out")
+        composed[file.stem] = {**fleet, "method": tables["method"]}
+    runs = {}
+    for name in dict.fromkeys(methods):
+        label = Path(name).stem if name.endswith(".toml") else bare_name(name)
+        label = name if label in runs else label  # two of one name from different files
+        if not name.endswith(".toml"):
+            runs[label] = with_method(fleet, name)
+        elif label in composed:
+            runs[label] = {"name": label, **composed[label]}
+    if not runs:
+        raise UserError(
+            'compare needs at least one method (see covey methods), or a file with name = "compose"'
+        )
+    return runs
 
 
 def gathered(
@@ -145,7 +177,7 @@ def gathered(
         tables.setdefault("data", {})["name"] = dataset
     if method is not None:
         other = tables.get("method", {}).get("name") != method
-        tables = with_method(tables, {"method": {"name": method}}) if other else tables
+        tables = with_method(tables, method) if other else tables
     if seed is not None:
         tables["seed"] = seed
     if rounds is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +18,9 @@ from covey.progress import console, live, say
 
 if TYPE_CHECKING:
     from covey.config import Config
-    from covey.core import Watcher
     from covey.data import Dataset
+    from covey.deploy.fleet import SiteFleet
     from covey.deploy.superlink import Link
-    from covey.runs import Finished
 
 CertsOption = Annotated[Path, typer.Option(help="The folder that covey certs made.")]
 InsecureOption = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys; only on loopback.")]
@@ -62,6 +63,8 @@ def serve(
     from covey.data import Dataset
     from covey.deploy import superlink as links
     from covey.folders import new_run_folder
+    from covey.runs import resume as go_on
+    from covey.runs import run_config
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
@@ -77,7 +80,7 @@ def serve(
             f"--data {data} gave a {type(own).__name__}; it must give a Dataset (see from_tensors)"
         )
     secrets = None if insecure else certs
-    place = f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
+    place = listening(host, port, insecure)
     database = folder / "superlink" if insecure else certs
     opened = (
         links.existing(superlink, certs=secrets) if superlink else links.superlink(database, certs=secrets)
@@ -91,9 +94,18 @@ def serve(
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
+        open_sites(config, link, secrets, place, least, own) as fleet,
     ):
-        done = deployed(config, folder, link, secrets, place, least, own, resume is not None, watch)
+        if resume is not None:
+            done = go_on(folder, watchers=[watch], say=say, fleet=fleet)
+        else:
+            done = run_config(config, folder, watchers=[watch], say=say, fleet=fleet)
     show([done])
+
+
+def listening(host: str, port: int, insecure: bool) -> str:
+    """HOST:PORT where sites connect to; without keys only on loopback."""
+    return f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
 
 
 def served_config(file: Path | None, resume: Path | None, assignments: list[str] | None) -> Config:
@@ -118,23 +130,15 @@ def sites_before(folder: Path | None) -> int | None:
     return int(kept.fleet.get("least", 0)) or None if kept is not None else None
 
 
-def deployed(
-    config: Config,
-    folder: Path,
-    link: Link,
-    certs: Path | None,
-    place: str,
-    least: int,
-    own: Dataset | None,
-    again: bool,
-    watch: Watcher,
-) -> Finished:
-    """The run itself, in this process; the door opens when all keys are known."""
+@contextmanager
+def open_sites(
+    config: Config, link: Link, certs: Path | None, place: str, least: int, own: Dataset | None = None
+) -> Iterator[SiteFleet]:
+    """The fleet of the sites that join at this place; the door opens when all keys are known."""
     from covey.deploy.certs import SiteList
     from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
-    from covey.runs import resume, run_config
 
     sites = SiteList(certs) if certs else None
     host, _, port = place.rpartition(":")
@@ -144,10 +148,7 @@ def deployed(
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
-        fleet = site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say)
-        if again:
-            return resume(folder, watchers=[watch], say=say, fleet=fleet)
-        return run_config(config, folder, watchers=[watch], say=say, fleet=fleet)
+        yield site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say)
 
 
 def join(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ from covey.ledger import Cost, Ledger
 from covey.mix.peers import Links, apply_mixings, peer_links
 from covey.model import BufferPolicy, Layout, activations, fresh_row
 from covey.objective import Classification, Objective, lowest_loss
+from covey.ranges import Range
+from covey.settings import validated_in
 from covey.statistics import Known
 
 if TYPE_CHECKING:
@@ -35,30 +37,29 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"]
 
 
+@validated_in("engine")
 @dataclass(frozen=True, kw_only=True)
 class Engine:
     """How the simulation uses this machine, or a Ray cluster; changes speed and memory, never a result.
 
-    mode: `auto` picks threads for the accelerated trainer and processes for PyTorch; `cohort` trains many clients
-    at once with stacked parameters, for a GPU (equal up to rounding); `wire` is serial, with every
-    task and reply turned into bytes and back as on a network; `ray` spreads the work over the Ray cluster at
-    `address` (none: RAY_ADDRESS, or else one that is started on this machine). workers: 0 means one a core.
-    debug: one after another, errors raised in place. lanes: use the fast CPU trainer where it supports the model.
-    device: `auto` is the GPU when there is one.
+    Args:
+        mode: auto is threads for the accelerated trainer, processes for PyTorch; cohort stacks clients on a GPU
+            (equal up to rounding); wire turns every message into bytes and back; ray uses a Ray cluster.
+        workers: how many; 0 is one per core.
+        debug: one after another, errors raised in place.
+        lanes: whether the fast CPU trainer is used where it supports the model.
+        device: auto is the GPU when there is one.
+        address: of the Ray cluster; empty: RAY_ADDRESS, or else one that is started on this machine.
     """
 
     mode: Mode = "auto"
-    workers: int = 0
+    workers: Annotated[int, Range(0, 1024)] = 0
     debug: bool = False
     lanes: bool = True
     device: str = "auto"
     address: str = ""
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise UserError(f"engine.mode is {self.mode!r}; allowed: {', '.join(get_args(Mode))}")
-        if self.workers < 0:
-            raise UserError(f"engine.workers is {self.workers}; it must be 0 (one a core) or more")
         if self.address and self.mode != "ray":
             raise UserError(f'engine.address is "{self.address}", which needs engine.mode = "ray"')
         if self.device != "auto":
