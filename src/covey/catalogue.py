@@ -188,7 +188,6 @@ STEPS: Registry[type] = Registry(
         "CrossEvaluate": "covey.steps.cross:CrossEvaluate",
         "DynTrain": "covey.steps.dyn:DynTrain",
         "Embed": "covey.steps.embedding:Embed",
-        "SampleShape": "covey.steps.embedding:SampleShape",
         "Evaluate": "covey.steps.evaluate:Evaluate",
         "EvaluateAdapted": "covey.steps.judged:EvaluateAdapted",
         "JudgedTrain": "covey.steps.judged:JudgedTrain",
