@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
+from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.core import PATIENCE, Method
