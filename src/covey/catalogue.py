@@ -233,6 +233,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "summary": "covey.methods.haccs:by_summary",
             "embedding": "covey.methods.embedding:by_embedding",
             "style": "covey.methods.ladd:by_style",
+            "flocks": "covey.methods.covey:by_flocks",
         },
     ),
     "bank": Registry(
@@ -262,6 +263,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "oort-simple": "covey.select.oort:ByPenalisedLoss",
             "power-of-choice": "covey.select.power_of_choice:PowerOfChoice",
             "urns": "covey.select.clustered_sampling:FromUrns",
+            "within-flocks": "covey.methods.covey:within_flocks",
             "grouped": "covey.methods.topologies:Grouped",
             "representatives": "covey.methods.topologies:Leaders",
         },
@@ -277,6 +279,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "last-choice": "covey.methods.ifca:LastChoice",
             "known-group": "covey.methods.cfl:to_known_group",
             "with-memory": "covey.methods.feddyn:WithMemory",
+            "adapted": "covey.serving:ServeAdapted",
         },
     ),
     "local": Registry(
@@ -287,6 +290,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "scored": "covey.steps.scored:ScoredTrain",
             "utility": "covey.steps.utility:TrainWithUtility",
             "dyn": "covey.steps.dyn:DynTrain",
+            "judged": "covey.steps.judged:JudgedTrain",
         },
     ),
     "mix": Registry(
@@ -335,6 +339,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "moves": "covey.methods.feddyn:remember_moves",
             "choices": "covey.methods.ifca:remember_choices",
             "spread": "covey.mix.exchange:note_spread",
+            "judged": "covey.serving:KeepJudgements",
         },
     ),
 }

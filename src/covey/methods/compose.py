@@ -17,7 +17,8 @@ from covey.needs import (
     gives_of,
     missing,
 )
-from covey.parts import PartOf, PartsOf, Table, is_part, make_part
+from covey.parts import PartOf, PartsOf, Table, make_part
+from covey.serving import ServeAdapted
 from covey.steps import Train
 
 Group = Annotated[Any, PartOf("group")]
@@ -44,13 +45,15 @@ def compose(
     combine: Combine = None,
     update: Update = None,
     serve: Serve = None,
+    adapt: bool = False,
     after: After = (),
 ) -> Method:
     """A method composed of named parts, each an answer to one question; `covey parts` lists them.
 
     Without any setting it is FedAvg. `send = "auto"` sends every client the models that the bank has for it,
     `mix = "auto"` averages the replies (unless there is a `combine`). What parts need to be remembered of a round is
-    added to `after`. A client uses the models that it would be sent, unless `serve` says others.
+    added to `after`. A client uses the models that it would be sent, unless `serve` says others; with `adapt` (and with
+    `serve = "adapted"`, as far as that helped) it trains them on its own data before it uses them.
     """
     tables = {
         "group": group,
@@ -91,8 +94,16 @@ def compose(
     while fact := next((fact for fact in missing(named) if keeper_of(fact)), None):
         kept.append(made("after", {"name": keeper_of(fact)}))
     check_parts(named)
+    at_home = train if adapt or isinstance(parts["serve"], ServeAdapted) else None
     return Method(
-        name="compose", bank=models, send=sending, local=step, mix=mixing, after=tuple(kept), **parts
+        name="compose",
+        bank=models,
+        send=sending,
+        local=step,
+        mix=mixing,
+        after=tuple(kept),
+        adapt=at_home,
+        **parts,
     )
 
 
@@ -109,5 +120,4 @@ def keeper_of(fact: Fact) -> str:
     """The bookkeeping that gives a fact; empty where none does. Groups are a choice, and no bookkeeping."""
     if fact in (GROUPS, KNOWN_GROUPS):
         return ""
-    found = (name for name, part in PARTS["after"].items() if is_part(part) and fact in gives_of(part))
-    return next(found, "")
+    return next((name for name, part in PARTS["after"].items() if fact in gives_of(part)), "")

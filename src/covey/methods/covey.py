@@ -56,14 +56,13 @@ def covey(
     for part in without:
         if part not in get_args(Part):
             raise UserError(f"without has {part!r}; allowed: {', '.join(get_args(Part))}")
-    describe = DescribeClasses(flip=flip, privacy=Privacy(epsilon=epsilon, noise=noise), noise=noise)
     # without flocks everybody is one: no cut can have so many clients in each
-    flocks = ByPortrait(describe=describe, every=every, min_size=10**9 if "flocks" in without else 2)
-    select: Select = WithinFlocks(select=EveryCluster(per_round=per_round))
+    least = 10**9 if "flocks" in without else 2
+    select: Select = within_flocks(per_round=per_round)
     judged = "serving" not in without
     return Method(
         name="covey",
-        group=flocks,
+        group=by_flocks(flip=flip, epsilon=epsilon, noise=noise, every=every, min_size=least),
         bank=one_per_group,
         select=Uniform(per_round=per_round) if "selection" in without else select,
         send=to_group,
@@ -76,3 +75,21 @@ def covey(
         adapt=train if judged else None,
         after=(KeepJudgements(),) if judged else (),
     )
+
+
+def by_flocks(
+    *,
+    flip: float = 0.1,
+    epsilon: float | None = None,
+    noise: BitNoise = "simulated",
+    every: int = 5,
+    min_size: int = 2,
+) -> ByPortrait:
+    """Flocks of clients whose classes look alike, by noisy bits of each class."""
+    describe = DescribeClasses(flip=flip, privacy=Privacy(epsilon=epsilon, noise=noise), noise=noise)
+    return ByPortrait(describe=describe, every=every, min_size=min_size)
+
+
+def within_flocks(*, per_round: int = 10) -> WithinFlocks:
+    """Clients drawn evenly from all flocks and, inside each, from all label groups."""
+    return WithinFlocks(select=EveryCluster(per_round=per_round))
