@@ -42,6 +42,10 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "power-of-choice": "covey.methods.schedulers:power_of_choice",
         "cfic": "covey.methods.cfic:cfic",
         "cfl": "covey.methods.cfl:cfl",
+        "fedavgm": "covey.methods.server_optimisers:fedavgm",
+        "fedadam": "covey.methods.server_optimisers:fedadam",
+        "fedyogi": "covey.methods.server_optimisers:fedyogi",
+        "fedadagrad": "covey.methods.server_optimisers:fedadagrad",
         "feddisco": "covey.methods.feddisco:feddisco",
         "feddyn": "covey.methods.feddyn:feddyn",
         "fedfa": "covey.methods.fedfa:fedfa",
@@ -327,6 +331,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "cluster-correction": "covey.update.clusters:ClusterCorrection",
             "adaptive-correction": "covey.update.clusters:AdaptiveCorrection",
             "momentum": "covey.update.momentum:ServerMomentum",
+            "optimiser": "covey.update.optimiser:ServerOptimiser",
         },
     ),
     "after": Registry(

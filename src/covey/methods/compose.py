@@ -91,8 +91,10 @@ def compose(
         "serve": made("serve", PartOf("send").read("serve", serve), "send"),
     }
     kept = [made("after", table) for table in PartsOf("after").read("after", after)]
-    while fact := next((fact for fact in missing(named) if keeper_of(fact)), None):
-        kept.append(made("after", {"name": keeper_of(fact)}))
+    while lacking := next(((fact, name) for fact, name in missing(named).items() if keeper_of(fact)), None):
+        fact, who = lacking
+        kept.append(make_part("after", {"name": keeper_of(fact)}, given))
+        named[f"{who} (after {keeper_of(fact)})"] = kept[-1]
     check_parts(named)
     at_home = train if adapt or isinstance(parts["serve"], ServeAdapted) else None
     return Method(
