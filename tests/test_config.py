@@ -7,6 +7,7 @@ import pytest
 
 from covey.config import resolve
 from covey.errors import UserError
+from covey.models import build
 from covey.tables import check_tables, read_tables, shown, with_setting
 
 DIGITS = 10**400  # more digits than Python is willing to print
@@ -67,6 +68,57 @@ def test_what_no_setting_can_take_is_one_sentence(tables: dict[Any, Any], senten
 def test_a_setting_outside_its_table_is_shown_the_way_home(key: str, home: str) -> None:
     with pytest.raises(UserError, match=rf"{key} is not known; did you mean {home}\?"):
         resolve({key: 1})
+
+
+@pytest.mark.parametrize(
+    ("tables", "sentence"),
+    [
+        (
+            {"train": {"momentum": 10**6}},
+            "train.momentum is 1000000; allowed: a number, at least 0 and below 1",
+        ),
+        (
+            {"train": {"lr": 1e12}},
+            "train.lr is 1000000000000.0; allowed: a number above 0, of at most 1,000,000,000",
+        ),
+        (
+            {"train": {"epochs": 10**9}},
+            "train.epochs is 1000000000; allowed: a whole number from 1 to 10,000 or none",
+        ),
+        (
+            {"rounds": 10**9},
+            "rounds is 1000000000; allowed: a whole number, at least 1, of at most 1,000,000",
+        ),
+        ({"target": 100}, r"target is 100; allowed: from 0 to 1, as accuracy is a share \(0.9 is 90 %\)"),
+        ({"target": -0.1}, "target is -0.1; allowed: from 0 to 1"),
+        ({"seed": -1}, "seed is -1; allowed: a whole number from 0 to 9,223,372,036,854,775,807"),
+        ({"data": {"clients": 10**7}}, "data.clients is 10000000; .* of at most 1,000,000"),
+        (
+            {"data": {"test_fraction": 1}},
+            "data.test_fraction is 1; allowed: a number above 0 and below 1 or none",
+        ),
+        ({"engine": {"workers": 10**5}}, "engine.workers is 100000; allowed: a whole number from 0 to 1,024"),
+        ({"model": {"hidden": [10**6]}}, r"model.hidden is \[1000000\]; .*from 1 to 100,000"),
+        (
+            {"method": {"name": "haccs", "epsilon": 1.7e308}},
+            "method.epsilon is 1.7e.308; allowed: a number above 0 and at most 1,000 or none",
+        ),
+        ({"method": {"name": "fedprox", "mu": 1e30}}, r"method.mu is 1e\+30; .* of at most 1,000,000,000"),
+        ({"partition": {"alpha": 1e300}}, "partition.alpha is 1e.300; .* of at most 1,000,000,000"),
+    ],
+)
+def test_a_size_that_cannot_be_meant_is_refused_with_what_is_allowed(
+    tables: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        resolve(tables)
+
+
+def test_a_model_that_no_machine_holds_is_refused_before_it_is_made() -> None:
+    with pytest.raises(
+        UserError, match=r"model 'mlp' would have 10,007,600,010 parameters, which need 160 GB"
+    ):
+        build("mlp", input_shape=(1, 8, 8), outputs=10, hidden=[100_000, 100_000])
 
 
 def test_of_two_homes_both_are_named() -> None:

@@ -46,7 +46,7 @@ def test_a_single_sample_is_trained_on_and_nobody_judges():
         ([[10, 5.0, 9], [10, 8.0, 9], [10, 7.0, 1]], True, 0.5),  # the best score
         ([[10, 8.0, 9], [10, 8.0, 4], [10, 8.0, 5]], True, 0.5),  # equal scores: the lowest loss
         ([[10, 8.0, 9], [10, 3.0, 9], [10, 2.0, 9]], False, 1.0),  # an error: the lowest
-        ([[0, 0.0, 0], [0, 0.0, 0], [0, 0.0, 0]], True, 0.0),  # nothing was judged
+        ([[0, 0.0, 0], [0, 0.0, 0], [0, 0.0, 0]], True, 1.0),  # nothing was judged: an untrained model
     ],
 )
 def test_the_share_with_the_best_score_is_served(sums, up, share):

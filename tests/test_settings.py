@@ -6,9 +6,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
+from covey.config import GIVEN, DataSection, ModelSection, Top
 from covey.errors import UserError
+from covey.fleet.devices import Devices
+from covey.fleet.local import Engine
+from covey.measure import Measuring
 from covey.ranges import Count, Natural, NotNegative, Positive, Range, Share
-from covey.settings import checked, convert, in_words, settings_of, validated
+from covey.settings import about_settings, checked, convert, in_words, settings_of, validated
+from covey.steps import Train
 
 
 @validated
@@ -115,3 +121,23 @@ def test_a_whole_number_becomes_the_float_that_is_asked_for() -> None:
     fits, value = convert(1, Share)
     assert fits
     assert isinstance(value, float)
+
+
+def test_every_setting_has_its_line_of_help() -> None:
+    sections = [Train, Devices, Engine, Measuring, Top, DataSection, ModelSection]
+    registries = [METHODS, PARTITIONS, SHIFTS, MODELS, DATASETS]
+    named = [(name, registry[name]) for registry in registries for name in registry]
+    silent = [
+        f"{name}.{setting.name}"
+        for name, maker in [*named, *((section.__name__, section) for section in sections)]
+        for setting in settings_of(maker, given=GIVEN).values()
+        if not setting.help
+    ]
+    assert silent == []
+
+
+def test_no_line_is_about_a_setting_that_is_not_there() -> None:
+    registries = [METHODS, PARTITIONS, SHIFTS, MODELS, DATASETS]
+    for registry in registries:
+        for name in registry:
+            assert set(about_settings(registry[name])) <= set(settings_of(registry[name])), name

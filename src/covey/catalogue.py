@@ -192,7 +192,6 @@ STEPS: Registry[type] = Registry(
         "CrossEvaluate": "covey.steps.cross:CrossEvaluate",
         "DynTrain": "covey.steps.dyn:DynTrain",
         "Embed": "covey.steps.embedding:Embed",
-        "SampleShape": "covey.steps.embedding:SampleShape",
         "Evaluate": "covey.steps.evaluate:Evaluate",
         "EvaluateAdapted": "covey.steps.judged:EvaluateAdapted",
         "JudgedTrain": "covey.steps.judged:JudgedTrain",
@@ -204,6 +203,7 @@ STEPS: Registry[type] = Registry(
         "Style": "covey.steps.style:Style",
         "LabelSummary": "covey.steps.summaries:LabelSummary",
         "FeatureSummary": "covey.steps.summaries:FeatureSummary",
+        "JointSummary": "covey.steps.summaries:JointSummary",
         "Train": "covey.steps.train:Train",
         "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
         "TellLabel": "covey.group.label_feature:TellLabel",
@@ -246,6 +246,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         {
             "one": "covey.core:one_model",
             "per-group": "covey.rows:one_per_group",
+            "per-flock": "covey.group.by_portrait:one_per_flock",
             "per-client": "covey.rows:one_per_client",
             "random-starts": "covey.methods.ifca:RandomStarts",
         },

@@ -7,18 +7,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import tomli_w
-import torch
-from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.core import PATIENCE, Method
-from covey.data import Federation, Samples, federate, load
+from covey.data import Federation, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
 from covey.fleet.devices import Devices
+from covey.fleet.fit import check_fit
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
@@ -27,8 +26,9 @@ from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
 from covey.own_code import bare_name
+from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
-from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown
+from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown, validated
 from covey.steps import Train
 from covey.tables import check_tables, shown, with_full_names
 
@@ -48,43 +48,62 @@ USUAL_MODEL = {
 }
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Top:
     """The settings outside every table.
 
-    seed: everything random follows from it. rounds: how many. target: of `target_metric` (the objective's main one, or
-    any that is measured) on `target_on` (`global-test` or `local-test`); rounds, seconds and bytes to it are reported.
-    stop_at_target: end there.
-    checkpoint_seconds: at least so long between two checkpoints. checkpoints: how many are kept, for a run that has to
-    go back before what spoiled it. patience: rounds in a row that may pass without an answer.
+    Args:
+        name: of the run; empty: the method's.
+        seed: everything random follows from it.
+        rounds: how many.
+        objective: what is trained for: classification, regression, reconstruction, or your own.
+        target: value of target_metric; rounds, seconds and bytes to it are reported.
+        target_metric: any that is measured; empty: the objective's main one.
+        target_on: global-test or local-test.
+        stop_at_target: whether the run ends there.
+        checkpoint_seconds: at least so long between two checkpoints.
+        checkpoints: how many are kept, to go back before what spoiled a run.
+        patience: rounds in a row that may pass without an answer.
     """
 
     name: str = ""
-    seed: int = 0
-    rounds: int = 50
+    seed: Seed = 0
+    rounds: Count = 50
     objective: str = "classification"
     target: float | None = None
     target_metric: str = ""
-    target_on: str = "global-test"
+    target_on: Literal["global-test", "local-test"] = "global-test"
     stop_at_target: bool = False
-    checkpoint_seconds: float = 2.0
-    checkpoints: int = 3
-    patience: int = PATIENCE
+    checkpoint_seconds: NotNegative = 2.0
+    checkpoints: Annotated[int, Range(1, 1000)] = 3
+    patience: Natural = PATIENCE
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSection:
-    """clients: how many (natural partitions may have their own number). test_fraction: local test data are this share
-    of the client's own samples; none: they come from the global test set in the client's label mix."""
+    """Which data, shared out among how many clients.
+
+    Args:
+        name: of the data set.
+        clients: how many; natural partitions may have their own number.
+        test_fraction: share of a client's samples that are its local test data; none: from the global test set in
+            its label mix.
+    """
 
     name: str = "digits"
-    clients: int = 20
-    test_fraction: float | None = None
+    clients: Count = 20
+    test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSection:
-    """buffers: what becomes of BatchNorm statistics, `average` or `local`."""
+    """Which network.
+
+    Args:
+        name: of the network; usual is the papers' choice for the data set.
+        buffers: what becomes of BatchNorm statistics: average or local.
+    """
 
     name: str = "usual"
     buffers: BufferPolicy = "average"
@@ -133,8 +152,6 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     if "clients" not in tables.get("data", {}):
         data["clients"] = usual.get("clients", data["clients"])
     result["data"] = data
-    if data["clients"] < 1:
-        raise UserError(f"data.clients is {data['clients']}; it must be at least 1")
     partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
@@ -256,15 +273,11 @@ def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_top(top: Top) -> None:
-    if top.rounds < 1:
-        raise UserError(f"rounds is {top.rounds}; it must be at least 1")
-    if top.checkpoints < 1:
-        raise UserError(f"checkpoints is {top.checkpoints}; it must be at least 1")
-    if top.patience < 0:
-        raise UserError(f"patience is {top.patience}; it must be at least 0")
-    objective_named(top.objective, f"objective = {top.objective!r}")
-    if top.target_on not in ("global-test", "local-test"):
-        raise UserError(f"target_on is {top.target_on!r}; allowed: global-test, local-test")
+    main = objective_named(top.objective, f"objective = {top.objective!r}").main
+    if top.target is not None and not top.target_metric and main == "accuracy" and not 0 <= top.target <= 1:
+        raise UserError(
+            f"target is {top.target:g}; allowed: from 0 to 1, as accuracy is a share (0.9 is 90 %)"
+        )
 
 
 def _check_target(config: Config) -> None:
@@ -371,11 +384,12 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         seed=config.top.seed,
         **own_settings(model, ModelSection),
     )
-    try_once(network, federation, config)
+    objective = objective_named(config.top.objective)
+    check_fit(network, federation, objective)
     return LocalFleet(
         federation,
         network,
-        objective=objective_named(config.top.objective),
+        objective=objective,
         devices=Devices(**config["devices"]),
         seed=config.top.seed,
         engine=Engine(**config["engine"]),
@@ -383,17 +397,3 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         guard=Guard(**config["guard"]),
         say=say,
     )
-
-
-def try_once(network: nn.Module, federation: Federation, config: Config) -> None:
-    """One forward pass and one loss, so that a model, a loss and data that do not fit are found before the run."""
-    objective = objective_named(config.top.objective)
-    x, y = Samples(federation.dataset, federation.dataset.train[:2]).tensors()
-    try:
-        with torch.no_grad():
-            objective.loss(copy.deepcopy(network).eval()(x), objective.target(x, y))
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        raise UserError(
-            f"model {config['model']['name']} with objective {config.top.objective} cannot be trained on "
-            f"{config['data']['name']}: {str(error).splitlines()[0]}"
-        ) from error

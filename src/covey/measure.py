@@ -13,25 +13,32 @@ from torch import Tensor
 from covey.core import Fleet, Measurement, Method, Reply, State, Step, Task, served, server_client
 from covey.errors import UserError
 from covey.metrics import Metric, Metrics, metric_named
+from covey.ranges import Count
 from covey.safety import not_measurable
+from covey.settings import validated_in
 from covey.steps.evaluate import Evaluate, values_in
 from covey.steps.judged import EvaluateAdapted
 from covey.steps.train import Train
 
 
+@validated_in("measure")
 @dataclass(frozen=True, kw_only=True)
 class Measuring:
     """What is measured every `every` rounds, and after the last one.
 
-    global_test: every row of the bank on the server's test set. local_test: every client, with the row that serves
-    it, on its own test data: mean over clients, weighted by samples, standard deviation, worst 10 %, by group.
-    fine_tune: after the last round once more (split "tuned-test"), after every client trained the row that serves it on
-    its own data as in a round, whatever the method. whom: all clients, or only those that trained in the round (some
-    papers do so). metrics: numbers about all predictions beside the objective's scores: macro-f1, balanced-accuracy,
-    auc, perplexity, calibration-error, rmse, r2, or one's own.
+    Local numbers are given as mean over clients, weighted by samples, standard deviation, worst 10 %, and by group.
+
+    Args:
+        every: rounds between two measurements; the last round is always measured.
+        global_test: whether every row of the bank is measured on the server's test set.
+        local_test: whether every client is measured on its own test data.
+        fine_tune: whether clients are measured once more at the end, after training on their own data.
+        whom: all clients, or only those that trained in the round.
+        metrics: numbers about all predictions: macro-f1, balanced-accuracy, auc, perplexity, calibration-error,
+            rmse, r2, or your own.
     """
 
-    every: int = 1
+    every: Count = 1
     global_test: bool = True
     local_test: bool = True
     fine_tune: bool = False
@@ -39,10 +46,6 @@ class Measuring:
     metrics: tuple[str | Metric, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.whom not in ("all", "trained"):
-            raise UserError(f"measure.whom is {self.whom!r}; allowed: all, trained")
-        if self.every < 1:
-            raise UserError(f"measure.every is {self.every}; it must be at least 1")
         _ = self.told
 
     @property

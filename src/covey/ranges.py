@@ -24,14 +24,18 @@ class Range:
 
     def __str__(self) -> str:
         if self.least is not None and self.most is not None:
-            return f"from {self.least:g} to {self.most:g}"
+            return f"from {_written(self.least)} to {_written(self.most)}"
         bounds = (
             ("at least", self.least),
             ("above", self.above),
             ("at most", self.most),
             ("below", self.below),
         )
-        return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+        return " and ".join(f"{words} {_written(bound)}" for words, bound in bounds if bound is not None)
+
+
+def _written(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
 
 
 Count = Annotated[int, Range(1)]  # 1, 2, 3 ...
@@ -39,3 +43,9 @@ Natural = Annotated[int, Range(0)]  # 0, 1, 2 ...
 Share = Annotated[float, Range(0, 1)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(0)]
+PartBelowOne = Annotated[float, Range(0, below=1)]
+Epsilon = Annotated[
+    float, Range(above=0, most=1000)
+]  # of differential privacy; e^1000 protects nobody any more
+Width = Annotated[int, Range(1, 100_000)]  # of a layer
+Seed = Annotated[int, Range(0, 2**63 - 1)]

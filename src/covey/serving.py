@@ -13,6 +13,7 @@ from covey.needs import Facts, Key
 from covey.steps.judged import JUDGEMENTS, TRIED
 
 FADING = 0.9  # what was judged in earlier rounds counts so much less each round
+UNJUDGED = 1.0  # nobody has trained such a model yet: whoever must use it trains it first
 JUDGED: Key[dict[int, list[list[float]]]] = Key("judged serving", 'add "judged" to after')
 
 
@@ -45,10 +46,10 @@ class KeepJudgements:
 
 
 def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float:
-    """The share with the best mean score, of equal ones that with the lowest loss; 0 where nothing was judged."""
+    """The share with the best mean score, of equal ones that with the lowest loss; `UNJUDGED` where there is none."""
     table = np.array(sums)
     if table[0, 0] == 0:
-        return 0.0
+        return UNJUDGED
     score = table[:, 1] * (1 if higher_is_better else -1)
     return TRIED[int(np.lexsort((table[:, 2], -score))[0])]
 
@@ -67,6 +68,6 @@ class ServeAdapted:
         shares = {slot: best_share(sums, up) for slot, sums in kept.items()}
         tasks = self.send(now, ids)
         return {
-            i: Task(models=t.models, slots=t.slots, args={"own": shares.get(t.slots[0], 0.0)})
+            i: Task(models=t.models, slots=t.slots, args={"own": shares.get(t.slots[0], UNJUDGED)})
             for i, t in tasks.items()
         }

@@ -10,8 +10,8 @@ import dataclasses
 import difflib
 import functools
 import inspect
-import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -23,16 +23,19 @@ from covey.errors import UserError
 from covey.tables import shown
 
 REQUIRED = inspect.Parameter.empty
+# What a number may be in size where its range says nothing else: more is a slip of the pen.
+LARGEST: dict[Any, int] = {int: 1_000_000, float: 1_000_000_000}
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting: its name, its type and its default (REQUIRED where it has none)."""
+    """One setting: its name, its type, its default (REQUIRED where it has none), and one line about it."""
 
     name: str
     type: Any
     default: Any
+    help: str = ""
 
     @property
     def allowed(self) -> str:
@@ -43,6 +46,7 @@ class Setting:
 def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> dict[str, Setting]:
     """The settings that a function or dataclass takes, without the arguments in `given`, which the program fills in."""
     hints = typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker, include_extras=True)
+    lines = about_settings(maker)
     found = {}
     for name, parameter in inspect.signature(maker).parameters.items():
         if name in given or parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
@@ -50,7 +54,25 @@ def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> di
         default = parameter.default
         if dataclasses.is_dataclass(maker):
             default = _field_default(maker, name, default)
-        found[name] = Setting(name=name, type=hints.get(name, Any), default=default)
+        found[name] = Setting(name=name, type=hints.get(name, Any), default=default, help=lines.get(name, ""))
+    return found
+
+
+def description(maker: Callable[..., Any]) -> list[str]:
+    """What is said about a function or dataclass before the lines about its settings, a paragraph each."""
+    text = (inspect.getdoc(maker) or "").split("\n\nArgs:\n")[0]
+    return [" ".join(part.split()) for part in text.split("\n\n")]
+
+
+def about_settings(maker: Callable[..., Any]) -> dict[str, str]:
+    """The lines about the settings: the block `Args:` of the docstring, and of those that a dataclass derives from."""
+    found: dict[str, str] = {}
+    for each in reversed(inspect.getmro(maker)) if inspect.isclass(maker) else [maker]:
+        block = inspect.cleandoc(each.__doc__ or "").partition("\n\nArgs:\n")[2].partition("\n\n")[0]
+        found |= {
+            name: " ".join(line.split())
+            for name, line in re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", block, flags=re.M)
+        }
     return found
 
 
@@ -61,7 +83,12 @@ def _field_default(maker: Any, name: str, default: Any) -> Any:
     return default
 
 
-def validated(maker: Maker) -> Maker:
+def validated_in(table: str) -> Callable[[Maker], Maker]:
+    """The same for the settings of a table, whose name stands in the sentence."""
+    return functools.partial(validated, table=table)
+
+
+def validated(maker: Maker, *, table: str = "") -> Maker:
     """Decorates a function or a dataclass of settings: a value outside its type or range is one clear sentence.
 
     It stands above `@dataclass`. What depends on several settings is checked in the function or in `__post_init__`.
@@ -74,7 +101,7 @@ def validated(maker: Maker) -> Maker:
     def checking(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         settings = constraints()
-        checked("", settings, {name: value for name, value in given.items() if name in settings})
+        checked(table, settings, {name: value for name, value in given.items() if name in settings})
         return called(*args, **kwargs)
 
     if inspect.isclass(maker):
@@ -97,7 +124,8 @@ def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, An
             continue
         fits, converted = convert(value, settings[name].type)
         if not fits:
-            raise UserError(f"{dot}{name} is {shown(value)}; allowed: {settings[name].allowed}")
+            bound = beyond(value, settings[name].type)
+            raise UserError(f"{dot}{name} is {shown(value)}; allowed: {settings[name].allowed}{bound}")
         result[name] = converted
     return result
 
@@ -130,7 +158,11 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
         return True, value
     if origin is Annotated:
         kind, *limits = typing.get_args(wanted)
-        fits, converted = convert(value, kind)
+        if kind in LARGEST and any(limit.most is not None for limit in limits):  # it has a bound of its own
+            fits = _whole(value) if kind is int else _number(value)
+            converted = kind(value) if fits and all(value in limit for limit in limits) else value
+        else:
+            fits, converted = convert(value, kind)
         return fits and all(converted in limit for limit in limits), converted
     if origin is Literal:
         return isinstance(value, Hashable) and value in typing.get_args(wanted), value
@@ -146,9 +178,9 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
     if wanted is bool:
         return isinstance(value, bool), value
     if wanted is int:
-        return isinstance(value, numbers.Integral) and not isinstance(value, bool), value
+        return _whole(value) and abs(value) <= LARGEST[int], value
     if wanted is float:
-        fits = _number(value) and math.isfinite(value)
+        fits = _number(value) and abs(value) <= LARGEST[float]
         return fits, float(value) if fits else value
     if wanted is str:
         return isinstance(value, str), value
@@ -160,6 +192,29 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
     if origin in (dict, Mapping):
         return isinstance(value, Mapping), value
     return True, value
+
+
+def beyond(value: Any, wanted: Any) -> str:
+    """What is said of a number that is of the right type and larger than anybody means."""
+    kinds = [kind for kind in _kinds(wanted) if kind in LARGEST]
+    if not kinds or not _number(value) or abs(value) <= LARGEST[kinds[0]]:
+        return ""
+    return f", of at most {LARGEST[kinds[0]]:,}"
+
+
+def _kinds(wanted: Any) -> list[Any]:
+    """The types that a value may have; a number with an upper end of its own is not among them."""
+    origin = typing.get_origin(wanted)
+    if origin in (Union, types.UnionType):
+        return [kind for part in typing.get_args(wanted) for kind in _kinds(part)]
+    if origin is Annotated:
+        kind, *limits = typing.get_args(wanted)
+        return [] if any(limit.most is not None or limit.below is not None for limit in limits) else [kind]
+    return [wanted]
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> bool:

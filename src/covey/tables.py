@@ -14,6 +14,7 @@ from covey.own_code import full_name
 DEEPEST = 8  # tables and lists inside one another
 LARGEST = 2**63 - 1  # TOML's own bound on whole numbers
 LONGEST = 1000  # characters of a text
+MOST = 100_000  # entries of a list or a table
 
 
 def check_tables(tables: Any, where: str = "", depth: int = 0) -> None:
@@ -22,6 +23,8 @@ def check_tables(tables: Any, where: str = "", depth: int = 0) -> None:
         raise UserError(
             f"{where[:60]} is nested too deep; allowed: {DEEPEST} tables and lists inside one another"
         )
+    if isinstance(tables, Mapping | list | tuple) and len(tables) > MOST:
+        raise UserError(f"{where} has {len(tables):,} entries; allowed: at most {MOST:,}")
     if isinstance(tables, Mapping):
         for key, part in tables.items():
             if not isinstance(key, str):

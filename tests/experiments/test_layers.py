@@ -109,7 +109,7 @@ def test_a_lost_setting_ends_the_command_with_a_sentence() -> None:
 
 
 def test_fig4_draws_30_per_cent_of_the_clients() -> None:
-    experiment = read_experiment("cfic/fig4", "small")
+    experiment = read_experiment("cfic/fig4", "full")
     for case, wanted in zip(experiment.cases, (6, 30, 150), strict=True):
         for row in experiment.rows:
             assert resolve(experiment.tables(row, case, 0))["method"]["per_round"] == wanted

@@ -25,7 +25,6 @@ def main(seconds: float, first: int) -> int:
     number = first
     warnings.simplefilter("ignore")
 
-    @given(configurations(["digits"]))
     def one(tables: dict[str, Any]) -> None:
         if time.monotonic() > end:
             return
@@ -44,7 +43,7 @@ def main(seconds: float, first: int) -> int:
         suppress_health_check=list(HealthCheck),
     )
     while time.monotonic() < end:
-        quick(seed(number)(one))()
+        quick(seed(number)(given(configurations(["digits"]))(one)))()
         number += 1
     print(f"{sum(counts.values())} configurations, seeds {first} to {number - 1}")
     for result, count in counts.most_common():

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal, Union
 
 from hypothesis import strategies as st
 
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.config import GIVEN, SECTIONS, DataSection, ModelSection, Top
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine
 from covey.measure import Measuring
+from covey.ranges import Range
 from covey.settings import Setting, settings_of
 from covey.steps import Train
 
@@ -61,7 +62,8 @@ def of_type(wanted: Any) -> Values:
     """Values of a setting's type, most of them sensible, some at or beyond its ends."""
     origin = typing.get_origin(wanted)
     if origin is Annotated:
-        return of_type(typing.get_args(wanted)[0])
+        kind, limits = typing.get_args(wanted)
+        return within(kind, limits)
     if origin is Literal:
         return st.sampled_from(typing.get_args(wanted))
     if origin in (Union, types.UnionType):
@@ -71,25 +73,46 @@ def of_type(wanted: Any) -> Values:
     if wanted is bool:
         return st.booleans()
     if wanted is int:
-        return st.integers(1, 12) | st.integers(-2, 3) | st.sampled_from([100, 10**4, 10**6, 10**9])
+        return st.one_of(
+            [st.integers(1, 12)] * 6 + [st.integers(-2, 3), st.sampled_from([100, 10**4, 10**6, 10**9])]
+        )
     if wanted is float:
-        return st.floats(0, 1) | st.sampled_from([0, 1, 0.0, 1.0, 0.1, -0.5, 2.5, 100.0, 1e6])
+        return st.one_of([st.floats(0, 1)] * 6 + [st.sampled_from([0, 1, 0.0, 1.0, -0.5, 2.5, 100.0, 1e6])])
     if wanted is str:
         return st.sampled_from(TEXTS) | st.text(max_size=5)
     if origin in (tuple, list, Sequence):
         return st.lists(of_type(typing.get_args(wanted)[0]), max_size=4)
     if origin in (dict, Mapping):
-        return st.dictionaries(
-            st.sampled_from(["clients", "round", "turns", "compute", "availability", "x"]), plain, max_size=3
+        few = st.lists(st.integers(0, 5), min_size=1, max_size=3) | plain
+        return st.fixed_dictionaries(
+            {"clients": few, "round": st.integers(0, 3)},
+            optional={"turns": plain, "compute": plain, "x": plain},
         )
     return plain
 
 
-def table(settings: Mapping[str, Setting], rare: float = 0.04) -> Values:
+def within(kind: type, limits: Range) -> Values:
+    """Numbers of a range, its ends among them, and a few beyond."""
+    low = next(end for end in (limits.least, limits.above, 0) if end is not None)
+    high = next(end for end in (limits.most, limits.below, low + 10) if end is not None)
+    inside = (
+        st.integers(int(low), int(min(high, low + 20)))
+        if kind is int
+        else st.floats(low, min(high, low + 20))
+    )
+    return st.one_of([inside] * 8 + [st.sampled_from([low, high, low - 1, high + 1, 1, 10**4])])
+
+
+def table(settings: Mapping[str, Setting], rare: float = 0.02) -> Values:
     """A table with some of the settings; one in `1 / rare` of its values is spoilt."""
 
     def value(setting: Setting) -> Values:
-        return st.sampled_from([*[of_type(setting.type)] * (int(1 / rare) - 1), spoilt]).flatmap(lambda s: s)
+        usual = of_type(setting.type)
+        if (
+            isinstance(setting.default, str) and setting.type is str
+        ):  # a name: any other text is refused at once
+            usual = st.sampled_from([*[setting.default] * 9, *TEXTS])
+        return st.sampled_from([*[usual] * (int(1 / rare) - 1), spoilt]).flatmap(lambda s: s)
 
     chosen = st.sets(st.sampled_from(sorted(settings)), max_size=4) if settings else st.just(set())
     return chosen.flatmap(lambda names: st.fixed_dictionaries({n: value(settings[n]) for n in sorted(names)}))
@@ -124,6 +147,7 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
         ),
         "measure": table(settings_of(Measuring)),
         "guard": table(settings_of(Guard)),
+        "robust": choice(RULES),
     }
     assert {*sections, "methods"} == set(SECTIONS), "every section is fuzzed"
     own = st.sampled_from(sorted(METHODS)).flatmap(
@@ -139,7 +163,7 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
 def disturbed(tables: dict[str, Any]) -> Values:
     """Mostly the tables as they are; sometimes something stands where something else belongs."""
     keys = st.sampled_from([*SECTIONS, *settings_of(Top), "nam", "metod"])
-    sometimes = st.sampled_from([True, *[False] * 11])
+    sometimes = st.sampled_from([*[False] * 19, True])
     return st.tuples(sometimes, keys, spoilt).map(
         lambda drawn: {**tables, drawn[1]: drawn[2]} if drawn[0] else tables
     )

@@ -74,6 +74,8 @@ TRUTH = {client: client // 4 for client in range(12)}
     [
         {},
         {"distance": "hellinger"},
+        {"summary": "joint"},
+        {"summary": "joint", "epsilon": 100.0, "bins": 4},
         {"algorithm": "dbscan"},
         {"algorithm": "hdbscan"},
         {"epsilon": 2.0},

@@ -27,6 +27,13 @@ def test_label_counts_cover_the_whole_agreed_space() -> None:
     assert label_counts(np.array([2, 0, 2, 2]), labels=5).tolist() == [1, 0, 3, 0, 0]
 
 
+def test_a_sample_adds_one_unit_to_the_joint_histogram() -> None:
+    """Four values of one sample of label 1: three in the lower bin, one in the upper, a quarter each."""
+    x = np.array([[0.1, 0.2, 0.3, 0.9]])
+    counts = feature_counts(x, np.array([1]), labels=2, bins=2, low=0.0, high=1.0, bound=1.0)
+    assert counts.tolist() == [[0.0, 0.0], [0.75, 0.25]]
+
+
 def test_feature_counts_pool_all_values_of_a_label() -> None:
     x = np.array([[0.0, 0.49], [0.5, 1.0], [0.25, 0.3]])
     counts = feature_counts(x, np.array([1, 1, 0]), labels=3, bins=2, low=0.0, high=1.0)

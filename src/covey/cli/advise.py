@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption
+from covey.cli.serve import PORT, CertsOption, InsecureOption
 from covey.errors import UserError
 
 if TYPE_CHECKING:
     from covey.advice import Advice
+    from covey.config import Config
+    from covey.core import Fleet
     from covey.unlikeness import Unlikeness
 
 # The name of each number, and what a large and a small one mean.
@@ -33,6 +38,7 @@ WORDS = {
     "device_spread": ("device spread", "some devices are far slower", "devices are about as fast"),
 }
 BAR = 20  # characters
+SIMILAR = 0.2  # the nearness from which another fleet's results say much about this one
 
 
 def register(app: typer.Typer) -> None:
@@ -55,25 +61,32 @@ def advise(
         Path | None, typer.Option(help="Where --check writes. [default: runs/advise-TIME]")
     ] = None,
     png: Annotated[Path | None, typer.Option(help="Also draw the numbers into this picture.")] = None,
+    sites: Annotated[
+        bool, typer.Option("--sites", help="Ask real sites, which join as for covey serve.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="With --sites: where they connect to.")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="With --sites: the port.", min=1, max=65535)] = PORT,
+    certs: CertsOption = Path("certs"),
+    insecure: InsecureOption = False,
 ) -> None:
     """Say how unlike the clients are, which method to use, what to expect, and the file to run."""
     from covey.advice import advise as conclude
     from covey.advice import evidence
     from covey.cli.run import gathered
-    from covey.config import fleet_of, resolve
+    from covey.config import resolve
     from covey.steps.privacy import Privacy
     from covey.unlikeness import measure_unlikeness
 
+    if check and sites:
+        raise UserError("--check runs in a simulation; with --sites start the file with covey serve")
     if epsilon is not None and not epsilon > 0:
         raise UserError(f"--epsilon is {epsilon}; it must be above 0")
     tables = gathered(file, None, dataset, set_, seed, None)
     config = resolve(tables)
-    fleet = fleet_of(config)
-    try:
+    here = asked_sites(config, host, port, None if insecure else certs) if sites else asked_simulation(config)
+    with here as fleet:
         found = measure_unlikeness(fleet, privacy=Privacy(epsilon=epsilon))
         row_bytes = 4 * fleet.layout.size
-    finally:
-        fleet.close()
     advice = conclude(found, evidence())
     show(found, advice, epsilon)
     per_round = config["method"].get("per_round", config["data"]["clients"])
@@ -85,6 +98,37 @@ def advise(
         Console(stderr=True).print(f"picture: {png}", highlight=False)
     if check:
         checked(tables, advice, rounds, out)
+
+
+@contextmanager
+def asked_simulation(config: Config) -> Iterator[Fleet]:
+    """The clients that the file describes, on this machine."""
+    from covey.config import fleet_of
+
+    fleet = fleet_of(config)
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@contextmanager
+def asked_sites(config: Config, host: str, port: int, certs: Path | None) -> Iterator[Fleet]:
+    """The sites that join; nothing is trained, and no folder is written."""
+    import tempfile
+
+    from covey.cli.serve import listening, open_sites
+    from covey.deploy import superlink as links
+
+    links.need_flower()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        links.superlink(certs or Path(folder), certs=certs) as link,
+        open_sites(
+            config, link, certs, listening(host, port, certs is None), config["data"]["clients"]
+        ) as fleet,
+    ):
+        yield fleet
 
 
 def numbers(found: Unlikeness) -> Table:
@@ -119,6 +163,8 @@ def show(found: Unlikeness, advice: Advice, epsilon: float | None) -> None:
         )
     nearest = [f"{row.fleet} ({weight:.2f})" for row, weight in advice.rows[:3]]
     say(f"Concluded from the scoreboard's most similar fleets: {'; '.join(nearest)}.", highlight=False)
+    if advice.rows[0][1] < SIMILAR:
+        say("None of them is very similar: take this as a guess, and try it with --check.", highlight=False)
 
 
 def sentence(advice: Advice) -> str:

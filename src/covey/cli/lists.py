@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from rich.text import Text
 from covey.cli.terminal import Console
 from covey.errors import UserError
 from covey.registry import Registry
-from covey.settings import Setting
+from covey.settings import Setting, description
 
 Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
 
@@ -111,28 +110,23 @@ def show_one(table_name: str, name: str, maker: Callable[..., Any], settings: Ma
     from covey.settings import REQUIRED
 
     console = Console()
-    console.print(Text.assemble((name, "bold"), "  ", "\n\n".join(paragraphs(maker)), "\n"))
+    console.print(Text.assemble((name, "bold"), "  ", "\n\n".join(description(maker)), "\n"))
     if not settings:
         console.print("It has no settings.")
         return
     table = Table(
         title=f"settings in the table \\[{table_name}]", title_justify="left", box=None, pad_edge=False
     )
-    for column in ("setting", "default", "allowed"):
-        table.add_column(column)
+    for column in ("setting", "default", "allowed", "what it is"):
+        table.add_column(column, no_wrap=column == "setting")
     for key, setting in settings.items():
         default = "required" if setting.default is REQUIRED else as_in_toml(setting.default)
-        table.add_row(key, Text(default), Text(setting.allowed))
+        table.add_row(key, Text(default), Text(setting.allowed), Text(setting.help))
     console.print(table)
 
 
-def paragraphs(maker: Callable[..., Any]) -> list[str]:
-    """The description, each paragraph in one line: the terminal breaks it where it ends."""
-    return [" ".join(part.split()) for part in (inspect.getdoc(maker) or "").split("\n\n")]
-
-
 def first_sentence(maker: Callable[..., Any]) -> str:
-    return paragraphs(maker)[0].split(". ")[0].split("; ")[0].rstrip(".") + "."
+    return description(maker)[0].split(". ")[0].split("; ")[0].rstrip(".") + "."
 
 
 def as_in_toml(value: object) -> str:

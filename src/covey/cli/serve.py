@@ -1,25 +1,27 @@
-"""`covey serve`, `covey join` and `covey certs`: a run over real sites."""
+"""`covey serve` and `covey join`: a run over real sites."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from covey.cli.progress import console, live, say
+from covey.cli.progress import live, say
 from covey.errors import UserError
 from covey.own_code import is_file, load_file, one_sentence, split_name
 
 if TYPE_CHECKING:
     from covey.config import Config
-    from covey.core import Watcher
     from covey.data import Dataset
+    from covey.deploy.fleet import SiteFleet
     from covey.deploy.superlink import Link
-    from covey.simulate import Finished
 
 CertsOption = Annotated[Path, typer.Option(help="The folder that covey certs made.")]
 InsecureOption = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys; only on loopback.")]
@@ -27,7 +29,7 @@ PORT = 9440
 
 
 def register(app: typer.Typer) -> None:
-    for command in (serve, join, certs):
+    for command in (serve, join):
         app.command()(command)
 
 
@@ -52,6 +54,10 @@ def serve(
             "--enable-supernode-auth. [default: one is started]"
         ),
     ] = None,
+    status_port: Annotated[
+        int | None,
+        typer.Option(help="A port of loopback with the status page and /metrics.", min=1, max=65535),
+    ] = None,
     insecure: InsecureOption = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
@@ -62,6 +68,8 @@ def serve(
     from covey.data import Dataset
     from covey.deploy import superlink as links
     from covey.folders import new_run_folder
+    from covey.simulate import resume as go_on
+    from covey.simulate import simulate
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
@@ -77,7 +85,7 @@ def serve(
             f"--data {data} gave a {type(own).__name__}; it must give a Dataset (see from_tensors)"
         )
     secrets = None if insecure else certs
-    place = f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
+    place = listening(host, port, insecure)
     database = folder / "superlink" if insecure else certs
     opened = (
         links.existing(superlink, certs=secrets) if superlink else links.superlink(database, certs=secrets)
@@ -91,9 +99,18 @@ def serve(
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
+        open_sites(config, link, secrets, place, least, own, folder=folder, status_port=status_port) as fleet,
     ):
-        done = deployed(config, folder, link, secrets, place, least, own, resume is not None, watch)
+        if resume is not None:
+            done = go_on(folder, watchers=[watch], say=say, fleet=fleet)
+        else:
+            done = simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
     show([done])
+
+
+def listening(host: str, port: int, insecure: bool) -> str:
+    """HOST:PORT where sites connect to; without keys only on loopback."""
+    return f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
 
 
 def served_config(file: Path | None, resume: Path | None, assignments: list[str] | None) -> Config:
@@ -118,36 +135,54 @@ def sites_before(folder: Path | None) -> int | None:
     return int(kept.fleet.get("least", 0)) or None if kept is not None else None
 
 
-def deployed(
+@contextmanager
+def open_sites(
     config: Config,
-    folder: Path,
     link: Link,
     certs: Path | None,
     place: str,
     least: int,
-    own: Dataset | None,
-    again: bool,
-    watch: Watcher,
-) -> Finished:
-    """The run itself, in this process; the door opens when all keys are known."""
-    from covey.deploy.certs import SiteList
+    own: Dataset | None = None,
+    *,
+    folder: Path | None = None,
+    status_port: int | None = None,
+) -> Iterator[SiteFleet]:
+    """The fleet of the sites that join at this place; the door opens when all keys are known.
+
+    Into the folder go the status and its log.
+    """
     from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
-    from covey.simulate import resume, simulate
+    from covey.deploy.site_list import SiteList
+    from covey.deploy.status import Status
+    from covey.deploy.status_page import shown
 
     sites = SiteList(certs) if certs else None
+    for warning in (*sites.warnings(), *server_warning(certs)) if sites and certs else ():
+        say(warning)
     host, _, port = place.rpartition(":")
+    status = Status(sites.listed if sites else dict, folder / "log.jsonl" if folder else None)
+    status.now.rounds = config.top.rounds
     with (
         flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs, known=sites.__contains__ if sites else None),
+        door(host, int(port), link, certs, objection=sites.objection if sites else None, seen=status.visit),
+        shown(status, folder, status_port) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
-        fleet = site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say)
-        if again:
-            return resume(folder, watchers=[watch], say=say, fleet=fleet)
-        return simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
+        yield site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say, status=status)
+
+
+def server_warning(certs: Path) -> list[str]:
+    """Says in time that the server's certificate ends."""
+    from covey.deploy.certs import expiry
+    from covey.deploy.site_list import SOON
+
+    left = (expiry(certs) - datetime.now(UTC)).days
+    return [f"the server's certificate ends in {left} days; covey certs renew {certs} --server"] * (
+        left < SOON
+    )
 
 
 def join(
@@ -189,9 +224,7 @@ def join(
         raise UserError(f"--insecure works only on loopback; the address is {address!r}")
     if not insecure and (key is None or not key.exists() or not ca.exists()):
         missing = "--key is missing" if key is None else f"{ca if key.exists() else key} does not exist"
-        raise UserError(
-            f"{missing}; the server's administrator makes keys with: covey certs FOLDER --site NAME"
-        )
+        raise UserError(f"{missing}; a site makes its own with: covey certs request NAME")
     if budget is not None and not 0 < budget < math.inf:
         raise UserError(f"--budget is {budget!r}; it must be a finite number greater than 0")
     bounds = Bounds(
@@ -236,19 +269,3 @@ def loaded(where: str, name: str) -> Any:
         raise UserError(f"--data is {where!r}, but {file} has no function {function}")
     with one_sentence(f"--data {where}"):
         return load(name) if inspect.signature(load).parameters else load()
-
-
-def certs(
-    folder: Annotated[Path, typer.Argument(help="The folder to make or to add to.", show_default=False)],
-    host: Annotated[
-        list[str] | None, typer.Option(help="A name or address by which sites reach the server. Repeatable.")
-    ] = None,
-    site: Annotated[list[str] | None, typer.Option(help="A site to make a key for. Repeatable.")] = None,
-) -> None:
-    """Make a CA, the server's certificate and a key for each site."""
-    from covey.deploy.certs import make_certs
-    from covey.deploy.superlink import need_flower
-
-    need_flower()
-    for path in make_certs(folder, hosts=host or (), sites=site or ()):
-        console.print(f"made {path}", highlight=False)

@@ -78,9 +78,14 @@ def images(
 ) -> Dataset:
     """Image files of your own: in PATH/CLASS/, or in PATH/CLIENT/CLASS/.
 
-    path: the folder. by_client: its folders are clients, with the classes' folders inside; each is then a client
-    (partition natural) unless you say otherwise. side: pixels of the images' sides. grey: one channel. test: another
-    folder; else test_share of the images. scaling: unit, half or standard.
+    Args:
+        path: the folder.
+        by_client: whether its folders are clients, with the classes' folders inside.
+        side: pixels of the images' sides.
+        grey: whether images have one channel.
+        test: another folder, of test images.
+        test_share: of the images that are test images otherwise.
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
     """
     return read_images(
         path,

@@ -12,6 +12,9 @@ def rotation(dataset: Dataset, counts: Indices, *, turns: tuple[int, ...] = (0, 
     """Client i's images are turned counter-clockwise by turns[i mod 4] quarter turns, training and test alike.
 
     The embedding paper and IFCA: (0, 1, 2, 3) are four kinds of clients, (0, 2) two.
+
+    Args:
+        turns: quarter turns of client i: turns[i mod n].
     """
     _check_images(dataset, "rotation", square=any(turn % 2 for turn in turns))
     _check_some("turns", turns)
@@ -22,6 +25,9 @@ def label(dataset: Dataset, counts: Indices, *, offsets: tuple[int, ...] = (0, 1
     """Client i's labels become y' = (y - s) mod C with s = offsets[i mod 4], training and test alike.
 
     The embedding paper's "label flipping": the same images mean different classes to different clients.
+
+    Args:
+        offsets: of client i's labels: offsets[i mod n].
     """
     if not dataset.classes:
         raise UserError(f"shift = 'label': {dataset.name} has no classes")

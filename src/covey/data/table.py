@@ -98,10 +98,17 @@ def table(
 ) -> Dataset:
     """A CSV or Parquet file of your own: one row per sample, a column to predict, a column that says whose row it is.
 
-    path: the file. label: the column to predict. client: whose row it is; with it, each value is a client (partition
-    natural) unless you say otherwise. features: the input columns, all others by default. test: a second file; split:
-    a column that says test for test rows; else test_share of the rows. task: auto takes texts and whole numbers as
-    classes. missing: refuse empty cells, or fill them with the mean. standardise: scale the inputs.
+    Args:
+        path: the file.
+        label: the column to predict.
+        client: the column that says whose row it is; each value is then a client.
+        features: the input columns; all others by default.
+        test: a second file, of test rows.
+        split: a column that says test for test rows.
+        test_share: of the rows that are test rows otherwise.
+        task: auto takes texts and whole numbers as classes.
+        missing: refuse empty cells, or fill them with the mean.
+        standardise: whether the inputs are scaled to mean 0 and deviation 1.
     """
     return read_table(
         path,

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from covey.errors import UserError
+from covey.ranges import NotNegative, PartBelowOne, Positive
 
 Profile = Literal["ideal", "haccs", "published"]
 Table = Mapping[str, Any]
@@ -76,19 +77,24 @@ DEVICE_FIELDS = ("compute", "up", "down", "latency", "delay", "availability")
 class Devices:
     """The fleet's machines and everything that happens to them; the same for every method with the same seed.
 
-    profile: `ideal` (equal devices, free links), `haccs` (the paper's categories: 60/20/15/5 %), `published`
-    (the authors' code: delays). pace: seconds a sample on a reference device. dropout: share of the devices
-    away in each round. loss: chance that a reply never arrives. deadline: seconds that the server waits at
-    most. special: tables {clients, compute, up, down, latency, delay, availability} that replace the
-    profile's values. joins, leaves: tables {clients, round}, in force from that round on. drifts: tables
-    {clients, round, turns, label_offset}: from then on, images turned by quarter turns and labels moved.
+    Args:
+        profile: ideal (equal devices, free links), haccs (the paper's categories: 60/20/15/5 %) or published (the
+            authors' delays).
+        pace: seconds per sample on a reference device.
+        dropout: share of the devices that are away in each round.
+        loss: chance that a reply never arrives.
+        deadline: seconds that the server waits at most; none: for everybody.
+        special: tables {clients, compute, up, down, latency, delay, availability} in place of the profile's values.
+        joins: tables {clients, round}: there from that round on.
+        leaves: tables {clients, round}: gone from that round on.
+        drifts: tables {clients, round, turns, label_offset}: images turned and labels moved from that round on.
     """
 
     profile: Profile = "ideal"
-    pace: float = 0.01
-    dropout: float = 0.0
-    loss: float = 0.0
-    deadline: float | None = None
+    pace: NotNegative = 0.01
+    dropout: PartBelowOne = 0.0
+    loss: PartBelowOne = 0.0
+    deadline: Positive | None = None
     special: Sequence[Table] = ()
     joins: Sequence[Table] = ()
     leaves: Sequence[Table] = ()

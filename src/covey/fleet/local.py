@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Device, Devices
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
+from covey.fleet.fit import check_fit
 from covey.fleet.guard import Guard
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
@@ -27,6 +28,8 @@ from covey.ledger import Cost, Ledger
 from covey.mix.peers import Links, apply_mixings, peer_links
 from covey.model import BufferPolicy, Layout, activations, fresh_row
 from covey.objective import Classification, Objective, lowest_loss
+from covey.ranges import Range
+from covey.settings import validated_in
 from covey.statistics import Known
 
 if TYPE_CHECKING:
@@ -35,30 +38,29 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"]
 
 
+@validated_in("engine")
 @dataclass(frozen=True, kw_only=True)
 class Engine:
     """How the simulation uses this machine, or a Ray cluster; changes speed and memory, never a result.
 
-    mode: `auto` picks threads for the accelerated trainer and processes for PyTorch; `cohort` trains many clients
-    at once with stacked parameters, for a GPU (equal up to rounding); `wire` is serial, with every
-    task and reply turned into bytes and back as on a network; `ray` spreads the work over the Ray cluster at
-    `address` (none: RAY_ADDRESS, or else one that is started on this machine). workers: 0 means one a core.
-    debug: one after another, errors raised in place. lanes: use the fast CPU trainer where it supports the model.
-    device: `auto` is the GPU when there is one.
+    Args:
+        mode: auto is threads for the accelerated trainer, processes for PyTorch; cohort stacks clients on a GPU
+            (equal up to rounding); wire turns every message into bytes and back; ray uses a Ray cluster.
+        workers: how many; 0 is one per core.
+        debug: one after another, errors raised in place.
+        lanes: whether the fast CPU trainer is used where it supports the model.
+        device: auto is the GPU when there is one.
+        address: of the Ray cluster; empty: RAY_ADDRESS, or else one that is started on this machine.
     """
 
     mode: Mode = "auto"
-    workers: int = 0
+    workers: Annotated[int, Range(0, 1024)] = 0
     debug: bool = False
     lanes: bool = True
     device: str = "auto"
     address: str = ""
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise UserError(f"engine.mode is {self.mode!r}; allowed: {', '.join(get_args(Mode))}")
-        if self.workers < 0:
-            raise UserError(f"engine.workers is {self.workers}; it must be 0 (one a core) or more")
         if self.address and self.mode != "ray":
             raise UserError(f'engine.address is "{self.address}", which needs engine.mode = "ray"')
         if self.device != "auto":
@@ -129,6 +131,7 @@ class LocalFleet:
         known = Known(
             classes=len(self.data.dataset.classes),
             shape=self._input_shape,
+            scale=self.data.dataset.scale,
             lowest_loss=lowest_loss(self.objective),
         )
         if client < 0:  # the server itself
@@ -232,6 +235,8 @@ class LocalFleet:
     def executor(self) -> Executor:
         """The workers, started at the first task."""
         if self._executor is None:
+            if not self.is_child:
+                check_fit(self.model, self.data, self.objective)
             make, mode, workers = self._plan()
             if mode == "cohort":
                 self._executor = Cohort(self.client_data, make)
@@ -300,7 +305,11 @@ class LocalFleet:
 
             gpus = int(self.info["device"] != "cpu")
             self._crew = Crew(
-                self.client_data, address=self.engine.address, workers=self.engine.workers, gpus=gpus
+                self.client_data,
+                address=self.engine.address,
+                workers=self.engine.workers,
+                gpus=gpus,
+                say=self._say or (lambda _: None),
             )
         return self._crew
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from covey.ask_once import Ask, answers, ask_once
 from covey.core import Reply, Round
 from covey.errors import UserError
+from covey.group.class_distances import class_distances, on_a_map
+from covey.group.figures import note_groups
 from covey.group.flocks import Cut, flocks, renamed
-from covey.group.unlikeness import unlikeness
-from covey.needs import GROUPS, Facts, Key
+from covey.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares
 from covey.steps.portrait import DescribeClasses, Portrait, portrait_of
 
 Told = dict[str, Any]  # counts, bits and the number of values, as they came
 
 PORTRAITS: Key[dict[int, Told]] = Key("portraits", 'set group = "flocks"')
-NAMES: Key[int] = Key("flocks so far")
+PARENTS: Key[list[int]] = Key("the flock that each flock came from")  # itself, for the first ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +63,35 @@ class ByPortrait:
         """The flocks of all clients that ever described themselves."""
         portraits = portraits_in(now, self.describe.flip)
         ids = tuple(portraits)
-        compared = unlikeness([portraits[i] for i in ids])
+        compared = class_distances([portraits[i] for i in ids])
         cut = flocks(compared, min_size=self.min_size)
-        first_free = NAMES.get(now.memory, 0)
-        groups = renamed(cut.labels, ids, now.groups, first_free)
-        NAMES.keep(now.memory, max(first_free, max(groups.values()) + 1))
+        parents = PARENTS.get(now.memory, [])
+        groups = renamed(cut.labels, ids, now.groups, len(parents))
+        PARENTS.keep(now.memory, with_parents(parents, groups, now.groups))
         now.notes["flocks"] = told_in_words(cut, groups)
+        places = dict(zip(ids, on_a_map(compared), strict=True))
+        shares = {i: one.counts / max(1.0, float(one.counts.sum())) for i, one in portraits.items()}
+        note_groups(now, places, groups, shares=shares, title="Clients by how their classes look")
         return groups
+
+
+def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapping[int, int]) -> list[int]:
+    """Every new flock comes from the one that most of its members were in; of newcomers alone, from none: itself."""
+    found = list(parents)
+    for flock in range(len(found), max(groups.values(), default=-1) + 1):
+        left = [before[i] for i, now_in in groups.items() if now_in == flock and i in before]
+        found.append(max(sorted(set(left)), key=left.count) if left else flock)
+    return found
+
+
+@declares(needs=(GROUPS, PORTRAITS), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
+def one_per_flock(now: Round) -> Tensor:
+    """A row for every flock; one that was found later starts from the model of the flock that it came from."""
+    rows = list(now.models)
+    parents = PARENTS.of(now.memory)
+    for flock in range(len(rows), len(parents)):
+        rows.append(rows[parents[flock]] if parents[flock] < flock else now.fleet.start())
+    return torch.stack(rows) if len(rows) > len(now.models) else now.models
 
 
 def portraits_in(now: Round, flip: float) -> dict[int, Portrait]:

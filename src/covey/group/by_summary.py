@@ -16,7 +16,7 @@ from covey.group.density import Density, nearest_fellow, place, reaches
 from covey.group.distances import conditional, hellinger_points, l2
 from covey.group.figures import note_groups
 from covey.needs import GROUPS, Facts, Key
-from covey.steps.summaries import FeatureSummary, LabelSummary
+from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary
 
 Distance = Literal["l2", "hellinger"]
 Array = NDArray[np.float64]
@@ -44,13 +44,13 @@ class Told:
 class BySummary:
     """Groups by the density of summaries (HACCS, section IV).
 
-    ask: which summary. distance: between P(y) shares; P(X|y) always takes the mean Hellinger distance (eq. 3).
-    watch: every so many rounds clients are asked whether their data moved by more than `tolerance` (total
+    ask: which summary. distance: between shares of P(y) or P(X, y); P(X|y) always takes the mean Hellinger distance
+    (eq. 3). watch: every so many rounds clients are asked whether their data moved by more than `tolerance` (total
     variation); 0 never asks. Newcomers and moved clients are placed one by one, and nobody else moves, until
     they are more than the share `recluster` of all: then everything is clustered anew.
     """
 
-    ask: LabelSummary | FeatureSummary
+    ask: LabelSummary | FeatureSummary | JointSummary
     distance: Distance = "l2"
     density: Density = Density()
     watch: int = 0
@@ -156,7 +156,7 @@ class BySummary:
         }
         by_client = dict(zip(told.ids.tolist(), told.shares, strict=True))
         groups = dict(zip(told.ids.tolist(), told.clusters.tolist(), strict=True))
-        note_groups(now, by_client, groups, shares=by_client if told.shares.ndim == 2 else None)
+        note_groups(now, by_client, groups, shares=by_client if isinstance(self.ask, LabelSummary) else None)
 
 
 def _labels_told(told: Told) -> NDArray[np.bool_]:

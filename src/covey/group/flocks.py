@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.group.unlikeness import Unlikeness
+from covey.group.class_distances import ClassDistances
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 APART = 0.1  # two flocks are at least so far apart, in units of the distance between classes
-TIGHT = 0.35  # and their members are closer to each other than this share of the distance to the next flock
+TIGHT = 0.35  # and their members are closer to each other than this share of the distance to the next flock,
+GAP = 0.5  # or nobody is in between: low margins are at least half of the usual ones
 SIGMAS = 4.0  # which must stand out of its noise by so many standard errors
 MOST = 12  # flocks
 SETTLING = 20  # times that everybody may move to a nearer flock
@@ -36,11 +37,11 @@ class Cut:
         return int(self.labels.max(initial=0)) + 1
 
 
-def flocks(found: Unlikeness, *, min_size: int = 2) -> Cut:
+def flocks(found: ClassDistances, *, min_size: int = 2) -> Cut:
     """The finest cut of the tree whose flocks stand apart; everybody is one flock where no cut does.
 
     A cut counts when its nearest flocks are APART, by more than SIGMAS standard errors, and wide inside by less than
-    TIGHT of that. Flocks below `min_size` join the nearest other one first.
+    TIGHT of that or with a GAP between them. Flocks below `min_size` join the nearest other one first.
     """
     one = Cut(labels=np.zeros(len(found.distance), np.int64), apart=0.0, inside=0.0)
     best = one
@@ -54,7 +55,7 @@ def flocks(found: Unlikeness, *, min_size: int = 2) -> Cut:
     return best
 
 
-def judged(found: Unlikeness, labels: Labels) -> Cut | None:
+def judged(found: ClassDistances, labels: Labels) -> Cut | None:
     """The clustering with its distances; None where its flocks do not stand apart."""
     count = int(labels.max(initial=0)) + 1
     if count < 2:
@@ -67,12 +68,35 @@ def judged(found: Unlikeness, labels: Labels) -> Cut | None:
         0.0, float(np.average([m for m, _, _ in inside], weights=[max(w, 1e-12) for _, _, w in inside]))
     )
     nearest, error, _ = min(between)
-    stands_out = nearest > max(APART, SIGMAS * error) and width < TIGHT * nearest
+    is_clear = width < TIGHT * nearest or gap(found, labels) > GAP
+    stands_out = nearest > max(APART, SIGMAS * error) and is_clear
     return Cut(labels=labels, apart=nearest, inside=width) if stands_out else None
 
 
+def gap(found: ClassDistances, labels: Labels) -> float:
+    """How empty the space between flocks is: of each flock the tenth-percentile margin over the median one; the least.
+
+    A client's margin is how much nearer its own flock is than the next. Where kinds differ, nobody is in between, and
+    all margins are alike; a cut through a continuum, as between writers' hands, leaves many clients close to it.
+    """
+    inside = np.eye(int(labels.max()) + 1)[labels]
+    weight = found.weight @ inside
+    mean = np.divide(
+        (found.weight * found.distance) @ inside, weight, out=np.zeros_like(weight), where=weight > 0
+    )
+    own = mean[np.arange(len(labels)), labels]
+    others = np.where(inside > 0, np.inf, mean).min(axis=1)
+    margins = others - own
+    shares = []
+    for flock in range(inside.shape[1]):
+        middle = float(np.median(margins[labels == flock]))
+        low = float(np.percentile(margins[labels == flock], 10))
+        shares.append(low / middle if middle > 0 else 0.0)
+    return min(shares)
+
+
 def mean_distance(
-    found: Unlikeness, first: NDArray[np.bool_], second: NDArray[np.bool_]
+    found: ClassDistances, first: NDArray[np.bool_], second: NDArray[np.bool_]
 ) -> tuple[float, float, float]:
     """The weighted mean distance of two sets of clients, its standard error and its weight; pairs of a client are none.
 
@@ -89,7 +113,7 @@ def mean_distance(
     return mean, float(np.sqrt(spread / clients)), total
 
 
-def tree(found: Unlikeness) -> list[tuple[int, int]]:
+def tree(found: ClassDistances) -> list[tuple[int, int]]:
     """Average linkage: the merges in their order, each by the lowest-numbered clients of its two clusters.
 
     The distance of two clusters is the weighted mean over their pairs; clusters that share no class come last.
@@ -125,7 +149,7 @@ def cut_into(merges: list[tuple[int, int]], clients: int, count: int) -> Labels:
     return numbered(labels)
 
 
-def settled(found: Unlikeness, labels: Labels) -> Labels:
+def settled(found: ClassDistances, labels: Labels) -> Labels:
     """Everybody goes to the flock whose other members are nearest on the whole, again and again until nobody moves.
 
     Who is alone in a flock stays, for others to come. A tree never takes a merge back; this puts right what it joined
@@ -154,7 +178,7 @@ def numbered(labels: Labels) -> Labels:
     return np.array([order.setdefault(int(label), len(order)) for label in labels], np.int64)
 
 
-def without_small(found: Unlikeness, labels: Labels, least: int) -> Labels:
+def without_small(found: ClassDistances, labels: Labels, least: int) -> Labels:
     """Clusters of fewer than `least` clients join the one that they are nearest to."""
     labels = labels.copy()
     while True:

@@ -16,6 +16,10 @@ def fedavg(train: Train, *, per_round: int = 10, weighting: Weighting = "samples
 
     w <- sum of n_k w_k / sum of n_k over the clients of the round (McMahan et al., 2017). `weighting` says what n_k
     is: the number of samples, 1 (equal), or the number of batches.
+
+    Args:
+        per_round: how many clients work in a round.
+        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="fedavg",
@@ -32,6 +36,11 @@ def fedprox(
 
     Every local step is v <- v - lr (gradient + mu (v - w)), with w the model of the round (Li et al., 2020). With
     mu = 0 it is FedAvg, bit for bit.
+
+    Args:
+        per_round: how many clients work in a round.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+        mu: how strongly clients are held to the model they were sent.
     """
     return replace(
         fedavg(replace(train, prox=mu), per_round=per_round, weighting=weighting),

@@ -10,6 +10,7 @@ from covey.errors import UserError
 from covey.group.label_mix import ByLabelMix
 from covey.mix.accuracy import LikenessAverage
 from covey.mix.average import Average
+from covey.ranges import Epsilon
 from covey.select import Uniform
 from covey.select.largest import LargestGroup
 from covey.steps import Train
@@ -28,7 +29,7 @@ def cafa(
     power: float = 2.0,
     weighting: Literal["samples", "equal"] = "equal",
     clusters: int | None = None,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
@@ -41,6 +42,16 @@ def cafa(
     classes, to the `power`; with `published` it is eq. 9-10. `weighting`: times the number of samples, or not (the
     paper). `clusters` fixes k. With `epsilon` the label shares are private: `noise` is how, `budget` what a client
     spends at most.
+
+    Args:
+        per_round: how many clients work in a round.
+        evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
+        power: exponent of the balanced accuracy.
+        weighting: samples: times the number of samples; equal: not, as in the paper.
+        clusters: number of clusters; none takes the best silhouette.
+        epsilon: privacy loss of one summary; none sends exact numbers.
+        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
+        budget: the most epsilon that a client ever spends; none is no limit.
     """
     train = with_validation(train)
     return Method(
@@ -60,6 +71,11 @@ def abfa(
     w_i = A_i / sum of A_j, with A_i the accuracy of model i over the validation data of all clients of the round
     (eq. 9-10). Those data are the share `train.holdout`, 0.2 where it is 0. `evaluation`: with `balanced` A_i is the
     accuracy by class, mean over the classes, to the `power`; with `published` it is eq. 9-10.
+
+    Args:
+        per_round: how many clients work in a round.
+        evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
+        power: exponent of the balanced accuracy.
     """
     train = with_validation(train)
     return Method(
@@ -75,13 +91,20 @@ def cbcc(
     *,
     per_round: int = 6,
     clusters: int | None = None,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
     """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
 
     w_i = |C(i)| / n with C(i) the client's cluster by label shares (eq. 8), renormalised over the round.
+
+    Args:
+        per_round: how many clients work in a round.
+        clusters: number of clusters; none takes the best silhouette.
+        epsilon: privacy loss of one summary; none sends exact numbers.
+        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
+        budget: the most epsilon that a client ever spends; none is no limit.
     """
     return Method(
         name="cbcc",
@@ -97,11 +120,19 @@ def cbcc_select(
     *,
     per_round: int = 6,
     clusters: int | None = None,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> Method:
-    """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7)."""
+    """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7).
+
+    Args:
+        per_round: how many clients work in a round.
+        clusters: number of clusters; none takes the best silhouette.
+        epsilon: privacy loss of one summary; none sends exact numbers.
+        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
+        budget: the most epsilon that a client ever spends; none is no limit.
+    """
     return Method(
         name="cbcc-select",
         group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
@@ -114,7 +145,7 @@ def cbcc_select(
 def by_label_mix(
     *,
     clusters: int | None = None,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
 ) -> ByLabelMix:

@@ -38,6 +38,18 @@ def cfic(
     a client's label only when it is first chosen, `quota = "published"` draws one a cluster and the rest by chance.
     `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is FedAvgM.
     `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
+
+    Args:
+        per_round: how many clients work in a round.
+        alpha: how much of the correction is kept from round to round.
+        beta: strength of the correction.
+        scale: of beta: relative to the average update, or absolute, a length as printed.
+        decay: factor on the correction in each round.
+        adaptive: whether alpha and beta follow how far the clusters' directions agree.
+        directions: corrects along the clusters' directions, or along the average update alone.
+        sampling: draws evenly from the clusters, or uniformly from all clients.
+        quota: equal shares of the clusters, or published: one per cluster and the rest by chance.
+        lazy: whether a client's label becomes known only when it is first chosen.
     """
     if sampling not in ("clusters", "uniform"):
         raise UserError(f"sampling is {sampling!r}; allowed: clusters, uniform")

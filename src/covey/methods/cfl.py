@@ -96,6 +96,11 @@ def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int =
     complete linkage on the cosines of the updates; each group's model is then the equal mean of its members' (Sattler
     et al., 2020). The two lengths depend on the model and the learning rate. A newcomer joins the group whose
     model fits its data best.
+
+    Args:
+        still: length of the mean update below which a group counts as standing still.
+        apart: length of the longest update above which its clients pull apart.
+        patience: the first round in which a group may split.
     """
     for name, value in (("still", still), ("apart", apart)):
         if not value > 0:

@@ -17,6 +17,10 @@ def clustered_sampling(
 
     The urns hold clients of similar size (Algorithm 1), or clients whose last updates point alike (Algorithm 2, from a
     sketch of 512 numbers a client). The new model is the plain mean of the drawn models (Fraboni et al., 2021).
+
+    Args:
+        per_round: how many clients work in a round.
+        by: urns hold clients of similar size, or of similar updates.
     """
     return Method(
         name="clustered-sampling",

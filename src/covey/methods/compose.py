@@ -52,8 +52,20 @@ def compose(
 
     Without any setting it is FedAvg. `send = "auto"` sends every client the models that the bank has for it,
     `mix = "auto"` averages the replies (unless there is a `combine`). What parts need to be remembered of a round is
-    added to `after`. A client uses the models that it would be sent, unless `serve` says others; with `adapt` (and with
-    `serve = "adapted"`, as far as that helped) it trains them on its own data before it uses them.
+    added to `after`. A client uses the models that it would be sent, unless `serve` says others.
+
+    Args:
+        group: who is alike.
+        bank: which models there are.
+        select: who works.
+        send: which models go out; auto sends what the bank has for the client.
+        local: what a client does.
+        mix: how the replies become the new models; auto averages them.
+        combine: the same where no matrix can say it.
+        update: what the server adds.
+        serve: which models a client uses, if not those it would be sent.
+        adapt: clients train the model that serves them on their own data before they use it.
+        after: what is remembered of a round.
     """
     tables = {
         "group": group,

@@ -3,7 +3,8 @@
     question                     part                                whose idea
     who is alike?                flocks by class-wise private bits   embedding clustering (Prigent et al., 2024)
     one model or many?           one per flock, found anew as clients come, leave and drift
-    who works?                   every flock and label group         CFIC (Yang et al., 2025)
+    who works?                   every flock and label group (CFIC, Yang et al., 2025), in quick rounds that leave
+                                 nobody behind (HACCS, Wolfrath et al., 2022, with a fair schedule)
     what does the server add?    momentum of each model              CFIC's correction
     what does a client use?      its flock's model, moved to its     CAFA's judgement on data that were not
                                  own data as far as that helps       trained on (Zhang et al., 2024)
@@ -15,13 +16,15 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from covey.core import Method, Select
+from covey.core import Method, Select, Send, Step
 from covey.errors import UserError
-from covey.group.by_portrait import ByPortrait
+from covey.group.by_portrait import ByPortrait, one_per_flock
 from covey.mix.shared import GroupAverage
-from covey.rows import one_per_group, to_group
+from covey.ranges import Epsilon
+from covey.rows import to_group
 from covey.select import Uniform
-from covey.select.clusters import EveryCluster
+from covey.select.fair import FairSchedule
+from covey.select.feedback import remember_losses
 from covey.select.within import WithinFlocks
 from covey.serving import KeepJudgements, ServeAdapted
 from covey.steps import Train
@@ -29,8 +32,9 @@ from covey.steps.embedding import BitNoise
 from covey.steps.judged import JudgedTrain
 from covey.steps.portrait import DescribeClasses
 from covey.steps.privacy import Privacy
-from covey.update.clusters import ClusterCorrection
+from covey.update.clusters import AdaptiveCorrection
 
+FULLNESS = 3.0  # of a round: with label groups inside flocks, fuller rounds than HACCS' own 1.25 learn more per second
 Part = Literal["flocks", "selection", "correction", "serving"]
 
 
@@ -38,42 +42,51 @@ def covey(
     train: Train,
     *,
     per_round: int = 10,
-    alpha: float = 0.8,
-    beta: float = 0.4,
     every: int = 5,
     flip: float = 0.1,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
     without: tuple[Part, ...] = (),
 ) -> Method:
     """Finds out by itself how clients differ: flocks with a model each where needed, and each model moved to its user.
 
     Clients describe their classes in noisy bits (`flip`; label counts under `epsilon`), once and again `every` so many
-    rounds; those whose classes look alike are a flock. `per_round` clients are drawn evenly from flocks and label
-    groups. Each flock's model is averaged and corrected (`alpha`, `beta`). A tenth of the data, another one in each
-    round, judges how far a client should train the model on its own data before it uses it. `without` leaves parts out.
+    rounds; those whose classes look alike are a flock. At most `per_round` clients work in a round, chosen from flocks
+    and label groups by a fair schedule. Each flock's model is averaged and corrected along its clients' directions as
+    far as these agree. A tenth of the data, another one in each round, judges how far a client should train the model
+    on its own data before it uses it. `without` leaves parts out.
+
+    Args:
+        per_round: how many clients work in a round.
+        every: rounds between two descriptions of the clients' classes.
+        flip: probability with which every bit is flipped.
+        epsilon: privacy loss of the label counts; none sends them exactly.
+        noise: how the noise is drawn: simulated (repeatable) or opendp (secure).
+        without: parts that are left out, to see what each is worth.
     """
     for part in without:
         if part not in get_args(Part):
             raise UserError(f"without has {part!r}; allowed: {', '.join(get_args(Part))}")
     # without flocks everybody is one: no cut can have so many clients in each
     least = 10**9 if "flocks" in without else 2
-    select: Select = within_flocks(per_round=per_round)
     judged = "serving" not in without
+    local = JudgedTrain(train=train) if judged else train
+    flocks = within_flocks(local, to_group, per_round=per_round)
+    chosen: Select = Uniform(per_round=per_round) if "selection" in without else flocks
+    judging = (KeepJudgements(),) if judged else ()
+    losses = () if "selection" in without else (remember_losses,)
     return Method(
         name="covey",
         group=by_flocks(flip=flip, epsilon=epsilon, noise=noise, every=every, min_size=least),
-        bank=one_per_group,
-        select=Uniform(per_round=per_round) if "selection" in without else select,
+        bank=one_per_flock,
+        select=chosen,
         send=to_group,
-        local=JudgedTrain(train=train) if judged else train,
+        local=local,
         mix=GroupAverage(),
-        update=None
-        if "correction" in without
-        else ClusterCorrection(alpha=alpha, beta=beta, among="clients"),
+        update=None if "correction" in without else AdaptiveCorrection(among="clients"),
         serve=ServeAdapted(send=to_group) if judged else None,
         adapt=train if judged else None,
-        after=(KeepJudgements(),) if judged else (),
+        after=(*judging, *losses),
     )
 
 
@@ -90,6 +103,6 @@ def by_flocks(
     return ByPortrait(describe=describe, every=every, min_size=min_size)
 
 
-def within_flocks(*, per_round: int = 10) -> WithinFlocks:
-    """Clients drawn evenly from all flocks and, inside each, from all label groups."""
-    return WithinFlocks(select=EveryCluster(per_round=per_round))
+def within_flocks(step: Step, send: Send, *, per_round: int = 10, fullness: float = FULLNESS) -> WithinFlocks:
+    """HACCS' fair schedule over all flocks and, inside each, over all label groups."""
+    return WithinFlocks(select=FairSchedule(step=step, send=send, per_round=per_round, fullness=fullness))

@@ -141,6 +141,29 @@ def embedding(
     its own model, `per_round` clients a round in all or per cluster; the first `n_shared` tensors are common to all.
     Newcomers go to the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those
     that drifted migrate.
+
+    Args:
+        per_round: how many clients work in a round.
+        per: whether per_round is for the fleet or for each cluster.
+        flip: probability with which every bit is flipped.
+        own_flips: client i flips with own_flips[i mod n]; empty: all with flip.
+        noise: how the flips are drawn: simulated (repeatable) or opendp (secure).
+        normalise: codes are normalised within a class, or over all.
+        search: for the cut of the tree: exact, the paper's bayes, or published.
+        denoise: whether the server takes away what is surely noise (not with the published search).
+        min_size: the fewest clients of a cluster.
+        n_shared: how many leading tensors are common to all clusters.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+        every: rounds between two reports of all clients; 0: they report once.
+        autoencoder: which one: auto, ae-fc or ae-conv.
+        pretrain: who trains the autoencoder: federated, public, or hybrid (both).
+        pretrain_rounds: of federated pre-training.
+        pretrain_per_round: clients in a round of pre-training.
+        pretrain_epochs: of a client in a round of pre-training.
+        public: the data set of public pre-training.
+        public_epochs: of public pre-training.
+        encoder: a file with a trained autoencoder; empty: it is trained.
+        save_encoder: a file to write the autoencoder to; empty: none.
     """
     if per not in ("fleet", "cluster"):
         raise UserError(f"per is {per!r}; allowed: fleet, cluster")

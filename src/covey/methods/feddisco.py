@@ -92,6 +92,12 @@ def feddisco(
 
     p_k ~ max(0, n_k / n - a d_k + b), d_k the discrepancy between the client's label shares and equal ones, scaled to
     sum 1 over the round's clients (Ye et al., 2023). Clients tell d_k once, and nothing else about their labels.
+
+    Args:
+        per_round: how many clients work in a round.
+        measure: of the discrepancy between label shares: kl, l2, l1 or cosine.
+        a: how much the discrepancy counts.
+        b: what is added to every weight.
     """
     if measure not in ("kl", "l2", "l1", "cosine"):
         raise UserError(f"measure is {measure!r}; allowed: kl, l2, l1, cosine")

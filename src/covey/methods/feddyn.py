@@ -58,6 +58,10 @@ def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
     its memory s_k; the next w is the plain mean of the round's w_k plus the mean of all clients' s_k (Acar et al.,
     2021, as in the authors' code). The plain mean is the model that is used and evaluated. Gradients are clipped
     (`train.clip`, else to norm 10), without which few clients a round with few labels each can make it diverge.
+
+    Args:
+        per_round: how many clients work in a round.
+        alpha: weight of the penalty that ties clients to the common model.
     """
     if not alpha > 0:
         raise UserError(f"alpha is {alpha!r}; it must be greater than 0")

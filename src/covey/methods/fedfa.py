@@ -71,6 +71,12 @@ def fedfa(
     accuracy on their data falls, b_k with how often they took part (Huang et al., 2020). The server then goes on along
     the smoothed step: m <- gamma m + (1 - gamma)(w - new); w <- new - lr m. With `momentum = "published"` the sign
     is that of the public code, which brakes.
+
+    Args:
+        per_round: how many clients work in a round.
+        beta: weight of how often a client took part, against its accuracy.
+        gamma: momentum of clients and server.
+        momentum: accelerate goes on along the smoothed step; published has the public code's sign, which brakes.
     """
     if not 0 <= beta <= 1:
         raise UserError(f"beta is {beta!r}; allowed: from 0 to 1")

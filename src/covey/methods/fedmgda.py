@@ -14,6 +14,11 @@ def fedmgda(train: Train, *, per_round: int = 10, eta: float = 1.0, eps: float =
     Every update is scaled to length 1, d_k = (w - w_k) / ||w - w_k||; w <- w - eta sum l_k d_k with the weights l that
     make the sum shortest, each at most `eps` from the client's share of samples (Hu et al., 2022). eps = 0 fixes the
     weights, eps = 1 is MGDA. The step is at most `eta` long in parameter space, whatever the learning rate.
+
+    Args:
+        per_round: how many clients work in a round.
+        eta: length of the server's step.
+        eps: how far a client's weight may be from its share of samples.
     """
     return Method(
         name="fedmgda",

@@ -9,20 +9,23 @@ from covey.errors import UserError
 from covey.group.by_summary import BySummary, Distance
 from covey.group.density import Algorithm, Density, Extract
 from covey.mix.average import Average, Weighting
+from covey.ranges import Epsilon
 from covey.select.fair import FairSchedule
 from covey.select.feedback import Losses, remember_losses
 from covey.select.haccs import ByCluster, Draws, Inside, Speed
 from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
-from covey.steps.summaries import FeatureSummary, LabelSummary
+from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary
+
+Summary = Literal["labels", "features", "joint"]
 
 
 def haccs(
     train: Train,
     *,
     per_round: int = 10,
-    summary: Literal["labels", "features"] = "labels",
-    epsilon: float | None = 1.0,
+    summary: Summary = "labels",
+    epsilon: Epsilon | None = 1.0,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
     label_space: int | None = None,
@@ -30,10 +33,10 @@ def haccs(
     low: float = 0.0,
     high: float = 1.0,
     bound: float | None = None,
-    distance: Distance = "l2",
+    distance: Distance | None = None,
     algorithm: Algorithm = "optics",
     extract: Extract | None = None,
-    eps: float = 0.25,
+    eps: float | None = None,
     xi: float = 0.05,
     min_samples: int = 2,
     watch: int = 0,
@@ -53,19 +56,44 @@ def haccs(
 ) -> Method:
     """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
 
-    The histogram is of the labels, P(y), or of the features by label, P(X|y); clusters are found by density
-    (Wolfrath et al., 2022).
+    The histogram is of the labels, P(y), of the features by label, P(X|y), or of both together, P(X, y); clusters are
+    found by density (Wolfrath et al., 2022).
 
     `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
     and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +
     (1 - rho) loss share) and takes the fastest reachable device of each.
 
-    Privacy: `epsilon` of one summary (none: exact), `noise` (opendp is the secure one), `budget` of a client,
-    `label_space` agreed on (none: the classes of the data). P(X|y): `bins` over [low, high], and `bound` to what a
-    sample may add. Clusters: `distance` of P(y), `algorithm`, `extract` (none: dbscan for labels, xi for features),
-    `eps`, `xi`, `min_samples`. Live: `watch` (rounds between questions whether data changed), `tolerance`,
-    `recluster`. Both schedules: `losses` (how they are known). Fair: `power` of the loss, `rotation` among a cluster's
-    devices, `fullness`. Published: `rho`, `speed` (of a cluster), `squared`, `draws`, `inside`.
+    Args:
+        per_round: how many clients work in a round.
+        summary: what clients tell: labels, P(y); features, P(X|y); or joint, P(X, y).
+        epsilon: privacy loss of one summary; none sends exact numbers.
+        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
+        budget: the most epsilon that a client ever spends; none is no limit.
+        label_space: number of labels that all agree on; none takes the classes of the data.
+        bins: of the feature histogram.
+        low: lower end of the feature histogram.
+        high: upper end of the feature histogram.
+        bound: what one sample may add to the feature histogram; none is no bound (joint: always 1 in all).
+        distance: between summaries; none is l2 for labels, hellinger for joint.
+        algorithm: of the clustering by density: optics, dbscan or hdbscan.
+        extract: how OPTICS cuts: dbscan or xi; none is xi for features, else dbscan.
+        eps: radius of a neighbourhood; none is 0.25 for labels, 0.5 for joint.
+        xi: steepness that ends a cluster (OPTICS).
+        min_samples: devices that make a dense place.
+        watch: rounds between two questions whether data changed; 0 never asks.
+        tolerance: change of a summary (total variation) from which a client counts as changed.
+        recluster: share of changed clients from which everything is clustered anew.
+        schedule: fair fills the round that is worth most for its time; published draws clusters (eq. 7).
+        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
+        power: fair: exponent of a cluster's loss in its worth.
+        rotation: fair: weight of a device's own age against its cluster's.
+        fullness: fair: how much more a round's worth counts than its time.
+        rho: published: weight of latency against loss.
+        speed: published: a cluster's latency is the mean of its devices', or the fastest one's.
+        squared: published: whether losses are squared first, as in the authors' code.
+        draws: published: weighted draws clusters by chance; quasi first gives each its whole share of places.
+        inside: published: of a cluster the fastest device works, or one sampled.
+        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     if schedule not in ("fair", "published"):
         raise UserError(f'schedule is "{schedule}"; it must be fair or published.')
@@ -118,8 +146,8 @@ def haccs(
 
 def by_summary(
     *,
-    summary: Literal["labels", "features"] = "labels",
-    epsilon: float | None = 1.0,
+    summary: Summary = "labels",
+    epsilon: Epsilon | None = 1.0,
     noise: SummaryNoise = "simulated",
     budget: float | None = None,
     label_space: int | None = None,
@@ -127,10 +155,10 @@ def by_summary(
     low: float = 0.0,
     high: float = 1.0,
     bound: float | None = None,
-    distance: Distance = "l2",
+    distance: Distance | None = None,
     algorithm: Algorithm = "optics",
     extract: Extract | None = None,
-    eps: float = 0.25,
+    eps: float | None = None,
     xi: float = 0.05,
     min_samples: int = 2,
     watch: int = 0,
@@ -139,14 +167,18 @@ def by_summary(
 ) -> BySummary:
     """HACCS' clusters: private histograms of labels or features, by density. The settings are those of `haccs`."""
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
-    ask: LabelSummary | FeatureSummary
+    ask: LabelSummary | FeatureSummary | JointSummary
     if summary == "labels":
         ask = LabelSummary(privacy=privacy, labels=label_space)
     elif summary == "features":
         ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
+    elif summary == "joint":
+        ask = JointSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high)
     else:
-        raise UserError(f'summary is "{summary}"; it must be labels or features.')
-    extract = extract or ("dbscan" if summary == "labels" else "xi")
+        raise UserError(f'summary is "{summary}"; it must be labels, features or joint.')
+    extract = extract or ("xi" if summary == "features" else "dbscan")
+    distance = distance or ("hellinger" if summary == "joint" else "l2")
+    eps = (0.5 if summary == "joint" else 0.25) if eps is None else eps
     return BySummary(
         ask=ask,
         distance=distance,

@@ -132,6 +132,15 @@ def ifca(
     up to `redraws` times, until each is the best for a share `least` of some clients (at most 1/k). The
     first `n_shared` tensors are averaged over everybody. `serve`: whoever uses a model chooses the best of all again,
     or takes the one it chose last. With k = 1 it is FedAvg, bit for bit.
+
+    Args:
+        per_round: how many clients work in a round.
+        k: how many models.
+        redraws: how often the first models are drawn anew at most.
+        least: share of some clients for which each first model must be the best.
+        serve: whoever uses a model takes the best of all again, or the one it chose last.
+        n_shared: how many leading tensors are common to all clusters.
+        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     if serve not in ("best", "last"):
         raise UserError(f"serve is {serve!r}; allowed: best, last")

@@ -99,6 +99,14 @@ def ladd(
     each way; of each class (as the embedding paper has it) or, with `per_class = false`, of all pictures. K-means
     makes `k` clusters, or as many from 4 to 19 as have the best silhouette. Newcomers go to the nearest centroid.
     Only the clustering is LADD's; the rest of it is for segmentation.
+
+    Args:
+        per_round: how many clients work in a round.
+        k: how many clusters; 0: as many from 4 to 19 as have the best silhouette.
+        share: of a picture's side that the window of low frequencies takes.
+        per_class: whether the style is told for each class or for all pictures.
+        n_shared: how many leading tensors are common to all clusters.
+        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="ladd",

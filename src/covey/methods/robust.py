@@ -16,6 +16,11 @@ def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) 
 
     Its score is the sum of squared distances to the n - f - 2 nearest replies, f = `hostile`. With `keep` above 1 the
     best so many are averaged equally (multi-Krum). It withstands f of n >= 2 f + 3 replies.
+
+    Args:
+        per_round: how many clients work in a round.
+        hostile: how many replies may be hostile.
+        keep: how many of the best replies are averaged.
     """
     rule = Krum(hostile=hostile, keep=keep)
     if per_round < rule.fewest():
@@ -27,12 +32,21 @@ def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) 
 
 
 def trimmed_mean(train: Train, *, per_round: int = 10, trim: float = 0.1) -> Method:
-    """Each parameter is the mean of the replies without the share `trim` at either end (Yin et al., 2018)."""
+    """Each parameter is the mean of the replies without the share `trim` at either end (Yin et al., 2018).
+
+    Args:
+        per_round: how many clients work in a round.
+        trim: share that is left out at either end.
+    """
     return replace(
         fedavg(train, per_round=per_round), name="trimmed-mean", mix=None, combine=TrimmedMean(trim=trim)
     )
 
 
 def median(train: Train, *, per_round: int = 10) -> Method:
-    """Each parameter is the median of the replies (Yin et al., 2018)."""
+    """Each parameter is the median of the replies (Yin et al., 2018).
+
+    Args:
+        per_round: how many clients work in a round.
+    """
     return replace(fedavg(train, per_round=per_round), name="median", mix=None, combine=Median())

@@ -14,7 +14,12 @@ from covey.steps.utility import TrainWithUtility
 
 
 def random(train: Train, *, per_round: int = 10, weighting: Weighting = "equal") -> Method:
-    """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline."""
+    """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline.
+
+    Args:
+        per_round: how many clients work in a round.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
     return Method(
         name="random",
         select=Uniform(per_round=per_round),
@@ -38,6 +43,14 @@ def tifl(
     A tier is drawn by probability while it has credits (ceil(rounds / tiers)). When the tier in work made no progress
     over `interval` rounds, tiers are ranked by loss: the worst of n gets probability n / (n (n + 1) / 2), and so on.
     `losses` says how the losses are known: reported with training, asked (and paid) each round, or as published.
+
+    Args:
+        per_round: how many clients work in a round.
+        tiers: how many tiers, fewer if they could not fill a round.
+        interval: rounds without progress after which the tiers are ranked anew.
+        rounds: of the whole run; a tier has ceil(rounds / tiers) credits.
+        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
+        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="tifl",
@@ -70,6 +83,20 @@ def oort(
 
     Utility |B| sqrt(mean squared loss), plus a bonus for clients long unused, times (T / t) ^ penalty for those slower
     than T, the duration at `percentile`, which the pacer moves. A falling share of the places goes to untried clients.
+
+    Args:
+        per_round: how many clients work in a round.
+        explore: share of the places for clients never tried, at first.
+        explore_decay: factor on that share in each round.
+        explore_least: the lowest that share falls to.
+        clip: quantile at which utilities are cut.
+        cut_off: share of the score at the last exploited rank that still qualifies.
+        penalty: exponent of (T / t) for clients slower than T.
+        percentile: of the clients' durations: T at first.
+        pace_every: the pacer's window in rounds.
+        pace_step: the pacer's step in percentiles.
+        window: candidates for each explored place.
+        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     select = ByUtility(
         train=train,
@@ -105,6 +132,13 @@ def oort_simple(
 ) -> Method:
     """Oort as the HACCS paper compares with it: every round the highest losses, times (T / t) ^ penalty for devices
     slower than T, the duration at `percentile` of the reachable ones; no exploration, bonus or pacer.
+
+    Args:
+        per_round: how many clients work in a round.
+        percentile: of the clients' durations: T at first.
+        penalty: exponent of (T / t) for clients slower than T.
+        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
+        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="oort-simple",
@@ -123,6 +157,11 @@ def power_of_choice(
     """Power-of-choice (Cho et al., 2020): of some candidates drawn by their data, those with the highest loss work.
 
     The candidates evaluate the present model first, which costs a transfer and time.
+
+    Args:
+        per_round: how many clients work in a round.
+        candidates: clients that evaluate the model first.
+        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="power-of-choice",

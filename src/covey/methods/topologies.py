@@ -32,6 +32,11 @@ def decentralized(
     (a one-way rim and two-way diameters), star, torus, exponential, a networkx generator such as
     "random_regular_graph(4, n)", or a list of edges [sender, receiver]. On a full graph it is FedAvg with equal
     weights and everybody.
+
+    Args:
+        backbone: full, ring, wheel, star, torus, exponential, a networkx generator, or edges [sender, receiver].
+        every: rounds between two exchanges.
+        weights: of the neighbours: auto, equal or metropolis.
     """
     exchange = everybody_exchanges(backbone=backbone, every=every, weights=weights)
     return Method(
@@ -65,6 +70,17 @@ def hierarchical(
     their representative's. In a round with both, models come down once, at the end. The representative is the
     member with most samples, or (`representative = "degree"`) with most links to its cluster in `network`; the
     next one takes over while it is away.
+
+    Args:
+        backbone: full, ring, wheel, star, torus, exponential, a networkx generator, or edges [sender, receiver].
+        clusters: how many clusters of clients.
+        cluster_every: rounds between two means inside the clusters.
+        backbone_every: rounds between two exchanges of the representatives.
+        cluster_by: how they are found: dbscan (radius by bisection) or agglomerative.
+        min_samples: neighbours that make a dense place (DBSCAN).
+        representative: who leads a cluster: the member with most samples, or with most links (degree).
+        network: with representative = degree: the graph in which links are counted.
+        weights: of the neighbours: auto, equal or metropolis.
     """
     exchange = clusters_exchange(
         backbone=backbone,
@@ -104,6 +120,17 @@ def semi_decentralized(
     No member ever uploads: the fewest messages, right when the clients of a cluster are alike.
     `members_train` lets members train between two downloads, as the authors' code does; what they learn is
     heard by nobody.
+
+    Args:
+        backbone: full, ring, wheel, star, torus, exponential, a networkx generator, or edges [sender, receiver].
+        clusters: how many clusters of clients.
+        backbone_every: rounds between two exchanges of the representatives.
+        members_train: whether members train between two downloads, as the authors' code does.
+        cluster_by: how they are found: dbscan (radius by bisection) or agglomerative.
+        min_samples: neighbours that make a dense place (DBSCAN).
+        representative: who leads a cluster: the member with most samples, or with most links (degree).
+        network: with representative = degree: the graph in which links are counted.
+        weights: of the neighbours: auto, equal or metropolis.
     """
     exchange = representatives_exchange(
         backbone=backbone,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from torch import nn
 from covey.catalogue import MODELS
 from covey.errors import UserError
 
+TRAINED = 4  # times the parameters: the model, its gradients, the row it started from and the reply
 GIVEN = ("input_shape", "outputs", "shape")  # what the program fills in; all else are the user's settings
 
 
@@ -39,12 +42,26 @@ def build(
         raise UserError(f"model {name!r} has no setting {unknown[0]!r} (its settings: {known})")
     wanted = {"input_shape": shape, "shape": shape, "outputs": outputs}
     given = {key: value for key, value in wanted.items() if key in accepted}
+    if name in MODELS.builtin:
+        check_memory(name, lambda: builder(**given, **settings))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = builder(**given, **settings)
     if not isinstance(model, nn.Module):
         raise UserError(f"model {name!r} gave a {type(model).__name__}; it must give a torch.nn.Module")
     return model
+
+
+def check_memory(name: str, make: Callable[[], nn.Module]) -> None:
+    """Refuses a model that this machine cannot train: its parameters are counted without making them."""
+    with torch.device("meta"):
+        parameters = sum(part.numel() for part in make().parameters())
+    needed, there = TRAINED * 4 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise UserError(
+            f"model {name!r} would have {parameters:,} parameters, which need {needed / 1e9:,.0f} GB to train; this "
+            f"machine has {there / 1e9:,.0f} GB of memory"
+        )
 
 
 __all__ = ["MODELS", "build"]

@@ -11,10 +11,15 @@ from torch import nn
 
 from covey.errors import UserError
 from covey.models.shapes import picture
+from covey.ranges import Width
 
 
-def ae_fc(input_shape: tuple[int, ...], *, widths: Sequence[int] = (50, 20)) -> nn.Sequential:
-    """Fully connected autoencoder 784-50-20-50-784; 81,304 parameters (attack study: widths 100, 50)."""
+def ae_fc(input_shape: tuple[int, ...], *, widths: Sequence[Width] = (50, 20)) -> nn.Sequential:
+    """Fully connected autoencoder 784-50-20-50-784; 81,304 parameters (attack study: widths 100, 50).
+
+    Args:
+        widths: of the encoder's layers.
+    """
     if not widths or any(width < 1 for width in widths):
         raise UserError(f"widths {list(widths)} of model 'ae-fc' must hold one positive width or more")
     sizes = [prod(input_shape), *widths]
@@ -40,6 +45,9 @@ def ae_conv(input_shape: tuple[int, ...], *, batch_norm: bool = True) -> nn.Sequ
     """Convolutional autoencoder 12-24-48-24-12 (4x4, stride 2); 47,601 parameters on 3 channels.
 
     The code is 48 x H/8 x W/8; `batch_norm = false` is the attack study's variant.
+
+    Args:
+        batch_norm: whether layers are followed by batch norm.
     """
     channels, _ = picture("ae-conv", input_shape, smallest=8, multiple=8)
     widths = [channels, 12, 24, 48]

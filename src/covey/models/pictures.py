@@ -7,6 +7,7 @@ from itertools import pairwise
 from torch import nn
 
 from covey.models.shapes import flat_size, picture
+from covey.ranges import PartBelowOne
 
 
 def _headed(features: list[nn.Module], input_shape: tuple[int, ...], head: list[int]) -> nn.Sequential:
@@ -72,8 +73,14 @@ def cnn_mnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [512, outputs])
 
 
-def cnn_mnist_small(input_shape: tuple[int, ...], outputs: int, *, dropout: float = 0.5) -> nn.Sequential:
-    """The topologies paper's MNIST network: conv5 10, conv5 20, 50, dropout; 21,840 parameters."""
+def cnn_mnist_small(
+    input_shape: tuple[int, ...], outputs: int, *, dropout: PartBelowOne = 0.5
+) -> nn.Sequential:
+    """The topologies paper's MNIST network: conv5 10, conv5 20, 50, dropout; 21,840 parameters.
+
+    Args:
+        dropout: share of the units that dropout leaves out.
+    """
     channels, _ = picture("cnn-mnist-small", input_shape, smallest=16)
     features = [
         nn.Conv2d(channels, 10, 5),

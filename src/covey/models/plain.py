@@ -9,6 +9,7 @@ from math import prod
 from torch import nn
 
 from covey.errors import UserError
+from covey.ranges import Width
 
 
 def softmax(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
@@ -18,8 +19,12 @@ def softmax(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), linear)
 
 
-def mlp(input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[int] = (64,)) -> nn.Sequential:
-    """Multi-layer perceptron with ReLU; `hidden` gives the widths (IFCA on MNIST: `hidden = [200]`)."""
+def mlp(input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[Width] = (64,)) -> nn.Sequential:
+    """Multi-layer perceptron with ReLU; `hidden` gives the widths (IFCA on MNIST: `hidden = [200]`).
+
+    Args:
+        hidden: widths of the hidden layers.
+    """
     if any(width < 1 for width in hidden):
         raise UserError(f"hidden {list(hidden)} of model 'mlp' must hold positive widths")
     widths = [prod(input_shape), *hidden]

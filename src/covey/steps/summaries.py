@@ -1,4 +1,4 @@
-"""What a client tells about its data: the label histogram P(y), and a feature histogram for each label P(X|y)."""
+"""What a client tells about its data: histograms of labels P(y), of features by label P(X|y), of both P(X, y)."""
 
 from __future__ import annotations
 
@@ -104,6 +104,51 @@ class FeatureSummary(Step):
             "shares": replace(SHARE, shape=(labels, self.bins), total=(1.0, 1.0)),
             "has": replace(SHARE, shape=(labels,)),
         }
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return BINNING_SHARE * train
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointSummary(Step):
+    """P(X, y): one histogram over label and feature value, to which every sample adds one unit in all.
+
+    A sample's unit is spread over the bins of its values, so one sample moves the table by 1, as it does P(y), and not
+    by as many counts as it has values (784 for MNIST): the noise of P(y) protects what P(X|y) would show.
+    `bins` over [low, high], as in `FeatureSummary`.
+    """
+
+    privacy: Privacy = Privacy()
+    labels: int | None = None
+    bins: int = 20
+    low: float = 0.0
+    high: float = 1.0
+
+    kind: ClassVar[str] = "query.joint"
+
+    def __post_init__(self) -> None:
+        FeatureSummary(bins=self.bins, low=self.low, high=self.high)  # checks the ranges
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        counts = feature_counts(
+            raw_features(client),
+            client.train.labels(),
+            labels=label_space(client, self.labels, self.bins),
+            bins=self.bins,
+            low=self.low,
+            high=self.high,
+            bound=1.0,
+            who=f"client {client.id}",
+        ).reshape(-1)
+        if not _worth_telling(client, task, self.privacy, counts):
+            return Reply(id=client.id)
+        told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
+        return Reply(id=client.id, stats={"shares": shares(noisy), **told})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """Shares of all bins of all labels together."""
+        places = (self.labels or known.classes) * self.bins
+        return {"shares": replace(SHARE, shape=(places,), total=(1.0, 1.0))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return BINNING_SHARE * train

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from covey.bench import Fit, Recipe
 from covey.core import Client, Reply, Step, Task
-from covey.errors import UserError
+from covey.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
+from covey.settings import validated_in
 from covey.statistics import Known, Stat
 
 if TYPE_CHECKING:
@@ -25,52 +26,46 @@ if TYPE_CHECKING:
 USUAL_BATCHES, MOST_EPOCHS = 50, 5
 
 
+@validated_in("train")
 @dataclass(frozen=True, kw_only=True)
 class Train(Step):
     """Some epochs of SGD or Adam on the client's own data, from the row it was sent (the best one, if several).
 
-    `epochs` None suits them to the client: as many as make about 50 batches, from 1 to 5 (a client of 60 samples makes
-    5 epochs, one of 1,500 makes 1). `batches` bounds the number of batches per round (None: all of `epochs`). The
-    learning rate in round t is
-    `lr * lr_decay^(t-1)`, never below `lr_floor * lr`. `holdout` is the share of the local data that is kept for
-    validation. `keep_momentum` carries the momentum from one round to the next.
+    The learning rate in round t is `lr * lr_decay^(t-1)`, never below `lr_floor * lr`.
+
+    Args:
+        epochs: over the local data; none: as many as make about 50 batches, from 1 to 5.
+        batch: samples of a batch.
+        batches: the most batches of a round; none is all of the epochs.
+        optimiser: sgd or adam.
+        lr: learning rate.
+        lr_decay: factor on the learning rate in each round.
+        lr_floor: share of lr below which it never falls.
+        momentum: of SGD.
+        weight_decay: L2 penalty on the weights.
+        prox: strength that holds the model to the one that was sent (FedProx).
+        clip: the longest gradient; none is no limit.
+        holdout: share of the local data that is kept for validation.
+        keep_momentum: whether the momentum is carried from one round to the next.
+        drop_last: whether a last, smaller batch is left out.
     """
 
-    epochs: int | None = None
-    batch: int = 16
-    batches: int | None = None
+    epochs: Annotated[int, Range(1, 10_000)] | None = None
+    batch: Count = 16
+    batches: Count | None = None
     optimiser: Literal["sgd", "adam"] = "sgd"
-    lr: float = 0.05
-    lr_decay: float = 1.0
-    lr_floor: float = 0.0
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    prox: float = 0.0
-    clip: float | None = None
-    holdout: float = 0.0
+    lr: Positive = 0.05
+    lr_decay: Annotated[float, Range(above=0, most=1)] = 1.0
+    lr_floor: Share = 0.0
+    momentum: PartBelowOne = 0.0
+    weight_decay: NotNegative = 0.0
+    prox: NotNegative = 0.0
+    clip: Positive | None = None
+    holdout: PartBelowOne = 0.0
     keep_momentum: bool = False
     drop_last: bool = False
 
     kind: ClassVar[str] = "train.sgd"
-
-    def __post_init__(self) -> None:
-        if self.epochs is not None:
-            _at_least("train.epochs", self.epochs, 1)
-        _at_least("train.batch", self.batch, 1)
-        if self.batches is not None:
-            _at_least("train.batches", self.batches, 1)
-        if self.optimiser not in ("sgd", "adam"):
-            raise UserError(f"train.optimiser is {self.optimiser!r}; allowed: sgd, adam")
-        if not self.lr > 0:
-            raise UserError(f"train.lr is {self.lr!r}; it must be greater than 0")
-        for name in ("momentum", "weight_decay", "prox", "lr_floor"):
-            _at_least(f"train.{name}", getattr(self, name), 0)
-        if self.clip is not None and not self.clip > 0:
-            raise UserError(f"train.clip is {self.clip!r}; it must be greater than 0")
-        if not 0 <= self.holdout < 1:
-            raise UserError(f"train.holdout is {self.holdout!r}; allowed: from 0 to below 1")
-        if not 0 < self.lr_decay <= 1:
-            raise UserError(f"train.lr_decay is {self.lr_decay!r}; allowed: above 0 to 1")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
@@ -143,11 +138,6 @@ class Train(Step):
 def as_set(train: Train) -> Train:
     """Some epochs of training as the table [train] says."""
     return train
-
-
-def _at_least(name: str, value: float, least: float) -> None:
-    if not value >= least:
-        raise UserError(f"{name} is {value!r}; it must be at least {least}")
 
 
 def validation_size(samples: int, holdout: float) -> int:

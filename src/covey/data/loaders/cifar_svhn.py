@@ -15,8 +15,9 @@ CIFAR10_SCALE = Scale((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 def cifar10(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """CIFAR-10: photographs of 3x32x32 pixels, 10 classes, from train.npz and test.npz (x, y, classes).
 
-    scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the usual means (0.4914, 0.4822, 0.4465)
-    and standard deviations (0.2023, 0.1994, 0.2010).
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the usual means (0.4914, 0.4822, 0.4465)
+            and standard deviations (0.2023, 0.1994, 0.2010).
     """
     return _load("cifar10", folder, scaling, usual=CIFAR10_SCALE)
 
@@ -26,8 +27,11 @@ def cifar100(
 ) -> Dataset:
     """CIFAR-100: photographs of 3x32x32 pixels, 100 fine or 20 coarse classes, from train.npz and test.npz.
 
-    The files hold x, y, classes, y_coarse and coarse_classes. scaling: unit is [0, 1]; half is (x - 0.5) /
-    0.5; standard is by the training images' means and standard deviations.
+    The files hold x, y, classes, y_coarse and coarse_classes.
+
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
+        level: fine is 100 classes, coarse 20.
     """
     keys = ("y", "classes") if level == "fine" else ("y_coarse", "coarse_classes")
     return _load("cifar100", folder, scaling, keys=keys)
@@ -36,8 +40,10 @@ def cifar100(
 def svhn(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """SVHN: photographed house-number digits of 3x32x32 pixels, 10 classes, from train.npz and test.npz.
 
-    The digit 0 has label 0. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training
-    images' means and standard deviations.
+    The digit 0 has label 0.
+
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
     """
     return _load("svhn", folder, scaling)
 

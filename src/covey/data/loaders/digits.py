@@ -20,8 +20,10 @@ def digits(
     """1,797 handwritten digits of 8x8 pixels, 10 classes, from scikit-learn: no files needed.
 
     Stored as 1x8x8 images with the values 0..16 stretched to 0..255; 80 % training, 20 % test, split by label
-    with a fixed seed. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' mean and
-    standard deviation.
+    with a fixed seed.
+
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
     """
     from sklearn.datasets import load_digits
 

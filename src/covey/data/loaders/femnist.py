@@ -30,8 +30,11 @@ def femnist(
     From all.npz (x, y, writer, leaf_split) or from LEAF's train/*.json and test/*.json; the test set is
     LEAF's, some images of every writer. Polarity as in LEAF: paper is 1, ink 0, the other way round from
     MNIST. It has the natural grouping "writer". first_labels keeps only the first classes, as HACCS does with
-    10 and 20. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' mean and
-    standard deviation.
+    10 and 20.
+
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
+        first_labels: keeps only so many of the first classes; none keeps all.
     """
     place = SOURCE.place(folder)
     archive = place / "all.npz"

@@ -27,8 +27,10 @@ def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Datas
 
     From the four official idx files, gzipped or not. With qmnist_writers.npz beside them (`writer_train` and
     `writer_test`, in MNIST's order) it has the natural grouping "writer": 539 writers in the training set,
-    none of them in the test set. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is (x - 0.1307) /
-    0.3081.
+    none of them in the test set.
+
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is (x - 0.1307) / 0.3081.
     """
     return _load("mnist", folder, tuple("0123456789"), scaling, Scale((0.1307,), (0.3081,)))
 
@@ -36,8 +38,10 @@ def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Datas
 def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """Fashion-MNIST: 60,000 + 10,000 pictures of garments of 28x28 pixels, 10 classes.
 
-    From the four official idx files, gzipped or not. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5;
-    standard is by the training images' mean and standard deviation.
+    From the four official idx files, gzipped or not.
+
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
     """
     return _load("fashion-mnist", folder, GARMENTS, scaling, None)
 

@@ -24,8 +24,11 @@ def pacs(*, folder: Path | None = None, scaling: Scaling = "standard", side: int
 
     From all.npz (x, y, classes, domain), or from image files in domain/class/ folders, resized to `side`
     pixels (needs Pillow). There is no official split: 20 % of every domain and class are the test set, with a
-    fixed seed. scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' means
-    and standard deviations.
+    fixed seed.
+
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
+        side: pixels of the images' sides.
     """
     place = SOURCE.place(folder)
     if (place / "all.npz").is_file():

@@ -27,6 +27,9 @@ def shards(labels: Indices, *, clients: int, rng: np.random.Generator, per_clien
 
     A client gets about `per_client` labels. When the shards cannot be exactly equal the first are one sample
     larger, so that all data are used.
+
+    Args:
+        per_client: shards of a client.
     """
     if per_client < 1:
         raise UserError(f"per_client = {per_client}: every client needs at least 1 shard")
@@ -51,6 +54,9 @@ def two_label_groups(
     is cut into as many equal parts as clients use it; the remainder stays unused. `pairs = "haccs"`: the ten
     pairs of the HACCS paper's Figure 1. `pairs = "published"`: as the topologies paper's code really does,
     both classes of group l are l, so that each client has one class.
+
+    Args:
+        pairs: next takes classes l and l + 1; haccs, published: as those papers do.
     """
     check_enough(samples=len(labels), clients=clients)
     totals = counts_of(labels)
@@ -77,6 +83,9 @@ def random_classes(
     order take one part of each of the m_i classes that have most parts left. `most_classes` is C - 1 by
     default. All data are used: where the random numbers leave parts that nobody can take, the class is cut
     into the parts that were taken (only with fewer parts than classes some classes stay unused).
+
+    Args:
+        most_classes: of a client; none is all but one.
     """
     check_enough(samples=len(labels), clients=clients)
     totals = counts_of(labels)
@@ -112,6 +121,10 @@ def few_classes(
     CAFA's most extreme split (P2): sizes in proportion to random integers 10..100, M uniform in
     fewest_classes..most_classes for each client, classes in a circle until the size is reached. Used-up
     classes are skipped, so late clients may have more classes. No sample twice.
+
+    Args:
+        fewest_classes: of a client.
+        most_classes: of a client.
     """
     check_enough(samples=len(labels), clients=clients)
     left = counts_of(labels)

@@ -31,6 +31,10 @@ def dir_class(
 
     Sizes vary as much as label mixes do (CFL). A client below `minimum` samples is topped up to it, in its
     own label mix, from the clients that can spare most of those labels. Smaller alpha: more unlike clients.
+
+    Args:
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
     check_positive("alpha", alpha)
@@ -47,6 +51,10 @@ def dir_class_capped(
     Class after class, p ~ Dir(alpha) over the clients with p = 0 for the full ones, renormalised; all of it
     is drawn again until the smallest client has `minimum` samples, at most 100 times; the best draw is then
     topped up as in dir-class. Sizes are closer to each other. The embedding paper uses alpha = 10.
+
+    Args:
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
     check_positive("alpha", alpha)
@@ -74,6 +82,10 @@ def dir_client(
     FedDyn's rule. Without `size` all samples are shared out equally, the remainder one each to the first
     clients; the more of the data is used, the more the scarce labels bend the mixes. A client whose labels
     are all used up draws from what is left.
+
+    Args:
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        size: samples of a client; none shares all samples out equally.
     """
     check_enough(samples=len(labels), clients=clients, minimum=1 if size is None else size)
     check_positive("alpha", alpha)
@@ -92,6 +104,10 @@ def dir_client_prior(
     CFIC's framework the mixes are redrawn client by client (the best of 100 fresh draws) until the squared
     error between their mean and p is below 1e-6, ten times more after every 500 tries; then each label is cut
     in proportion to q times size. Clients below `minimum` samples are topped up as in dir-class.
+
+    Args:
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
     check_positive("alpha", alpha)

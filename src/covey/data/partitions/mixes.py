@@ -42,6 +42,12 @@ def majority(
     0.8..0.9, and b the largest that the data allow without giving a sample twice. `published`: B = u *
     (samples of the majority label) and always the first samples of each label, so that clients share most of
     them.
+
+    Args:
+        shares: of the majority label and of the others.
+        balanced: whether client i has majority label i mod C.
+        size: samples of a client; none is the largest that the data allow.
+        published: whether clients take the first samples of each label, and so share them.
     """
     check_enough(samples=len(labels), clients=clients)
     _check_shares(shares)
@@ -88,6 +94,11 @@ def m_labels(
     HACCS ("5 labels"; with m = C the "IID" case). Without `size` it is the largest that the data allow
     without giving a sample twice. `published`: clients draw from the whole pools, so that they share samples;
     the size is then 1,000 by default.
+
+    Args:
+        m: labels of a client.
+        size: samples of a client; none is the largest that the data allow.
+        published: whether clients draw from the whole pools, and so share samples.
     """
     check_enough(samples=len(labels), clients=clients)
     totals = counts_of(labels)
@@ -128,6 +139,12 @@ def iid_of_n(
     fits. The size is the largest, at most floor(n / N), that gives no sample twice. `published`: floor(n /
     N), the last client takes the rest, and the skewed clients draw from the whole pools, so that they share
     samples.
+
+    Args:
+        iid_clients: how many clients are IID.
+        most_classes: of the other clients.
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        published: whether skewed clients draw from the whole pools, and so share samples.
     """
     check_enough(samples=len(labels), clients=clients)
     check_between("iid_clients", iid_clients, 0, clients, "the number of clients")

@@ -15,6 +15,9 @@ def natural(groups: Indices, *, clients: int, rng: np.random.Generator, minimum:
 
     FEMNIST by its writers; MNIST by the writers in qmnist_writers.npz; PACS by its four domains. Groups with
     fewer than `minimum` training samples are left out. Clients are in the order of the group ids.
+
+    Args:
+        minimum: groups with fewer training samples are left out.
     """
     check_enough(samples=len(groups), clients=clients, minimum=minimum)
     sizes = np.bincount(groups)
@@ -42,6 +45,10 @@ def domain(
 
     The embedding paper: PACS, 4 domains, 10 clients each, alpha = 10; ids in blocks of one domain. `clients`
     must be a multiple of the number of domains.
+
+    Args:
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        minimum: the fewest samples that a client gets.
     """
     domains = np.unique(groups)
     if clients < 1 or clients % len(domains):

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.config import fleet_of, method_of, resolve
-from covey.core import RoundEnd, Task, run, stream
+from covey.core import RoundEnd, Task, empty_state, open_round, run, stream
+from covey.experiments.numbers import Number
 from covey.experiments.spec import Findings
 from covey.fleet.local import LocalFleet
 from covey.group.density import Density
@@ -59,6 +60,35 @@ def groups_found(size: int, privacy: Privacy, density: Density, rng: np.random.G
     pairs = clusters.reshape(labels, 2)
     sizes = np.bincount(clusters)
     return float(np.mean((pairs[:, 0] == pairs[:, 1]) & (sizes[pairs[:, 0]] == 2)))
+
+
+# ------------------------------------------------------------------------------------------ what summaries see
+
+
+def what_summaries_see(settings: dict[str, Any], seed: int) -> Findings:
+    """How well the groups by each summary agree with what sets the clients apart, for each way they are set apart.
+
+    The truth is the kind of the client where the shift gives one (a turn of the pictures), else its majority label.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    rows: dict[str, dict[str, Number]] = {}
+    for case, tables in settings["cases"].items():
+        for name, method in settings["methods"].items():
+            config = resolve({**settings["run"], **tables, "method": method, "seed": seed})
+            fleet, grouping = fleet_of(config, None), method_of(config).group
+            assert grouping is not None
+            try:
+                groups = grouping(open_round(empty_state(fleet), fleet))
+            finally:
+                fleet.close()
+            kinds = [share.kind for share in fleet.data.shares]
+            truth = kinds if min(kinds) >= 0 else fleet.data.label_counts().argmax(axis=1)
+            found = [groups[i] for i in range(len(truth))]
+            cells = rows.setdefault(name, {})
+            cells[f"{case}: agreement"] = float(adjusted_rand_score(truth, found))
+            cells[f"{case}: groups"] = float(len(set(found)))
+    return Findings(rows=rows)
 
 
 # ------------------------------------------------------------------------------------------ Fig. 1
