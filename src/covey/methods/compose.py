@@ -18,6 +18,7 @@ from covey.needs import (
     missing,
 )
 from covey.parts import PartOf, PartsOf, Table, is_part, make_part
+from covey.settings import validated
 from covey.steps import Train
 
 Group = Annotated[Any, PartOf("group")]
@@ -32,6 +33,7 @@ Update = Annotated[Any, PartOf("update")]
 After = Annotated[Any, PartsOf("after")]
 
 
+@validated
 def compose(
     train: Train,
     *,
