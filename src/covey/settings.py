@@ -172,7 +172,9 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
         return True, value
     if origin is Annotated:
         kind, *limits = typing.get_args(wanted)
-        if kind in LARGEST and any(limit.most is not None for limit in limits):  # it has a bound of its own
+        if kind in LARGEST and any(
+            getattr(limit, "most", None) is not None for limit in limits
+        ):  # it has a bound of its own
             fits = _whole(value) if kind is int else _number(value)
             converted = kind(value) if fits and all(value in limit for limit in limits) else value
         else:
