@@ -305,7 +305,11 @@ class LocalFleet:
 
             gpus = int(self.info["device"] != "cpu")
             self._crew = Crew(
-                self.client_data, address=self.engine.address, workers=self.engine.workers, gpus=gpus
+                self.client_data,
+                address=self.engine.address,
+                workers=self.engine.workers,
+                gpus=gpus,
+                say=self._say or (lambda _: None),
             )
         return self._crew
 
