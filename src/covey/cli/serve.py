@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from covey.cli.progress import live, say
 from covey.errors import UserError
 from covey.own_code import is_file, load_file, one_sentence, split_name
+from covey.progress import live, say
 
 if TYPE_CHECKING:
     from covey.config import Config
@@ -68,8 +68,8 @@ def serve(
     from covey.data import Dataset
     from covey.deploy import superlink as links
     from covey.folders import new_run_folder
-    from covey.simulate import resume as go_on
-    from covey.simulate import simulate
+    from covey.runs import resume as go_on
+    from covey.runs import run_config
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
@@ -104,7 +104,7 @@ def serve(
         if resume is not None:
             done = go_on(folder, watchers=[watch], say=say, fleet=fleet)
         else:
-            done = simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
+            done = run_config(config, folder, watchers=[watch], say=say, fleet=fleet)
     show([done])
 
 
