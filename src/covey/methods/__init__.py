@@ -19,6 +19,7 @@ from covey.methods.haccs import haccs
 from covey.methods.ifca import ifca
 from covey.methods.ladd import ladd
 from covey.methods.robust import krum, median, trimmed_mean
+from covey.methods.scaffold import scaffold
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
 from covey.methods.server_optimisers import fedadagrad, fedadam, fedavgm, fedyogi
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
@@ -58,6 +59,7 @@ __all__ = [
     "oort_simple",
     "power_of_choice",
     "random",
+    "scaffold",
     "semi_decentralized",
     "tifl",
     "trimmed_mean",
