@@ -18,6 +18,7 @@ from covey.methods.fedmgda import fedmgda
 from covey.methods.haccs import haccs
 from covey.methods.ifca import ifca
 from covey.methods.ladd import ladd
+from covey.methods.personal import ditto, fedbn, fedper, fine_tuned
 from covey.methods.robust import krum, median, trimmed_mean
 from covey.methods.scaffold import scaffold
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
@@ -37,17 +38,21 @@ __all__ = [
     "compose",
     "covey",
     "decentralized",
+    "ditto",
     "embedding",
     "fedadagrad",
     "fedadam",
     "fedavg",
     "fedavgm",
+    "fedbn",
     "feddisco",
     "feddyn",
     "fedfa",
     "fedmgda",
+    "fedper",
     "fedprox",
     "fedyogi",
+    "fine_tuned",
     "haccs",
     "hierarchical",
     "ifca",
