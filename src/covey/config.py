@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
+from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.core import PATIENCE, Method
@@ -318,7 +319,7 @@ def _complete_choice(
     if not isinstance(name, str):
         raise UserError(f"{where}.name is {shown(name)}; allowed: text")
     found = registry.find(name, f"{where}.name = {name!r}")
-    own = settings_of(found, given=GIVEN) if callable(found) else {}
+    own = {} if not callable(found) or isinstance(found, nn.Module) else settings_of(found, given=GIVEN)
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
     return _complete(where, settings, {**values, "name": name})
 
@@ -360,6 +361,9 @@ def method_of(config: Config) -> Method:
 def federation_of(config: Config) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
+    given: object = PARTITIONS.find(config["partition"]["name"])
+    if isinstance(given, Federation):
+        return given
     dataset = load(data["name"], **own_settings(data, DataSection))
     return federate(
         dataset,

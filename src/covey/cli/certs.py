@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from covey.cli.progress import console
-from covey.cli.terminal import Console
 from covey.errors import UserError
+from covey.progress import console
+from covey.terminal import Console
 
 Folder = Annotated[
     Path, typer.Argument(help="The server's folder of certificates and keys.", show_default=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from covey.cli.progress import live, say
 from covey.errors import UserError
 from covey.own_code import is_file, load_file, one_sentence, split_name
+from covey.progress import live, say
 
 if TYPE_CHECKING:
     from covey.config import Config
@@ -68,8 +69,8 @@ def serve(
     from covey.data import Dataset
     from covey.deploy import superlink as links
     from covey.folders import new_run_folder
-    from covey.simulate import resume as go_on
-    from covey.simulate import simulate
+    from covey.runs import resume as go_on
+    from covey.runs import run_config
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
@@ -86,7 +87,8 @@ def serve(
         )
     secrets = None if insecure else certs
     place = listening(host, port, insecure)
-    database = folder / "superlink" if insecure else certs
+    read_only = certs.exists() and not os.access(certs, os.W_OK)  # as a container's secrets are
+    database = folder / "superlink" if insecure or read_only else certs
     opened = (
         links.existing(superlink, certs=secrets) if superlink else links.superlink(database, certs=secrets)
     )
@@ -104,7 +106,7 @@ def serve(
         if resume is not None:
             done = go_on(folder, watchers=[watch], say=say, fleet=fleet)
         else:
-            done = simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
+            done = run_config(config, folder, watchers=[watch], say=say, fleet=fleet)
     show([done])
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from covey.cli.terminal import Console
+from covey.terminal import Console
 
 
 def register(app: typer.Typer) -> None:
