@@ -263,7 +263,7 @@ class SiteFleet:
 
         fleet = SiteFleet(
             self.transport,
-            with_trainer(self.spec.child(model), self.lanes),
+            with_trainer(self.spec.of_child(model), self.lanes),
             server_data=self.server_data,
             names=self.registry.names,
             seed=self.seed,
