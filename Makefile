@@ -10,8 +10,8 @@ export OMP_NUM_THREADS ?= 1
 # Image files, where a checkout has them beside it; elsewhere `covey datasets NAME` says what goes where.
 export COVEY_DATA ?= $(abspath ../shared/data)
 
-# The five papers' methods, and the average that helps nobody.
-DEMO := fedavg cafa hierarchical embedding haccs cfic
+# The average that helps nobody, the five papers' methods, and all five in one.
+DEMO := fedavg cafa hierarchical embedding haccs cfic covey
 
 .PHONY: demo test unit lint bench bench-peers tables docs wheel slow engines slow-engines hostile fuzz clean
 

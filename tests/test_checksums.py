@@ -7,7 +7,7 @@ import pytest
 
 from covey.checksums import FILE, Index, Kept, Piece, read_index, write_index
 from covey.errors import UserError
-from covey.simulate import resume
+from covey.runs import resume
 from tests.hostile.damaged_folders import ENDS, TABLES, files_of, run_until, tried
 
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1

@@ -10,7 +10,7 @@ import torch
 from covey.checkpoint import load_checkpoint
 from covey.config import resolve
 from covey.errors import UserError
-from covey.simulate import Finished, resume, simulate
+from covey.runs import Finished, resume, run_config
 from covey.writing import write_atomically
 from tests.hostile.damaged_folders import ENDS, run_until
 
@@ -31,8 +31,8 @@ def same(a: Finished, b: Finished) -> None:
 
 
 def test_a_finished_run_goes_on_to_the_bits_of_a_straight_one(tmp_path: Path) -> None:
-    straight = simulate(config(5), tmp_path / "straight")
-    simulate(config(2), tmp_path / "run")
+    straight = run_config(config(5), tmp_path / "straight")
+    run_config(config(2), tmp_path / "run")
     longer = resume(tmp_path / "run", rounds=5)
     same(longer, straight)
     pages = [(tmp_path / name / "report.html").read_text() for name in ("run", "straight")]
@@ -50,13 +50,13 @@ def test_an_unfinished_run_is_given_more_rounds_or_fewer(tmp_path: Path) -> None
 
 def test_a_run_that_stopped_at_its_target_has_stopped(tmp_path: Path) -> None:
     stop = {"target": 0.01, "stop_at_target": True}
-    straight = simulate(config(5, **stop), tmp_path / "straight", report=False)
-    simulate(config(3, **stop), tmp_path / "run", report=False)
+    straight = run_config(config(5, **stop), tmp_path / "straight", report=False)
+    run_config(config(3, **stop), tmp_path / "run", report=False)
     same(resume(tmp_path / "run", rounds=5, report=False), straight)
 
 
 def test_rounds_that_are_done_stay_done(tmp_path: Path) -> None:
-    simulate(config(3), tmp_path / "run", report=False)
+    run_config(config(3), tmp_path / "run", report=False)
     with pytest.raises(UserError, match="--rounds is 2, but 3 rounds are done"):
         resume(tmp_path / "run", rounds=2)
     assert resume(tmp_path / "run", rounds=3, report=False).summary["rounds_done"] == 3
@@ -67,8 +67,8 @@ def test_killed_while_it_is_extended_it_is_one_run_or_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
     """Killed before the journal, before the index and before config.toml are written."""
-    straight = simulate(config(4), tmp_path / "straight", report=False)
-    simulate(config(2), tmp_path / "run", report=False)
+    straight = run_config(config(4), tmp_path / "straight", report=False)
+    run_config(config(2), tmp_path / "run", report=False)
     done = 0
 
     def killed(path: Path, content: bytes | str) -> None:

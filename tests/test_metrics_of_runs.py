@@ -23,7 +23,7 @@ from covey.metrics import Metric
 from covey.objective import Classification
 from covey.report.folder import read_run
 from covey.report.table import summary_columns
-from covey.simulate import simulate
+from covey.runs import run_config
 from covey.steps import Evaluate, Train
 from covey.testing import small_fleet
 from tests.report.made_up_run import MadeUp, write_run
@@ -53,7 +53,7 @@ def test_a_run_measures_whole_predictions_and_a_metric_of_ones_own(tmp_path: Pat
     (tmp_path / "mine.py").write_text(OWN)
     names = ["macro-f1", "auc", "perplexity", f"{tmp_path}/mine.py:hits_of_zero"]
     config = resolve({**TABLES, "measure": {"metrics": names}, "target": 0.0, "target_metric": "macro-f1"})
-    simulate(config, tmp_path / "run", report=False)
+    run_config(config, tmp_path / "run", report=False)
     summary = summary_of(tmp_path / "run")
     for name in ("macro-f1", "auc", "perplexity", "hits-of-zero"):
         assert f"global-test/{name}" in summary["last"]

@@ -13,7 +13,7 @@ from covey.checkpoint import load_checkpoint
 from covey.cli import app
 from covey.config import resolve
 from covey.errors import UserError
-from covey.simulate import Interrupted, resume, simulate
+from covey.runs import Interrupted, resume, run_config
 from covey.tables import read_tables
 
 MINE = '''
@@ -157,14 +157,14 @@ def stopped(folder: Path, mine: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(Interrupted):
-        simulate(resolve(tables), folder, watchers=[stop], report=False)
+        run_config(resolve(tables), folder, watchers=[stop], report=False)
 
 
 def test_a_run_goes_on_with_the_same_code_to_the_same_bits(mine: Path, tmp_path: Path) -> None:
     stopped(tmp_path / "stopped", mine)
     done = resume(tmp_path / "stopped", report=False)
     config = resolve(read_tables(tmp_path / "stopped" / "config.toml"))
-    straight = simulate(config, tmp_path / "straight", report=False)
+    straight = run_config(config, tmp_path / "straight", report=False)
     assert torch.equal(done.state.models, straight.state.models)
 
 
@@ -186,7 +186,7 @@ def test_changed_data_are_said_too(tmp_path: Path) -> None:
     lines = ["who,x,y", *(f"{'ab'[i % 2]},{i},{'no' if i < 20 else 'yes'}" for i in range(40))]
     file.write_text("\n".join(lines))
     data = {"name": "table", "path": str(file), "label": "y", "client": "who"}
-    simulate(
+    run_config(
         resolve({"rounds": 1, "data": data, "engine": {"mode": "serial"}}), tmp_path / "run", report=False
     )
     file.write_text("\n".join(lines[:-2]))

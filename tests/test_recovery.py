@@ -8,7 +8,7 @@ import torch
 from covey.checkpoint import load_checkpoint
 from covey.config import resolve
 from covey.errors import SpoiledRunError
-from covey.simulate import simulate
+from covey.runs import run_config
 from covey.steps import train as training
 
 TABLES = {
@@ -38,7 +38,7 @@ def spoiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_run_goes_back_before_the_update_and_bars_its_sender(tmp_path: Path, spoiler: None) -> None:
     said: list[str] = []
     config = resolve({**TABLES, "guard": {"norm": 0}})
-    done = simulate(config, tmp_path / "run", say=said.append, report=False)
+    done = run_config(config, tmp_path / "run", say=said.append, report=False)
     assert done.state.round == 6
     assert torch.isfinite(done.state.models).all()
     assert 2 not in done.state.worked
@@ -52,7 +52,7 @@ def test_the_run_goes_back_before_the_update_and_bars_its_sender(tmp_path: Path,
 def test_the_rounds_that_were_gone_back_are_in_no_table(tmp_path: Path, spoiler: None) -> None:
     import pyarrow.parquet as pq
 
-    simulate(resolve({**TABLES, "guard": {"norm": 0}}), tmp_path / "run", report=False)
+    run_config(resolve({**TABLES, "guard": {"norm": 0}}), tmp_path / "run", report=False)
     rows = pq.read_table(tmp_path / "run" / "metrics.parquet").to_pylist()
     replied = [(row["round"], row["value"]) for row in rows if row["metric"] == "replied"]
     assert replied == [(1, 4), (2, 4), (3, 3), (4, 3), (5, 3), (6, 3)]
@@ -61,12 +61,12 @@ def test_the_rounds_that_were_gone_back_are_in_no_table(tmp_path: Path, spoiler:
 def test_with_one_checkpoint_there_is_nothing_to_go_back_to(tmp_path: Path, spoiler: None) -> None:
     config = resolve({**TABLES, "guard": {"norm": 0}, "checkpoints": 1})
     with pytest.raises(SpoiledRunError, match="In round 3 the update of client 2"):
-        simulate(config, tmp_path / "run", report=False)
+        run_config(config, tmp_path / "run", report=False)
 
 
 def test_with_the_guard_it_does_not_come_to_that(tmp_path: Path, spoiler: None) -> None:
     said: list[str] = []
-    done = simulate(resolve(TABLES), tmp_path / "run", say=said.append, report=False)
+    done = run_config(resolve(TABLES), tmp_path / "run", say=said.append, report=False)
     assert done.state.worked == (0, 1, 2, 3)
     assert not any("Back to round" in line for line in said)
 
@@ -74,4 +74,4 @@ def test_with_the_guard_it_does_not_come_to_that(tmp_path: Path, spoiler: None) 
 def test_a_run_that_diverges_by_itself_names_the_learning_rate(tmp_path: Path) -> None:
     config = resolve({**TABLES, "train": {"lr": 1e30, "epochs": 1}})
     with pytest.raises(SpoiledRunError, match=r"lower train\.lr"):
-        simulate(config, tmp_path / "run", report=False)
+        run_config(config, tmp_path / "run", report=False)

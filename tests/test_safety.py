@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from covey.core import Client, Method, Reply, Round, Task, empty_state, one_round, run
+from covey.core import Client, Method, Reply, Round, Step, Task, empty_state, one_round, run
 from covey.errors import RunError, SilentRoundError, SpoiledRunError
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
@@ -25,7 +25,7 @@ FEDAVG = fedavg(TRAIN, per_round=CLIENTS)
 
 
 @dataclass(frozen=True)
-class Tell:
+class Tell(Step):
     """A question of one's own, without a range: everybody tells its number, client 5 the word "five"."""
 
     kind: ClassVar[str] = "query.number"
@@ -106,6 +106,15 @@ def test_a_loss_that_diverges_is_said_in_the_first_round() -> None:
         SpoiledRunError, match=r"round 1: training diverges.*all 8 clients.*lower train.lr \(1e\+30\)"
     ):
         run(fedavg(replace(TRAIN, lr=1e30), per_round=CLIENTS), small_fleet(), rounds=5)
+
+
+def test_a_loss_beyond_all_measure_is_said_in_the_first_round_too() -> None:
+    """With a learning rate of a million the losses are still numbers, of fifteen digits."""
+    with pytest.raises(
+        SpoiledRunError,
+        match=r"round 1: training diverges: the loss of all \d clients that answered is .* or more",
+    ):
+        run(fedavg(replace(TRAIN, lr=1e6), per_round=CLIENTS), small_fleet(), rounds=5)
 
 
 def test_a_model_without_finite_scores_is_said_and_not_left_out() -> None:

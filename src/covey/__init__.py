@@ -9,6 +9,7 @@ from covey.version import __version__
 
 if TYPE_CHECKING:
     from covey import data, methods, models
+    from covey.api import compare, simulate
     from covey.config import resolve
     from covey.core import run
     from covey.data import (
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from covey.fleet.local import Engine, LocalFleet
     from covey.measure import Measuring, scores
     from covey.metrics import Metric, metric
-    from covey.simulate import simulate
+    from covey.results import Comparison, Run
+    from covey.runs import Interrupted
     from covey.steps import Train
+    from covey.trained import export, load_models
 
 # Where each public name lives; imported when it is first used, so that `import covey` costs nothing.
 _HOMES = {
@@ -46,23 +49,35 @@ _HOMES = {
     "scores": "covey.measure",
     "Train": "covey.steps",
     "resolve": "covey.config",
-    "simulate": "covey.simulate",
+    "simulate": "covey.api",
+    "compare": "covey.api",
+    "load_models": "covey.trained",
+    "export": "covey.trained",
+    "Interrupted": "covey.runs",
+    "Run": "covey.results",
+    "Comparison": "covey.results",
 }
 
 __all__ = [
+    "Comparison",
     "Devices",
     "Engine",
+    "Interrupted",
     "LocalFleet",
     "Measuring",
     "Metric",
+    "Run",
     "Train",
     "__version__",
+    "compare",
     "data",
+    "export",
     "federate",
     "from_huggingface",
     "from_tensors",
     "from_torch",
     "load",
+    "load_models",
     "methods",
     "metric",
     "models",

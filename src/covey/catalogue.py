@@ -42,6 +42,10 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "power-of-choice": "covey.methods.schedulers:power_of_choice",
         "cfic": "covey.methods.cfic:cfic",
         "cfl": "covey.methods.cfl:cfl",
+        "fedavgm": "covey.methods.server_optimisers:fedavgm",
+        "fedadam": "covey.methods.server_optimisers:fedadam",
+        "fedyogi": "covey.methods.server_optimisers:fedyogi",
+        "fedadagrad": "covey.methods.server_optimisers:fedadagrad",
         "feddisco": "covey.methods.feddisco:feddisco",
         "feddyn": "covey.methods.feddyn:feddyn",
         "fedfa": "covey.methods.fedfa:fedfa",
@@ -195,7 +199,6 @@ STEPS: Registry[type] = Registry(
         "CrossEvaluate": "covey.steps.cross:CrossEvaluate",
         "DynTrain": "covey.steps.dyn:DynTrain",
         "Embed": "covey.steps.embedding:Embed",
-        "SampleShape": "covey.steps.embedding:SampleShape",
         "Evaluate": "covey.steps.evaluate:Evaluate",
         "EvaluateAdapted": "covey.steps.judged:EvaluateAdapted",
         "JudgedTrain": "covey.steps.judged:JudgedTrain",
@@ -241,6 +244,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "summary": "covey.methods.haccs:by_summary",
             "embedding": "covey.methods.embedding:by_embedding",
             "style": "covey.methods.ladd:by_style",
+            "flocks": "covey.methods.covey:by_flocks",
         },
     ),
     "bank": Registry(
@@ -249,6 +253,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         {
             "one": "covey.core:one_model",
             "per-group": "covey.rows:one_per_group",
+            "per-flock": "covey.group.by_portrait:one_per_flock",
             "per-client": "covey.rows:one_per_client",
             "random-starts": "covey.methods.ifca:RandomStarts",
         },
@@ -270,6 +275,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "oort-simple": "covey.select.oort:ByPenalisedLoss",
             "power-of-choice": "covey.select.power_of_choice:PowerOfChoice",
             "urns": "covey.select.clustered_sampling:FromUrns",
+            "within-flocks": "covey.methods.covey:within_flocks",
             "grouped": "covey.methods.topologies:Grouped",
             "representatives": "covey.methods.topologies:Leaders",
         },
@@ -285,6 +291,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "last-choice": "covey.methods.ifca:LastChoice",
             "known-group": "covey.methods.cfl:to_known_group",
             "with-memory": "covey.methods.feddyn:WithMemory",
+            "adapted": "covey.serving:ServeAdapted",
         },
     ),
     "local": Registry(
@@ -295,6 +302,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "scored": "covey.steps.scored:ScoredTrain",
             "utility": "covey.steps.utility:TrainWithUtility",
             "dyn": "covey.steps.dyn:DynTrain",
+            "judged": "covey.steps.judged:JudgedTrain",
         },
     ),
     "mix": Registry(
@@ -331,6 +339,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "cluster-correction": "covey.update.clusters:ClusterCorrection",
             "adaptive-correction": "covey.update.clusters:AdaptiveCorrection",
             "momentum": "covey.update.momentum:ServerMomentum",
+            "optimiser": "covey.update.optimiser:ServerOptimiser",
         },
     ),
     "after": Registry(
@@ -343,6 +352,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "moves": "covey.methods.feddyn:remember_moves",
             "choices": "covey.methods.ifca:remember_choices",
             "spread": "covey.mix.exchange:note_spread",
+            "judged": "covey.serving:KeepJudgements",
         },
     ),
 }

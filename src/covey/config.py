@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-import torch
 from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.core import PATIENCE, Method
-from covey.data import Federation, Samples, federate, load
+from covey.data import Federation, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.errors import UserError
 from covey.fleet.devices import Devices
+from covey.fleet.fit import check_fit
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine, LocalFleet
 from covey.measure import Measuring
@@ -319,7 +319,7 @@ def _complete_choice(
     if not isinstance(name, str):
         raise UserError(f"{where}.name is {shown(name)}; allowed: text")
     found = registry.find(name, f"{where}.name = {name!r}")
-    own = settings_of(found, given=GIVEN) if callable(found) else {}
+    own = {} if not callable(found) or isinstance(found, nn.Module) else settings_of(found, given=GIVEN)
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
     return _complete(where, settings, {**values, "name": name})
 
@@ -361,6 +361,9 @@ def method_of(config: Config) -> Method:
 def federation_of(config: Config) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
+    given: object = PARTITIONS.find(config["partition"]["name"])
+    if isinstance(given, Federation):
+        return given
     dataset = load(data["name"], **own_settings(data, DataSection))
     return federate(
         dataset,
@@ -385,11 +388,12 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         seed=config.top.seed,
         **own_settings(model, ModelSection),
     )
-    try_once(network, federation, config)
+    objective = objective_named(config.top.objective)
+    check_fit(network, federation, objective)
     return LocalFleet(
         federation,
         network,
-        objective=objective_named(config.top.objective),
+        objective=objective,
         devices=Devices(**config["devices"]),
         seed=config.top.seed,
         engine=Engine(**config["engine"]),
@@ -397,17 +401,3 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         guard=Guard(**config["guard"]),
         say=say,
     )
-
-
-def try_once(network: nn.Module, federation: Federation, config: Config) -> None:
-    """One forward pass and one loss, so that a model, a loss and data that do not fit are found before the run."""
-    objective = objective_named(config.top.objective)
-    x, y = Samples(federation.dataset, federation.dataset.train[:2]).tensors()
-    try:
-        with torch.no_grad():
-            objective.loss(copy.deepcopy(network).eval()(x), objective.target(x, y))
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        raise UserError(
-            f"model {config['model']['name']} with objective {config.top.objective} cannot be trained on "
-            f"{config['data']['name']}: {str(error).splitlines()[0]}"
-        ) from error

@@ -21,7 +21,7 @@ from covey.errors import RunError, SilentRoundError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
-from covey.safety import check_bank, nobody_answered, without_culprit
+from covey.safety import check_bank, check_losses, nobody_answered, without_culprit
 from covey.streams import stream
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
     now.replies = fleet.ask(method.local, now.tasks)
     if not now.replies:
         raise nobody_answered(method, now)
+    check_losses(method, now)
     now.models = without_culprit(now, partial(new_rows, method))
     check_bank(method, now)
     return close_round(now)

@@ -21,7 +21,7 @@ from covey.deploy.site import HELLO, Site, check_budget
 from covey.deploy.site_memory import locked_folder
 from covey.deploy.wire import step_kinds
 from covey.folders import new_run_folder
-from covey.simulate import simulate
+from covey.runs import run_config
 
 
 def server_app(
@@ -37,7 +37,7 @@ def server_app(
         fleet: SiteFleet = site_fleet(
             config, GridTransport(grid), keys={}, least=config["data"]["clients"], say=say
         )
-        simulate(config, folder or new_run_folder(config.method_name), say=say, fleet=fleet)
+        run_config(config, folder or new_run_folder(config.method_name), say=say, fleet=fleet)
 
     app.main()(main)
     return app

@@ -82,7 +82,9 @@ def needs_of(part: object) -> Facts:
 
 def gives_of(part: object) -> Facts:
     """What others may rely on because of the part; nothing, where it does not say."""
-    found: Facts = getattr(part, "gives", ())
+    found = getattr(part, "gives", ())
+    if not isinstance(found, tuple):  # a class whose parts differ in that
+        return ()
     return tuple(each for fact in found for each in (fact, *fact.implies))
 
 

@@ -27,6 +27,7 @@ class LoadedFile:
     sha256: str
 
 
+GIVEN = "given:"  # begins the names of objects that a Python program gave: given:NAME@DIGEST
 _FILES: dict[Path, LoadedFile] = {}
 _ROOTS: set[Path] = set()  # files and package folders that own things were loaded from
 
@@ -39,7 +40,8 @@ def split_name(name: str) -> tuple[str, str]:
 
 def bare_name(name: str) -> str:
     """What to call a thing in a table or in a folder's name, wherever it came from."""
-    return split_name(name)[1]
+    bare = split_name(name)[1]
+    return bare.rpartition("@")[0] if name.startswith(GIVEN) else bare
 
 
 def is_file(place: str) -> bool:

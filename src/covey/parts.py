@@ -53,6 +53,8 @@ def make_part(kind: str, table: Mapping[str, Any], given: Mapping[str, object]) 
     wanted = inspect.signature(found).parameters
     settings = {name: value for name, value in table.items() if name != "name"}
     filled = {name: value for name, value in given.items() if name in wanted}
+    if any(name in wanted and name not in filled and wanted[name].default is REQUIRED for name in GIVEN):
+        raise UserError(f"{kind} {table['name']} builds on what is sent: use it for serve")
     try:
         return found(**filled, **settings)
     except UserError as mistake:

@@ -141,6 +141,10 @@ class Fleet(Protocol):
         """What the data are called, where that is not what the configuration names."""
         ...
 
+    def known(self, client: int) -> Known:
+        """What the server itself knows of a client, by which its answers are measured."""
+        ...
+
     def begin(self, round: int) -> list[int]:
         """Opens a round and says who can be reached in it, in ascending order."""
         ...

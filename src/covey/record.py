@@ -7,6 +7,7 @@ import io
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,8 +18,8 @@ import pyarrow.parquet as pq
 from covey.about import About
 from covey.checkpoint import Checkpoint, save_checkpoint
 from covey.checksums import ABOUT, Index, Piece, read_index, write_index
-from covey.config import Config
-from covey.core import Fleet, Measurement, RoundEnd, State, empty_state
+from covey.config import Config, method_of
+from covey.core import Fleet, Measurement, RoundEnd, State, empty_state, served
 from covey.errors import UserError
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
@@ -82,7 +83,7 @@ class Recorder:
         self.journal.begin()
         if self.fleet.data is not None:
             self.journal.append(data_rows(self.fleet.data))
-        about = About.of(self.metrics, self.fleet.data).json()
+        about = About.of(self.metrics, self.fleet.data or getattr(self.fleet, "server_data", None)).json()
         write_atomically(self.folder / ABOUT, about)
         self.pending = self._checkpoint(empty_state(self.fleet))
         self.save({ABOUT: Piece.of(about.encode())})
@@ -241,7 +242,16 @@ class Recorder:
             "own": [asdict(origin) for origin in self.own],
             "wall_seconds": self.wall + time.perf_counter() - self.started,
             "notes": self.notes(state),
+            "serving": self.serving(state),
         }
+
+    def serving(self, state: State) -> dict[str, list[int]]:
+        """Which rows of the bank serve each client; `all` are those that serve most, for whoever is not named."""
+        tasks = served(method_of(self.config), state, self.fleet, list(state.seen))
+        slots = {client: task.slots for client, task in tasks.items()}
+        usual = Counter(slots.values()).most_common(1)[0][0] if slots else ()
+        others = {str(client): list(rows) for client, rows in slots.items() if rows != usual}
+        return {"all": list(usual), **others}
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the method left for the report, and what only a simulation can draw."""

@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from covey.errors import UserError
-from covey.own_code import is_file, load_file, load_module, load_own, one_sentence, package_hash, split_name
+from covey.own_code import (
+    GIVEN,
+    is_file,
+    load_file,
+    load_module,
+    load_own,
+    one_sentence,
+    package_hash,
+    split_name,
+)
 from covey.settings import unknown
 
 if TYPE_CHECKING:
@@ -51,6 +60,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self.kind = kind  # as a user reads it: "method"
         self.group = group  # of entry points: "covey.methods"
         self.builtin = dict(builtin)  # name -> "module:attribute"
+        self.objects: dict[str, tuple[Any, str]] = {}  # given by this program: name -> thing, its digest
 
     def __iter__(self) -> Iterator[str]:
         """What is built in, then what installed packages bring."""
@@ -87,10 +97,18 @@ class Registry(Mapping[str, T], Generic[T]):
 
         return {point.name: point for point in metadata.entry_points(group=self.group)}
 
+    def give(self, called: str, thing: Any, sha256: str) -> str:
+        """A name for an object of a Python program, good for this process: it tells what it is, not how to make it."""
+        name = f"{GIVEN}{called}@{sha256[:12]}"
+        self.objects[name] = (thing, sha256)
+        return name
+
     def origin(self, name: str) -> Origin | None:
         """Where the thing came from; None for what is built in."""
         if name in self.builtin:
             return None
+        if name in self.objects:
+            return self._origin(name, "a Python program", self.objects[name][1])
         point = self.installed().get(name)
         place = point.module if point else split_name(name)[0]
         if is_file(place):
@@ -105,6 +123,8 @@ class Registry(Mapping[str, T], Generic[T]):
         if name in self.builtin:
             module, _, attribute = self.builtin[name].partition(":")
             return getattr(importlib.import_module(module), attribute)
+        if name.startswith(GIVEN):
+            return self._object(name)
         what = f"{self.kind} {name!r}"
         point = self.installed().get(name)
         if point is not None:
@@ -115,6 +135,14 @@ class Registry(Mapping[str, T], Generic[T]):
         if allowed is not None:  # nothing is loaded because a server says so
             return load_own(allowed[name], what) if name in allowed else None
         return load_own(name, what) if ":" in name else None
+
+    def _object(self, name: str) -> Any:
+        if name not in self.objects:
+            raise UserError(
+                f"the {self.kind} {name!r} was an object of a Python program, which alone can run it again: call "
+                "covey.simulate there with the same objects and the same folder"
+            )
+        return self.objects[name][0]
 
 
 @contextmanager

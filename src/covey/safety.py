@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STANDS_OUT = (
-    10.0  # times as long as the others' updates: so much more than chance that it is said who sent it
-)
+HOPELESS = 1000.0  # times the loss of guessing
+STANDS_OUT = 10.0  # times as long as the others' updates: then it is said who sent it
 
 
 # ---------------------------------------------------------------------------------------------- one client's answers
@@ -130,6 +129,19 @@ def nobody_answered(method: Method, now: Round) -> RunError:
             f"{ledger.last_problem()}"
         )
     return SilentRoundError(f"round {now.number}: none of {asked} clients answered. {ledger.last_problem()}")
+
+
+def check_losses(method: Method, now: Round) -> None:
+    """A first round in which everybody does a thousand times worse than by guessing will not get better."""
+    if now.number > 1 or now.fleet.objective.kernel != "cross-entropy":
+        return
+    losses = [float(reply.stats.get("loss", 0.0)) for reply in now.replies]
+    if min(losses) > HOPELESS * math.log(max(2, now.fleet.known(-1).classes)):
+        raise SpoiledRunError(
+            f"round 1: training diverges: the loss of all {len(losses)} clients that answered is "
+            f"{min(losses):.3g} or more; {_remedy(method.local)}",
+            round=1,
+        )
 
 
 def not_measurable(fleet: Fleet, round: int) -> RunError:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from covey.data.types import Scale
+
 LARGEST = (
     3.4028234663852886e38  # of float32: what a client computed cannot be larger, and squares of it are finite
 )
@@ -20,12 +22,13 @@ ROUNDING = 1e-6  # by which a sum may miss its bounds
 class Known:
     """What the server itself knows of a client, by which its answers are measured.
 
-    classes: of the server's own data. shape: of a sample. train, test: samples that the client said it has when it
-    first came (in a simulation: that it has). lowest_loss: what no loss of the run's objective falls below.
+    classes: of the server's own data. shape, scale: of its samples. train, test: samples that the client said it has
+    when it first came (in a simulation: that it has). lowest_loss: what no loss of the run's objective falls below.
     """
 
     classes: int = 0
     shape: tuple[int, ...] = ()
+    scale: Scale | None = None
     train: int = 2**63 - 1
     test: int = 2**63 - 1
     lowest_loss: float = -LARGEST

@@ -66,6 +66,16 @@ def read_tables(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not valid TOML: {error}") from error
 
 
+def on_top(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables on top of each other: inside a table, later values replace earlier ones."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+            result[key] = {**result[key], **value} if both else value
+    return result
+
+
 def with_full_names(value: Any, base: Path) -> Any:
     """The tables with every `file.py:name` in them, which may lie beside the TOML file, by its absolute path."""
     if isinstance(value, dict):

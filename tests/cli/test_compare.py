@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.cli.run import compared, on_equal_data
+from covey.cli.run import compared
+from covey.comparing import on_equal_data
 from covey.config import resolve
 from covey.errors import UserError
 

@@ -95,7 +95,7 @@ def open_port(*, certs: Path | None = None, **limits: Any) -> Iterator[Port]:
             here.port,
             link,
             certs,
-            known=lambda key: key == here.key,
+            objection=lambda key: "" if key == here.key else "its key is not on the list",
             limits=Limits(**limits),
             seen=here.seen.append,
         ):

@@ -153,11 +153,11 @@ class Deployment:
     def simulate(self, name: str, *assignments: str) -> State:
         """The same configuration on the local engine, in this process."""
         from covey.cli.run import gathered
-        from covey.simulate import simulate
+        from covey.runs import run_config
 
         tables = gathered(self.folder / "digits.toml", None, None, list(assignments), None, None)
         engine = {"lanes": False, "mode": "serial"}
-        simulate(resolve({**tables, "engine": engine}), self.folder / name, say=lambda _: None)
+        run_config(resolve({**tables, "engine": engine}), self.folder / name, say=lambda _: None)
         return self.state(name)
 
     def serve(self, name: str, *words: str, file: str = "digits.toml") -> Program:

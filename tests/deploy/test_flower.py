@@ -46,7 +46,7 @@ def test_the_door_lets_only_the_fleet_interface_through(path: str, opens: bool) 
         ),
         (
             ["join", "localhost:1", "--data", "x.py:load"],
-            "--key is missing; the server's administrator makes keys with: covey certs FOLDER --site NAME",
+            "--key is missing; a site makes its own with: covey certs request NAME",
         ),
         (
             ["join", "localhost:1", "--data", "x.py:load", "--insecure", "--budget", "inf"],
@@ -91,7 +91,8 @@ def test_a_data_function_may_ask_for_the_sites_name(tmp_path: Path) -> None:
 
 
 pytest.importorskip("flwr")
-from covey.deploy.certs import SiteList, make_certs, site_list  # noqa: E402
+from covey.deploy.certs import make_certs  # noqa: E402
+from covey.deploy.site_list import SiteList, site_list  # noqa: E402
 
 
 def test_a_sites_number_stays_when_others_are_added(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_a_server_with_keys_and_no_site_does_not_start(
     (tmp_path / "run.toml").write_text("")
     result = CliRunner().invoke(app, ["serve", "run.toml", "--out", "run"])
     assert isinstance(result.exception, UserError)
-    assert "--certs certs lists no site; let one in with: covey certs certs --site NAME" in str(
+    assert "--certs certs lists no site; let one in with: covey certs sign certs NAME.csr" in str(
         result.exception
     )
     assert not (tmp_path / "run").exists()

@@ -15,7 +15,7 @@ import torch
 pytest.importorskip("flwr")
 from covey.checkpoint import load_checkpoint
 from covey.config import resolve
-from covey.simulate import simulate
+from covey.runs import run_config
 from covey.tables import read_tables
 
 pytestmark = pytest.mark.slow
@@ -87,7 +87,7 @@ def test_flwr_run_gives_the_local_engines_rows(tmp_path: Path) -> None:
             process.terminate()
         for process in started:
             process.wait(timeout=120)
-    simulate(
+    run_config(
         resolve(read_tables(app / "covey_digits" / "digits.toml")), tmp_path / "local", say=lambda _: None
     )
     live, local = load_checkpoint(folder), load_checkpoint(tmp_path / "local")

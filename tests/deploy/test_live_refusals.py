@@ -36,10 +36,12 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 import covey
 from covey.codec import from_bytes
-from covey.deploy.certs import SiteList, make_certs, private_key, site_list
+from covey.deploy.certs import make_certs, private_key
 from covey.deploy.connection import connected, pulled_message
 from covey.deploy.door import door
+from covey.deploy.enrolment import revoke
 from covey.deploy.flower_transport import GridTransport, flower_run, to_record
+from covey.deploy.site_list import SiteList, site_list
 from covey.deploy.superlink import Link, superlink
 from covey.deploy.wire import step_to_plain
 from covey.steps.privacy import Privacy
@@ -85,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with (
             superlink(certs, certs=certs) as link,
             flower_run(link, SiteList(certs).names) as transport,
-            door("127.0.0.1", here.port, link, certs, known=SiteList(certs).__contains__),
+            door("127.0.0.1", here.port, link, certs, objection=SiteList(certs).objection),
         ):
             yield Server(here, transport, link.address)
 
@@ -340,3 +342,10 @@ def test_an_answer_beyond_the_bound_is_refused_before_it_is_put_together(liar: L
     while (found := liar.collected(number, 10**6)) is None:
         assert time.monotonic() < until
     assert found.refused == "its answer is not read: it is larger than 1000000 bytes"
+
+
+def test_a_site_that_is_revoked_is_dropped_by_the_running_server(liar: Liar) -> None:
+    assert liar.node.node_id in liar.server.transport.nodes()
+    revoke(liar.server.here.folder / "certs", "site-1")
+    assert refusal(liar.client.PullMessages, PullMessagesRequest(node=liar.node)) == 401
+    assert liar.node.node_id not in liar.server.transport.nodes()

@@ -68,13 +68,19 @@ def test_a_message_of_many_small_pieces_is_refused() -> None:
         Incoming(tree, 2**20)
 
 
-def test_one_piece_that_stands_in_an_array_a_million_times_is_not_multiplied() -> None:
+def multiplied() -> tuple[ObjectTree, dict[str, bytes]]:
+    """A message whose array names its one piece a million times."""
     tree, pieces = sent(bytes(2**22 + 1))
     (array,) = [number for number, piece in pieces.items() if piece.startswith(b"Array ")]
     head, _, body = pieces[array].partition(b"\x00")
     kind, children, _ = head.decode().split(" ")
     grown = json.dumps({**json.loads(body), "arraychunk_ids": [0] * 10**6}).encode()
     pieces[array] = f"{kind} {children} {len(grown)}".encode() + b"\x00" + grown
+    return tree, pieces
+
+
+def test_one_piece_that_stands_in_an_array_a_million_times_is_not_multiplied() -> None:
+    tree, pieces = multiplied()
     incoming = Incoming(tree, 2**24)
     assert incoming.take(pieces.get)
     with pytest.raises(TooLarge):

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from covey.cli.terminal import Console
 from covey.codec import from_bytes
 from covey.deploy.site import Site
 from covey.deploy.site_bounds import Bounds
@@ -15,6 +14,7 @@ from covey.deploy.wire import step_to_plain
 from covey.errors import Refused, UserError
 from covey.steps import Evaluate, Train
 from covey.steps.summaries import FeatureSummary, LabelSummary
+from covey.terminal import Console
 from covey.text import uncontrolled
 from tests.deploy.one_request import SPEC, one_request
 from tests.deploy.sites_by_hand import shares

@@ -28,7 +28,7 @@ from covey.errors import Refused, UserError
 from covey.measure import Measuring
 from covey.methods import METHODS
 from covey.objective import Classification
-from covey.simulate import Interrupted, simulate
+from covey.runs import Interrupted, run_config
 from covey.steps import Evaluate, Train
 from covey.steps.cross import CrossEvaluate
 from covey.steps.poison import Poisoned
@@ -487,7 +487,7 @@ def test_an_interrupted_deployment_names_its_own_command(tmp_path: Path) -> None
         raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match="after round 1; go on with: covey serve --resume"):
-        simulate(config, tmp_path / "run", watchers=[stop], report=False, fleet=deployed(Hand(sites())))
+        run_config(config, tmp_path / "run", watchers=[stop], report=False, fleet=deployed(Hand(sites())))
 
 
 def test_real_bytes_and_seconds_are_booked() -> None:
@@ -541,7 +541,7 @@ def test_the_report_of_a_deployed_run_is_that_of_a_simulated_one(tmp_path: Path)
     tables = {"data": {"name": "digits", "clients": 4}, "engine": {"lanes": False}, "rounds": 2}
     config = resolve({**tables, "method": {"name": "cafa", "per_round": 4}})
     fleet = site_fleet(config, Hand(sites()), keys={}, least=4)
-    simulate(config, tmp_path / "run", fleet=fleet, report=False)
+    run_config(config, tmp_path / "run", fleet=fleet, report=False)
     result = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "run" / "report.html").read_text()

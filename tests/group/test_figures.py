@@ -15,7 +15,7 @@ from covey.core import Round
 from covey.fleet.devices import Devices
 from covey.group import figures
 from covey.group.figures import note_groups, plane, with_true_labels
-from covey.simulate import simulate
+from covey.runs import run_config
 from covey.testing import final, small_fleet
 
 
@@ -94,7 +94,7 @@ def test_what_the_method_drew_stays_and_nothing_is_drawn_without_groups_or_label
 @pytest.mark.parametrize("name", ["cfic", "ifca", "ladd"])
 def test_the_folder_of_every_method_that_groups_has_all_pictures(name: str, tmp_path: Path) -> None:
     tables = {"rounds": 2, "method": {"name": name}, "data": {"name": "digits", "clients": 8}}
-    simulate(resolve({**tables, "engine": {"mode": "serial"}}), tmp_path / name, report=False)
+    run_config(resolve({**tables, "engine": {"mode": "serial"}}), tmp_path / name, report=False)
     notes = json.loads((tmp_path / name / "summary.json").read_text())["notes"]
     assert {"scatter-before", "scatter-after", "labels"} <= set(notes)
 

@@ -1,10 +1,16 @@
-"""Unlikeness class by class, and the cut into flocks."""
+"""ClassDistances class by class, and the cut into flocks."""
 
 import numpy as np
 import pytest
 
+from covey.group.class_distances import (
+    ClassDistances,
+    between_classes,
+    class_distances,
+    on_a_map,
+    pair_weights,
+)
 from covey.group.flocks import cut_into, flocks, numbered, renamed, settled, tree
-from covey.group.unlikeness import Unlikeness, between_classes, pair_weights, unlikeness
 from covey.steps.portrait import Portrait
 
 
@@ -18,7 +24,7 @@ def test_the_distance_is_over_classes_that_both_hold_in_units_of_the_distance_be
     # classes at 0 and 2 on a line: 4 apart when squared
     a = exact([[0.0], [2.0], [9.0]], [4, 4, 0])
     b = exact([[1.0], [2.0], [7.0]], [4, 4, 8])
-    found = unlikeness([a, b])
+    found = class_distances([a, b])
     # class 0 differs by 1, class 1 by 0, class 2 is not held by a; weights 4*4/8 = 2 each: (2*1 + 2*0) / 4 = 0.5
     # between classes: a: 4 (weight 2, twice), b: (1, weight 2), (36, 8*4/12), (25, 8*4/12), each twice
     unit = (2 * 4 + 2 * 1 + 8 / 3 * 36 + 8 / 3 * 25) / (2 + 2 + 2 * 8 / 3)
@@ -27,7 +33,7 @@ def test_the_distance_is_over_classes_that_both_hold_in_units_of_the_distance_be
 
 
 def test_clients_without_a_common_class_have_no_distance_and_no_weight():
-    found = unlikeness([exact([[0.0], [1.0]], [5, 0]), exact([[0.0], [1.0]], [0, 5])])
+    found = class_distances([exact([[0.0], [1.0]], [5, 0]), exact([[0.0], [1.0]], [0, 5])])
     assert found.weight.sum() == 0
     assert found.distance.sum() == 0
 
@@ -56,7 +62,7 @@ def noisy(kinds, rng, counts=None, spread=0.0, d=40):
 
 def test_kinds_are_found_and_their_number_too():
     kinds = [0, 1, 2] * 6
-    cut = flocks(unlikeness(noisy(kinds, np.random.default_rng(0))))
+    cut = flocks(class_distances(noisy(kinds, np.random.default_rng(0))))
     assert cut.count == 3
     assert cut.labels.tolist() == kinds
     assert cut.apart > 0.5
@@ -67,30 +73,30 @@ def test_kinds_are_found_and_their_number_too():
 def test_alike_clients_are_one_flock_whatever_their_label_mixes(seed):
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(12, rng.dirichlet(np.full(5, 0.3)), size=20).astype(float)
-    assert flocks(unlikeness(noisy([0] * 20, rng, counts))).count == 1
+    assert flocks(class_distances(noisy([0] * 20, rng, counts))).count == 1
 
 
 def test_clients_that_are_each_unlike_all_others_are_one_flock():
     """As natural writers are: there is no kind that several of them share."""
-    assert flocks(unlikeness(noisy([0] * 20, np.random.default_rng(1), spread=1.0))).count == 1
+    assert flocks(class_distances(noisy([0] * 20, np.random.default_rng(1), spread=1.0))).count == 1
 
 
 def test_average_linkage_merges_the_nearest_clusters_first():
     distance = np.array([[0, 1, 8, 9], [1, 0, 7, 9], [8, 7, 0, 2], [9, 9, 2, 0]], float)
-    found = Unlikeness(distance=distance, weight=1 - np.eye(4))
+    found = ClassDistances(distance=distance, weight=1 - np.eye(4))
     assert tree(found) == [(0, 1), (2, 3), (0, 2)]
     assert cut_into(tree(found), 4, 2).tolist() == [0, 0, 1, 1]
 
 
 def test_who_was_joined_too_early_moves_to_the_nearer_flock():
     distance = np.array([[0, 0, 5, 5], [0, 0, 5, 5], [5, 5, 0, 0], [5, 5, 0, 0]], float)
-    found = Unlikeness(distance=distance, weight=1 - np.eye(4))
+    found = ClassDistances(distance=distance, weight=1 - np.eye(4))
     assert settled(found, np.array([0, 0, 0, 1])).tolist() == [0, 0, 1, 1]
 
 
 def test_small_flocks_join_the_nearest():
     kinds = [0] * 5 + [1] * 5 + [2]
-    cut = flocks(unlikeness(noisy(kinds, np.random.default_rng(2))), min_size=2)
+    cut = flocks(class_distances(noisy(kinds, np.random.default_rng(2))), min_size=2)
     assert cut.count == 2
     assert cut.labels[:10].tolist() == kinds[:10]
 
@@ -103,3 +109,11 @@ def test_flocks_keep_the_number_that_most_of_their_members_had():
 
 def test_numbers_follow_first_appearance():
     assert numbered(np.array([5, 5, 2, 9, 2])).tolist() == [0, 0, 1, 2, 1]
+
+
+def test_the_map_keeps_the_distances_of_points_on_a_line():
+    points = np.array([0.0, 1.0, 3.0])
+    found = ClassDistances(distance=(points[:, None] - points[None]) ** 2, weight=1 - np.eye(3))
+    places = on_a_map(found)
+    np.testing.assert_allclose(np.linalg.norm(places[0] - places[2]), 3.0)
+    np.testing.assert_allclose(np.linalg.norm(places[1] - places[2]), 2.0)

@@ -21,7 +21,7 @@ import torch
 from covey.config import resolve
 from covey.errors import UserError
 from covey.report.folder import RunView, read_run
-from covey.simulate import Finished, Interrupted, resume, simulate
+from covey.runs import Finished, Interrupted, resume, run_config
 from tests.hostile.frame import Outcome, attempt, broke, held
 
 ROUNDS, STOP = 4, 2
@@ -47,7 +47,7 @@ def run_until(folder: Path, end: BaseException | None, seed: int = 0) -> Path:
             raise end
 
     with contextlib.suppress(Killed, Interrupted):
-        simulate(resolve({**TABLES, "seed": seed}), folder, watchers=[watch], report=end is None)
+        run_config(resolve({**TABLES, "seed": seed}), folder, watchers=[watch], report=end is None)
     return folder
 
 

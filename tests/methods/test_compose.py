@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from covey.catalogue import PARTS
-from covey.config import method_of, resolve, with_setting
+from covey.config import method_of, resolve
 from covey.core import Method, run, served
 from covey.data import Federation, federate, load
 from covey.errors import UserError
@@ -20,6 +20,7 @@ from covey.methods import compose, fedavg
 from covey.models import build
 from covey.parts import QUESTIONS, part_settings
 from covey.steps import Train
+from covey.tables import with_setting
 from covey.testing import check_method
 
 CLIENTS = 6
@@ -61,7 +62,7 @@ def composed(**tables: Any) -> Method:
 @st.composite
 def tables(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     """A part of that kind, with its quick settings, and sometimes another choice where there is one."""
-    name = draw(st.sampled_from(sorted(set(PARTS[kind].builtin) - {"server"})))
+    name = draw(st.sampled_from(sorted(PARTS[kind].builtin)))
     table: dict[str, Any] = {"name": name, **QUICK.get(name, {})}
     known = part_settings(kind, name)
     if "per_round" in known:
@@ -106,10 +107,8 @@ def mended(parts: dict[str, Any]) -> Method:
         kind, name, *_ = sentence.split()
         assert kind in (*QUESTIONS, "serve"), f"a refusal must begin with the part: {sentence}"
         assert "\n" not in sentence
-        if kind == "after" and any(part["name"] == name for part in parts["after"]):
+        if kind == "after":
             parts["after"] = [part for part in parts["after"] if part["name"] != name]
-        elif kind == "after":  # bookkeeping that was added for the selection
-            parts["select"] = DEFAULTS["select"]
         elif kind in DEFAULTS and parts.get(kind, DEFAULTS[kind]) != DEFAULTS[kind]:
             parts[kind] = DEFAULTS[kind]
         else:
@@ -172,7 +171,10 @@ def test_what_has_to_be_remembered_is_added() -> None:
     ("parts", "sentence"),
     [
         ({"select": "haccs"}, "select haccs needs groups: add a group part"),
-        ({"select": "oort"}, 'after utilities needs the utility .* in every reply: set local = "utility"'),
+        (
+            {"select": "oort"},
+            r'select oort \(after utilities\) needs the utility .* in every reply: set local = "utility"',
+        ),
         ({"bank": "per-group"}, "bank per-group needs groups: add a group part"),
         ({"mix": "hierarchical"}, 'mix hierarchical needs a model per client: set bank = "per-client"'),
         (

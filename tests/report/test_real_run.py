@@ -10,7 +10,7 @@ from covey.config import resolve
 from covey.report.folder import read_run
 from covey.report.page import page
 from covey.report.summary import MEASURING, reach
-from covey.simulate import simulate
+from covey.runs import run_config
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "devices": {"dropout": 0.3},
     }
     place = tmp_path_factory.mktemp("run") / "fedavg"
-    simulate(resolve(tables), place)
+    run_config(resolve(tables), place)
     return place
 
 

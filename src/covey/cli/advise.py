@@ -202,7 +202,7 @@ def print_file(tables: dict[str, Any], method: str) -> None:
     """The file to run."""
     import tomli_w
 
-    from covey.cli.run import with_method
+    from covey.comparing import with_method
 
     Console().print("\nRun this file with covey run FILE.toml:\n", highlight=False)
     typer.echo(tomli_w.dumps(with_method(tables, method)))
@@ -224,14 +224,15 @@ def draw(found: Unlikeness, path: Path) -> None:
 def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | None) -> None:
     """Runs the advised method, FedAvg and local, and says whether the advice held."""
     from covey.advice import ALONE, REFERENCE
-    from covey.cli.progress import live
-    from covey.cli.run import interruptible, with_method
+    from covey.cli.run import interruptible
     from covey.cli.run import show as show_runs
+    from covey.comparing import with_method
     from covey.config import resolve
     from covey.folders import new_run_folder
+    from covey.progress import live
     from covey.report.folder import read_run
     from covey.report.page import write_report
-    from covey.simulate import run_or_resume
+    from covey.runs import run_or_resume
 
     folder = out or new_run_folder("advise")
     finished = {}

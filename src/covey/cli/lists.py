@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from covey.cli.terminal import Console
 from covey.errors import UserError
 from covey.registry import Registry
 from covey.settings import Setting, description
+from covey.terminal import Console
 
 Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption, configured
-from covey.cli.terminal import Console
+from covey.terminal import Console
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,10 +19,10 @@ def report(
     ] = None,
 ) -> None:
     """Write the report page of one or several run folders, and print their table."""
-    from covey.cli.terminal import Console
     from covey.report.folder import read_run
     from covey.report.page import write_report
     from covey.report.table import summary_table
+    from covey.terminal import Console
 
     runs = [read_run(folder) for folder in folders]
     page = out or folders[0] / "report.html"

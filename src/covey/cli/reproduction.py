@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from covey.cli.progress import live, say
-from covey.cli.terminal import Console
 from covey.errors import UserError
 from covey.experiments.check import check_experiment
 from covey.experiments.execute import Made, execute_runs, execute_study, safe
@@ -19,7 +17,9 @@ from covey.experiments.origin import require_clean
 from covey.experiments.result import result_of, store, table_cells
 from covey.experiments.smooth import running_mean, smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
-from covey.simulate import Interrupted
+from covey.progress import live, say
+from covey.runs import Interrupted
+from covey.terminal import Console
 
 
 def list_experiments() -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from covey.cli.progress import console, live, say
 from covey.errors import RunError, UserError
 from covey.folders import new_run_folder
 from covey.own_code import bare_name
+from covey.progress import console, live, say
 
 if TYPE_CHECKING:
     from covey.config import Config
-    from covey.simulate import Finished
+    from covey.runs import Finished
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="A TOML file with the run's settings.", show_default=False)
@@ -58,8 +57,8 @@ def run(
     ] = False,
 ) -> None:
     """Run one method and write a run folder with its report."""
-    from covey.simulate import resume as go_on
-    from covey.simulate import simulate
+    from covey.runs import resume as go_on
+    from covey.runs import run_config
 
     if resume is not None:
         if any(option is not None for option in (file, method, dataset, set_, out, seed, engine)):
@@ -82,7 +81,7 @@ def run(
     folder = out or new_run_folder(config.method_name)
     announce(config)
     with live(config.method_name, config.top.rounds) as watch, interruptible():
-        done = simulate(config, folder, watchers=[watch], say=say)
+        done = run_config(config, folder, watchers=[watch], say=say)
     show([done])
 
 
@@ -110,39 +109,17 @@ def compare(
     rounds: RoundsOption = None,
 ) -> None:
     """Run several methods on the same fleet, seeds and failures: one table, one report with all curves."""
-    from covey.config import resolve
-    from covey.report.folder import read_run
-    from covey.report.page import write_report
-    from covey.simulate import run_or_resume
+    from covey.comparing import configs_of, run_all
 
-    runs = on_equal_data(compared(methods, dataset, set_, seed, rounds))
-    configs = {name: resolve(tables) for name, tables in runs.items()}
-    folder = out or new_run_folder("compare")
+    configs = configs_of(compared(methods, dataset, set_, seed, rounds), say)
     announce(next(iter(configs.values())))
-    finished, failed = [], {}
-    for name, config in configs.items():
-        try:
-            with live(name, config.top.rounds) as watch, interruptible():
-                finished.append(run_or_resume(config, folder / name, watchers=[watch], say=say, report=False))
-        except typer.Exit:
-            raise
-        except Exception as error:  # the others are worth having, whatever one of them does
-            failed[name] = in_one_sentence(error)
-            say(f"{name} failed: {failed[name]}")
-    if finished:
-        write_report([read_run(done.folder) for done in finished], folder / "report.html")
-        show(finished, folder)
-    if failed:
-        words = "; ".join(f"{name}: {sentence}" for name, sentence in failed.items())
-        raise RunError(f"{len(failed)} of {len(configs)} methods failed: {words}")
-
-
-def in_one_sentence(error: Exception) -> str:
-    """A mistake as it is said; of a fault in a method's own lines, also where it is."""
-    if isinstance(error, UserError | RunError):
-        return str(error)
-    place = extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
+    with interruptible():
+        done = run_all(configs, out or new_run_folder("compare"), live=live, say=say)
+    if done.finished:
+        show(list(done.finished.values()), done.folder)
+    if done.failed:
+        words = "; ".join(f"{name}: {sentence}" for name, sentence in done.failed.items())
+        raise RunError(f"{len(done.failed)} of {len(configs)} methods failed: {words}")
 
 
 def compared(
@@ -152,6 +129,7 @@ def compared(
 
     The first file says what the fleet is, and so do the options; of further ones only their method counts.
     """
+    from covey.comparing import is_composed, with_method
     from covey.tables import read_tables
 
     files = [Path(name) for name in methods if name.endswith(".toml")]
@@ -170,6 +148,7 @@ def compared(
     runs = {}
     for name in dict.fromkeys(methods):
         label = Path(name).stem if name.endswith(".toml") else bare_name(name)
+        label = name if label in runs else label  # two of one name from different files
         if not name.endswith(".toml"):
             runs[label] = with_method(fleet, name)
         elif label in composed:
@@ -181,49 +160,6 @@ def compared(
     return runs
 
 
-def is_composed(tables: dict[str, Any]) -> bool:
-    """Whether a file describes a method of its own, which a comparison runs, too."""
-    method = tables.get("method", {})
-    return isinstance(method, dict) and method.get("name") == "compose"
-
-
-def on_equal_data(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Where a method keeps some data for validation, all keep as much: nobody wins by having more to train on."""
-    from covey.config import method_of, resolve
-
-    if any("holdout" in tables.get("train", {}) for tables in runs.values()):
-        return runs
-    kept = {name: getattr(method_of(resolve(tables)).local, "holdout", 0.0) for name, tables in runs.items()}
-    most = max(kept, key=lambda name: kept[name])
-    if kept[most] == min(kept.values()):
-        return runs
-    say(
-        f"{most} keeps {kept[most]:.0%} of each client's data for validation, so all methods do "
-        "(--set train.holdout=0: the others train on everything, as published)"
-    )
-    return {
-        name: {**tables, "train": {**tables.get("train", {}), "holdout": kept[most]}}
-        for name, tables in runs.items()
-    }
-
-
-def with_method(tables: dict[str, Any], name: str) -> dict[str, Any]:
-    """The tables for another method: of the settings in [method], those that it has too."""
-    from covey.catalogue import METHODS
-    from covey.config import GIVEN
-    from covey.settings import settings_of
-
-    accepted = settings_of(METHODS.find(name), given=GIVEN)
-    said = tables.get("method", {})
-    if is_composed(tables):  # its settings are parts; the number of clients a round is everybody's
-        select = said.get("select")
-        said = (
-            {"per_round": select["per_round"]} if isinstance(select, dict) and "per_round" in select else {}
-        )
-    own = {key: value for key, value in said.items() if key in accepted}
-    return {**tables, "method": {"name": name, **own}}
-
-
 def gathered(
     file: Path | None,
     method: str | None,
@@ -233,13 +169,15 @@ def gathered(
     rounds: int | None,
 ) -> dict[str, Any]:
     """The tables of the file, with the options on top."""
+    from covey.comparing import with_method
     from covey.tables import read_tables, with_setting
 
     tables: dict[str, Any] = read_tables(file) if file else {}
     if dataset is not None:
         tables.setdefault("data", {})["name"] = dataset
     if method is not None:
-        tables = with_method(tables, method) if tables.get("method", {}).get("name") != method else tables
+        other = tables.get("method", {}).get("name") != method
+        tables = with_method(tables, method) if other else tables
     if seed is not None:
         tables["seed"] = seed
     if rounds is not None:
@@ -274,9 +212,9 @@ def announce(config: Config) -> None:
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:
     """The table at the end, and where the report is."""
-    from covey.cli.terminal import Console
     from covey.report.folder import read_run
     from covey.report.table import summary_table
+    from covey.terminal import Console
 
     Console().print(summary_table([read_run(done.folder) for done in finished]))
     place = folder or finished[0].folder
@@ -293,7 +231,7 @@ class interruptible:  # noqa: N801
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        from covey.simulate import Interrupted
+        from covey.runs import Interrupted
 
         if isinstance(error, Interrupted):
             console.print(

@@ -1,4 +1,4 @@
-"""`covey serve`, `covey join` and `covey certs`: a run over real sites."""
+"""`covey serve` and `covey join`: a run over real sites."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import inspect
 import math
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from covey.cli.progress import console, live, say
 from covey.errors import UserError
 from covey.own_code import is_file, load_file, one_sentence, split_name
+from covey.progress import live, say
 
 if TYPE_CHECKING:
     from covey.config import Config
@@ -28,7 +29,7 @@ PORT = 9440
 
 
 def register(app: typer.Typer) -> None:
-    for command in (serve, join, certs):
+    for command in (serve, join):
         app.command()(command)
 
 
@@ -53,6 +54,10 @@ def serve(
             "--enable-supernode-auth. [default: one is started]"
         ),
     ] = None,
+    status_port: Annotated[
+        int | None,
+        typer.Option(help="A port of loopback with the status page and /metrics.", min=1, max=65535),
+    ] = None,
     insecure: InsecureOption = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
@@ -63,8 +68,8 @@ def serve(
     from covey.data import Dataset
     from covey.deploy import superlink as links
     from covey.folders import new_run_folder
-    from covey.simulate import resume as go_on
-    from covey.simulate import simulate
+    from covey.runs import resume as go_on
+    from covey.runs import run_config
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
@@ -94,12 +99,12 @@ def serve(
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
-        open_sites(config, link, secrets, place, least, own) as fleet,
+        open_sites(config, link, secrets, place, least, own, folder=folder, status_port=status_port) as fleet,
     ):
         if resume is not None:
             done = go_on(folder, watchers=[watch], say=say, fleet=fleet)
         else:
-            done = simulate(config, folder, watchers=[watch], say=say, fleet=fleet)
+            done = run_config(config, folder, watchers=[watch], say=say, fleet=fleet)
     show([done])
 
 
@@ -132,23 +137,52 @@ def sites_before(folder: Path | None) -> int | None:
 
 @contextmanager
 def open_sites(
-    config: Config, link: Link, certs: Path | None, place: str, least: int, own: Dataset | None = None
+    config: Config,
+    link: Link,
+    certs: Path | None,
+    place: str,
+    least: int,
+    own: Dataset | None = None,
+    *,
+    folder: Path | None = None,
+    status_port: int | None = None,
 ) -> Iterator[SiteFleet]:
-    """The fleet of the sites that join at this place; the door opens when all keys are known."""
-    from covey.deploy.certs import SiteList
+    """The fleet of the sites that join at this place; the door opens when all keys are known.
+
+    Into the folder go the status and its log.
+    """
     from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.run import site_fleet
+    from covey.deploy.site_list import SiteList
+    from covey.deploy.status import Status
+    from covey.deploy.status_page import shown
 
     sites = SiteList(certs) if certs else None
+    for warning in (*sites.warnings(), *server_warning(certs)) if sites and certs else ():
+        say(warning)
     host, _, port = place.rpartition(":")
+    status = Status(sites.listed if sites else dict, folder / "log.jsonl" if folder else None)
+    status.now.rounds = config.top.rounds
     with (
         flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs, known=sites.__contains__ if sites else None),
+        door(host, int(port), link, certs, objection=sites.objection if sites else None, seen=status.visit),
+        shown(status, folder, status_port) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
-        yield site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say)
+        yield site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say, status=status)
+
+
+def server_warning(certs: Path) -> list[str]:
+    """Says in time that the server's certificate ends."""
+    from covey.deploy.certs import expiry
+    from covey.deploy.site_list import SOON
+
+    left = (expiry(certs) - datetime.now(UTC)).days
+    return [f"the server's certificate ends in {left} days; covey certs renew {certs} --server"] * (
+        left < SOON
+    )
 
 
 def join(
@@ -190,9 +224,7 @@ def join(
         raise UserError(f"--insecure works only on loopback; the address is {address!r}")
     if not insecure and (key is None or not key.exists() or not ca.exists()):
         missing = "--key is missing" if key is None else f"{ca if key.exists() else key} does not exist"
-        raise UserError(
-            f"{missing}; the server's administrator makes keys with: covey certs FOLDER --site NAME"
-        )
+        raise UserError(f"{missing}; a site makes its own with: covey certs request NAME")
     if budget is not None and not 0 < budget < math.inf:
         raise UserError(f"--budget is {budget!r}; it must be a finite number greater than 0")
     bounds = Bounds(
@@ -237,19 +269,3 @@ def loaded(where: str, name: str) -> Any:
         raise UserError(f"--data is {where!r}, but {file} has no function {function}")
     with one_sentence(f"--data {where}"):
         return load(name) if inspect.signature(load).parameters else load()
-
-
-def certs(
-    folder: Annotated[Path, typer.Argument(help="The folder to make or to add to.", show_default=False)],
-    host: Annotated[
-        list[str] | None, typer.Option(help="A name or address by which sites reach the server. Repeatable.")
-    ] = None,
-    site: Annotated[list[str] | None, typer.Option(help="A site to make a key for. Repeatable.")] = None,
-) -> None:
-    """Make a CA, the server's certificate and a key for each site."""
-    from covey.deploy.certs import make_certs
-    from covey.deploy.superlink import need_flower
-
-    need_flower()
-    for path in make_certs(folder, hosts=host or (), sites=site or ()):
-        console.print(f"made {path}", highlight=False)

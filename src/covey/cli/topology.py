@@ -13,9 +13,9 @@ from covey.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from covey.cli.terminal import Console
     from covey.mix.estimate import Design, Estimate
     from covey.mix.graphs import GraphSpec, Weights
+    from covey.terminal import Console
 
 PAPER_PARAMETERS = 21_840  # the topologies paper's network for MNIST
 SHOWN_ROUNDS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000)
@@ -63,9 +63,9 @@ def topology(
         Path | None, typer.Option(help="Write the picture to this file too (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
-    from covey.cli.terminal import Console
     from covey.mix.estimate import KINDS, Design, estimate
     from covey.mix.graphs import Weights
+    from covey.terminal import Console
 
     if weights not in get_args(Weights):
         raise UserError(f"weights = {weights!r}: must be one of {', '.join(get_args(Weights))}")

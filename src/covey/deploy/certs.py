@@ -4,108 +4,87 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from covey.deploy.secret_file import write_secret
+from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
 from covey.errors import UserError
 from covey.writing import write_atomically
 
 YEARS = 5
 
 
-def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str]) -> list[Path]:
-    """Makes what is not there yet; a site's number stands in `sites.json`, never changes and is never given again."""
+def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str] = ()) -> list[Path]:
+    """Makes what is not there yet: a CA, the server's certificate, and on this machine, for tests, keys of sites."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
     for name in sites:
-        if not name.replace("-", "").replace("_", "").isalnum():
-            raise UserError(f"--site is {name!r}; letters, digits, - and _ are allowed")
+        check_name(name)
     (folder / "sites").mkdir(parents=True, exist_ok=True)
     made: list[Path] = []
-    if not (folder / "ca.key").exists():
+    if not (folder / "ca.crt").exists():
         key = ec.generate_private_key(ec.SECP384R1())
-        made += _write_pair(folder, "ca", key, _certificate("covey CA", key))
+        made += _write_pair(folder, "ca", key, _certificate("covey CA", key.public_key(), key))
     if hosts or not (folder / "server.key").exists():
-        made += _server(folder, [*_hosts(folder), *hosts, "localhost", "127.0.0.1"])
-    listed, number = _listed(folder)
-    known = {site["name"] for site in listed}
+        made += server_certificate(folder, hosts)
+    listed, number = listed_sites(folder)
+    known = {site.name for site in listed}
     for name in dict.fromkeys(sites):
         if name in known:
             raise UserError(f"--site {name} has a key already: {folder / 'sites' / f'{name}.key'}")
         key = ec.generate_private_key(ec.SECP384R1())
         path = folder / "sites" / f"{name}.key"
-        _write_private(path, key)
-        listed.append({"name": name, "client": number, "public_key": public_text(key.public_key())})
+        write_private(path, key)
+        listed.append(ListedSite(name=name, client=number, public_key=public_text(key.public_key())))
         number += 1
         made.append(path)
-    write_atomically(folder / "sites.json", json.dumps({"next": number, "sites": listed}, indent=1))
+    write_list(folder, listed, number)
     return made
 
 
-def site_list(folder: Path) -> list[dict[str, Any]]:
-    """The sites that may join: name, client number, public key (PEM)."""
-    return _listed(folder)[0]
+def server_certificate(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
+    """A new key and certificate of the server, for the names that it has and these; the sites need nothing new."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    names = [*_hosts(folder), *hosts, "localhost", "127.0.0.1"]
+    key = ec.generate_private_key(ec.SECP384R1())
+    return _write_pair(
+        folder, "server", key, _certificate("covey server", key.public_key(), *ca_of(folder)[::-1], names)
+    )
 
 
-class SiteList(Mapping[str, int]):
-    """The client number of every key on the list as it stands now; the list may be added to while a server runs."""
+def ca_of(folder: Path) -> tuple[Any, Any]:
+    """The CA's certificate and key; the key may lie elsewhere, and is then missed in one sentence."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization as form
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.sites: dict[str, dict[str, Any]] = {}
-        self.stamp = -1
-        self.read()
-        if not self.sites:
-            raise UserError(
-                f"--certs {folder} lists no site; let one in with: covey certs {folder} --site NAME"
-            )
-
-    def read(self) -> dict[str, dict[str, Any]]:
-        """Reads the file again if it has changed; while somebody is editing it, what it said before holds."""
-        path = self.folder / "sites.json"
-        stamp = path.stat().st_mtime_ns if path.exists() else 0
-        if stamp != self.stamp:
-            try:
-                self.sites = {site["public_key"]: site for site in site_list(self.folder)}
-                self.stamp = stamp
-            except UserError:
-                if self.stamp == -1:
-                    raise
-        return self.sites
-
-    def names(self) -> dict[str, str]:
-        """The name of every key."""
-        return {key: site["name"] for key, site in self.read().items()}
-
-    def __getitem__(self, key: str) -> int:
-        return int(self.read()[key]["client"])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.read())
-
-    def __len__(self) -> int:
-        return len(self.read())
-
-
-def _listed(folder: Path) -> tuple[list[dict[str, Any]], int]:
-    """The sites, and the number that the next one gets: entries may be taken out by hand."""
-    path = folder / "sites.json"
-    if not path.exists():
-        return [], 0
     try:
-        found = json.loads(path.read_text())
-        sites = [
-            {"name": str(s["name"]), "client": int(s["client"]), "public_key": str(s["public_key"])}
-            for s in found["sites"]
-        ]
-        return sites, int(found["next"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        key = form.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        return x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()), key
+    except FileNotFoundError as error:
         raise UserError(
-            f'{path} is damaged ({type(error).__name__}: {error}); it must hold {{"next": NUMBER, "sites": [...]}}'
+            f"{error.filename} is not here, and only the CA can sign: run this where it is, then bring the "
+            "certificate here with covey certs admit"
         ) from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} holds no CA of covey certs: {error}") from error
+
+
+def certificate_of(name: str, key: Any, issuer: tuple[Any, Any], *, days: int) -> Any:
+    """A site's certificate: the CA's word that this public key is that of the site of this name."""
+    if not 1 <= days <= 3650:
+        raise UserError(f"--days is {days}; allowed: from 1 to 3650")
+    return _certificate(name, key, issuer[1], issuer[0], days=days)
+
+
+def expiry(folder: Path) -> datetime.datetime:
+    """When the server's certificate ends."""
+    from cryptography import x509
+
+    made = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
+    return datetime.datetime.fromisoformat(made.not_valid_after_utc.isoformat())
 
 
 def public_text(key: Any) -> str:
@@ -141,20 +120,16 @@ def _hosts(folder: Path) -> list[str]:
     ]
 
 
-def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    ca_key = form.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-    ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-    key = ec.generate_private_key(ec.SECP384R1())
-    return _write_pair(folder, "server", key, _certificate("covey server", key, (ca, ca_key), hosts))
-
-
 def _certificate(
-    name: str, key: Any, issuer: tuple[Any, Any] | None = None, hosts: Sequence[str] = ()
+    name: str,
+    public: Any,
+    signer: Any,
+    issuer: Any = None,
+    hosts: Sequence[str] = (),
+    *,
+    days: int = 365 * YEARS,
 ) -> Any:
+    """A certificate for a public key, signed by the CA (without an issuer by itself: the CA's own)."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import NameOID
@@ -164,13 +139,13 @@ def _certificate(
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(issuer[0].subject if issuer else subject)
-        .public_key(key.public_key())
+        .issuer_name(issuer.subject if issuer else subject)
+        .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=365 * YEARS))
+        .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     )
     if issuer is None:
         usage = dict.fromkeys(
@@ -188,11 +163,13 @@ def _certificate(
             critical=True,
         )
     else:
-        names = [_host(host) for host in dict.fromkeys(hosts)]
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer[1].public_key()), critical=False
+        builder = builder.add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
         )
-    return builder.sign(issuer[1] if issuer else key, hashes.SHA384())
+    if hosts:
+        names = [_host(host) for host in dict.fromkeys(hosts)]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(signer, hashes.SHA384())
 
 
 def _host(name: str) -> Any:
@@ -214,7 +191,7 @@ def _write_pair(folder: Path, name: str, key: Any, certificate: Any) -> list[Pat
     return paths
 
 
-def _write_private(path: Path, key: Any) -> None:
+def write_private(path: Path, key: Any) -> None:
     from cryptography.hazmat.primitives import serialization as form
 
     write_secret(path, key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()))

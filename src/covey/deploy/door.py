@@ -57,14 +57,14 @@ class Door:
         link: Link,
         *,
         tls: ssl.SSLContext | None,
-        known: Callable[[str], bool] | None,
+        objection: Callable[[str], str] | None,
         limits: Limits,
         seen: Callable[[Visit], None],
     ) -> None:
         import httpx
 
         self.tls = tls
-        self.known = known
+        self.objection = objection
         self.limits = limits
         self.seen = seen
         self.guests: dict[asyncio.Task[None], Guest] = {}
@@ -170,10 +170,10 @@ class Door:
 
     def admit(self, guest: Guest, headers: dict[str, str], path: str) -> str:
         """The key that signed the request, or a refusal; without a list of keys everybody is let in."""
-        if self.known is None:
+        if self.objection is None:
             guest.shown = True
             return ""
-        guest.key = check_signature(headers, path, self.known)
+        guest.key = check_signature(headers, path, self.objection)
         if not guest.shown:
             mine = sum(other.key == guest.key and other.shown for other in self.guests.values())
             if mine >= self.limits.per_key:
@@ -190,7 +190,7 @@ class Door:
             nonlocal mine
             if mine + size > self.limits.body_bytes:
                 raise Refusal(413, f"its body is larger than {self.limits.body_bytes} bytes", key)
-            share = most // 4 if self.known is not None else most
+            share = most // 4 if self.objection is not None else most
             if self.held[key] + size > share or self.held.total() + size > most:
                 raise Refusal(503, "too many bodies are held at a time", key)
             mine += size
@@ -237,11 +237,11 @@ def door(
     link: Link,
     certs: Path | None,
     *,
-    known: Callable[[str], bool] | None = None,
+    objection: Callable[[str], str] | None = None,
     limits: Limits | None = None,
     seen: Callable[[Visit], None] = lambda _: None,
 ) -> Iterator[None]:
-    """Opens the port for the time of the context; `known` says whether a public key is on the list now."""
+    """Opens the port for the time of the context; `objection` says why a public key may not join now, or nothing."""
     if certs is None and host not in LOOPBACK:
         raise UserError(
             f"--insecure works only on loopback; --host is {host!r}, allowed: {', '.join(LOOPBACK)}"
@@ -262,7 +262,7 @@ def door(
     listener.setblocking(False)
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
-    there = Door(link, tls=tls, known=known, limits=limits or Limits(), seen=seen)
+    there = Door(link, tls=tls, objection=objection, limits=limits or Limits(), seen=seen)
     thread = threading.Thread(target=lambda: loop.run_until_complete(there.run(listener, stop)), daemon=True)
     thread.start()
     try:

@@ -18,6 +18,7 @@ from covey.data.types import Federation
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, SiteRegistry
+from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
 from covey.errors import UserError
@@ -60,7 +61,9 @@ class SiteFleet:
         lanes: bool = False,
         guard: Guard | None = None,
         say: Callable[[str], None] = lambda _: None,
+        status: Status | None = None,
     ) -> None:
+        self.status = status or Status()
         self.transport = transport
         self.spec = spec
         self.server_data = server_data
@@ -80,7 +83,9 @@ class SiteFleet:
         self.ledger = Ledger()
         self.schemas = ReplySchemas()
         labels = names_mark(server_data.dataset.classes)
-        self.registry = SiteRegistry(transport, spec, names, labels=labels, hello_seconds=deadline, say=say)
+        self.registry = SiteRegistry(
+            transport, spec, names, labels=labels, hello_seconds=deadline, say=say, status=self.status
+        )
         self.round = 0
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds a sample trained
@@ -124,6 +129,7 @@ class SiteFleet:
         known = Known(
             classes=len(self.server_data.dataset.classes),
             shape=self.spec.shape,
+            scale=self.server_data.dataset.scale,
             lowest_loss=lowest_loss(self.objective),
         )
         return known if client < 0 else replace(known, train=train, test=test)
@@ -187,6 +193,7 @@ class SiteFleet:
         blocks = {there[i].node: self._request(call, i, tasks[i], limit) for i in there}
         client_of = {site.node: i for i, site in there.items()}
         most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
+        self.status.asking(call.round, call.step.kind, {i: site.name for i, site in there.items()})
         started = time.monotonic()
         waiting = self.transport.send(message_type(call.step.kind), blocks, limit) if blocks else {}
         unsent = set(blocks) - set(waiting.values())
@@ -201,6 +208,7 @@ class SiteFleet:
                     down=len(blocks[node]), up=len(response.answer), seconds=seconds
                 )
                 outcomes.append(_outcome(client_of[node], response))
+                self._tell(outcomes[-1], there[client_of[node]].name, seconds)
             if late:
                 break
             if waiting:
@@ -210,7 +218,12 @@ class SiteFleet:
             there[client].quiet = True
             trips[client] = Trip(down=len(blocks[node]), up=0, seconds=limit)
             outcomes.append(Outcome(id=client, lost=f"no reply in {limit:.1f} s"))
+            self._tell(outcomes[-1], there[client].name, limit)
         return outcomes
+
+    def _tell(self, outcome: Outcome, name: str, seconds: float) -> None:
+        """Puts it into the status what became of a question."""
+        self.status.answered(outcome.id, name, seconds=seconds, lost=outcome.lost, refused=outcome.refused)
 
     def _request(self, call: Call, client: int, task: Task, limit: float) -> bytes:
         return to_bytes(
@@ -272,6 +285,7 @@ class SiteFleet:
             lanes=self.lanes,
             guard=self.guard,
             say=self.say,
+            status=self.status,
         )
         fleet.model = model
         fleet.name = f"{self.name}/{name}"

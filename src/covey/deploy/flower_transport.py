@@ -198,16 +198,21 @@ def flower_run(link: Link, keys: Callable[[], Mapping[str, str]]) -> Iterator[Gr
     known = dict(keys())
 
     def let_in() -> None:
-        """Registers the sites that were added to the list since."""
-        new = {key: name for key, name in keys().items() if key not in known}
-        if new:
-            with control_client() as control:
-                for key, name in new.items():
-                    register(control, name, key)
-            known.update(new)
+        """Registers the sites that were added to the list since, and drops those that were taken off it."""
+        now = dict(keys())
+        if now.keys() == known.keys():
+            return
+        with control_client() as control:
+            if known.keys() - now.keys():
+                shut_out(control, set(now))
+            for key in now.keys() - known.keys():
+                register(control, now[key], key)
+        known.clear()
+        known.update(now)
 
     with control_client() as control:
-        shut_out(control, set(known))
+        if known:
+            shut_out(control, set(known))
         for key, name in known.items():
             register(control, name, key)
         content = build_fab_from_files(APP)[0]
@@ -250,8 +255,6 @@ def flower_run(link: Link, keys: Callable[[], Mapping[str, str]]) -> Iterator[Gr
 
 def shut_out(control: ControlHttpClient, keys: set[str]) -> None:
     """Takes the keys that are not on the list any more from the SuperLink, which remembers what it once let in."""
-    if not keys:
-        return
     for node in control.ListNodes(ListNodesRequest()).nodes_info:
         if bytes(node.public_key).decode() not in keys:
             control.UnregisterNode(UnregisterNodeRequest(node_id=node.node_id))

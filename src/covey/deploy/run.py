@@ -13,6 +13,7 @@ from covey.data import load
 from covey.data.types import Dataset, Federation, Samples
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site_registry import ClientNumbers
+from covey.deploy.status import Status
 from covey.deploy.transport import Transport
 from covey.deploy.wire import ModelSpec
 from covey.fleet.devices import Devices
@@ -29,6 +30,7 @@ def site_fleet(
     least: int,
     own: Dataset | None = None,
     say: Callable[[str], None] = lambda _: None,
+    status: Status | None = None,
 ) -> SiteFleet:
     """The fleet of a deployment; the global test set is all of `own`, else that of the configuration's data set."""
     data = config["data"]
@@ -58,6 +60,7 @@ def site_fleet(
         lanes=config["engine"]["lanes"],
         guard=Guard(**config["guard"]),
         say=say,
+        status=status,
     )
 
 

@@ -20,10 +20,11 @@ class Refusal(Exception):  # noqa: N818
         self.key = key
 
 
-def check_signature(headers: Mapping[str, str], path: str, known: Callable[[str], bool]) -> str:
+def check_signature(headers: Mapping[str, str], path: str, objection: Callable[[str], str]) -> str:
     """The key (PEM) that signed the request's head; a refusal where it is not on the list or the signature is wrong.
 
-    The list is looked at first: whoever has no key cannot make this machine compute.
+    `objection` says why a key may not join, or nothing. It is asked first: whoever has no key cannot make this
+    machine compute.
     """
     try:
         shown = b64decode(headers[KEY], validate=True).decode("ascii")
@@ -32,9 +33,9 @@ def check_signature(headers: Mapping[str, str], path: str, known: Callable[[str]
         age = (datetime.now(UTC) - datetime.fromisoformat(signed)).total_seconds()
     except (KeyError, ValueError, TypeError) as error:
         raise Refusal(401, "it is not signed") from error
-    if not known(shown):
+    if why := objection(shown):
         # The site tells a wrong clock from an unknown key by the status, as with Flower itself.
-        raise Refusal(412 if path in LOG_IN else 401, "its key is not on the list", shown)
+        raise Refusal(412 if path in LOG_IN else 401, why, shown)
     if not -AHEAD < age < BEHIND:
         late = f"{abs(age):.0f} s {'behind' if age > 0 else 'ahead'}"
         raise Refusal(

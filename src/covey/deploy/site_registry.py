@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from covey.codec import is_whole, named_from_bytes, to_bytes
 from covey.deploy.site import HELLO
+from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec
 from covey.errors import RunError
@@ -46,6 +47,11 @@ class ClientNumbers:
             return self.by_key.get(key)
         return self.by_name.setdefault(name, len(self.by_name)) if name else None
 
+    def listed(self) -> dict[int, str]:
+        """The names of those who may join, by client number; nobody where there is no list."""
+        names: Callable[[], Mapping[str, str]] = getattr(self.by_key, "names", dict)
+        return {self.by_key[key]: name for key, name in names().items()}
+
     def settle(self) -> dict[int, int]:
         """Numbers the names that have come so far in their order, 2 before 10; gives the new number of each old one."""
         if self.keyed or self.settled:
@@ -72,7 +78,9 @@ class SiteRegistry:
         labels: str,
         hello_seconds: float,
         say: Callable[[str], None],
+        status: Status | None = None,
     ) -> None:
+        self.status = status or Status()
         self.transport = transport
         self.spec = spec
         self.names = names
@@ -90,8 +98,12 @@ class SiteRegistry:
         give_up = time.monotonic() + patience
         told = -1
         while len(here := self.reachable()) < least:
+            missing = self.missing(here)
+            self.status.waiting(round, missing)
             if len(here) != told:
-                self.say(f"{len(here)} of {least} sites are here")
+                self.say(
+                    f"{len(here)} of {least} sites are here{'; missing: ' if missing else ''}{', '.join(missing)}"
+                )
                 told = len(here)
             if time.monotonic() > give_up:
                 raise RunError(f"round {round}: {len(here)} of {least} sites came in {patience:.0f} s")
@@ -101,6 +113,10 @@ class SiteRegistry:
             site.client = changed.get(site.client, site.client)
         self.sites = {site.client: site for site in self.sites.values()}
         return sorted(changed.get(client, client) for client in here)
+
+    def missing(self, here: Sequence[int]) -> list[str]:
+        """The sites that may join and are not here, where there is a list of them."""
+        return [name for client, name in sorted(self.names.listed().items()) if client not in here]
 
     def reachable(self) -> list[int]:
         """The clients that are connected and were not quiet, after a look at who is new."""
@@ -150,6 +166,7 @@ class SiteRegistry:
             if self.why_out(node) != why:  # it is said once
                 who = f"site {hello['name']}" if "name" in hello else "a site"
                 self.say(f"{who} is left out for now: {why}")
+                self.tell_left_out(hello, node, nodes, why)
             self.left_out[node] = (why, time.monotonic() + AGAIN)
             return
         self.left_out.pop(node, None)
@@ -160,6 +177,15 @@ class SiteRegistry:
         self.sites[client] = RegisteredSite(client=client, name=str(hello["name"]), sizes=sizes, node=node)
         as_client = f" as client {client}" if self.names.keyed or self.names.settled else ""
         self.say(f"site {hello['name']} is {'back' if back else 'here'}{as_client}")
+        self.status.seated(client, str(hello["name"]))
+
+    def tell_left_out(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str], why: str) -> None:
+        """Puts it into the status: under its name where its key or its name says who it is."""
+        client = self.names.by_key.get(nodes.get(node, ""))
+        if client is not None:
+            self.status.seated(client, str(hello.get("name") or self.names.listed().get(client, "")), why)
+        else:
+            self.status.event("left out", site=str(hello.get("name", "")), why=why)
 
     def number(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> int | None:
         return self.names.number(nodes.get(node, ""), str(hello["name"]))

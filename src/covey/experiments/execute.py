@@ -30,7 +30,7 @@ from covey.experiments.origin import (
 )
 from covey.experiments.spec import Case, Experiment, Findings, Row
 from covey.run_folder import finished_summary
-from covey.simulate import run_or_resume
+from covey.runs import run_or_resume
 from covey.writing import write_atomically
 
 # case -> row -> column -> one value per seed

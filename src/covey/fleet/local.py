@@ -20,6 +20,7 @@ from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Device, Devices
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
+from covey.fleet.fit import check_fit
 from covey.fleet.guard import Guard
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
@@ -130,6 +131,7 @@ class LocalFleet:
         known = Known(
             classes=len(self.data.dataset.classes),
             shape=self._input_shape,
+            scale=self.data.dataset.scale,
             lowest_loss=lowest_loss(self.objective),
         )
         if client < 0:  # the server itself
@@ -233,6 +235,8 @@ class LocalFleet:
     def executor(self) -> Executor:
         """The workers, started at the first task."""
         if self._executor is None:
+            if not self.is_child:
+                check_fit(self.model, self.data, self.objective)
             make, mode, workers = self._plan()
             if mode == "cohort":
                 self._executor = Cohort(self.client_data, make)
@@ -301,7 +305,11 @@ class LocalFleet:
 
             gpus = int(self.info["device"] != "cpu")
             self._crew = Crew(
-                self.client_data, address=self.engine.address, workers=self.engine.workers, gpus=gpus
+                self.client_data,
+                address=self.engine.address,
+                workers=self.engine.workers,
+                gpus=gpus,
+                say=self._say or (lambda _: None),
             )
         return self._crew
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import pickle
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,16 @@ from covey.version import __version__
 
 CHUNKS = 4  # messages an actor in each call: enough to even out unequal clients, few enough to cost little
 TRIES = 3  # times that a job is begun before it counts as lost
-PATIENCE = 60.0  # seconds to wait for a first actor
+PATIENCE = (
+    3600.0  # seconds to wait for a worker while none works: machines may have to be started, images pulled
+)
+SAY_EVERY = 30.0  # seconds after which a wait is worth a line
+# Ray's own patience with workers and messages, which a busy machine needs; read by the processes that it starts.
+BUSY = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_gcs_server_request_timeout_seconds": "300",
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,8 +129,17 @@ class CrewExecutor:
 class Crew:
     """The actors of a run, shared by all fleets on the same clients."""
 
-    def __init__(self, client_data: ClientData, *, address: str, workers: int, gpus: int = 0) -> None:
-        self.ray, self.started = connect(address, workers)
+    def __init__(
+        self,
+        client_data: ClientData,
+        *,
+        address: str,
+        workers: int,
+        gpus: int = 0,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.say = say
+        self.ray, self.started = connect(address, workers, say)
         self.workers = workers or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
         self.nodes = len([node for node in self.ray.nodes() if node["Alive"]])
         self.actor = self.ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(Hand)
@@ -161,18 +179,13 @@ class Crew:
                 keys = sorted({key for _, names in messages for key in names if key is not None})
                 ref = actor.work.remote(told, bench, pack(messages), keys, *(stored[key] for key in keys))
                 working[ref] = (actor, chunk)
-            ready, _ = self.ray.wait([*working, *self.coming], timeout=None if working else PATIENCE)
-            if not ready:
-                raise RunError(
-                    f"no Ray worker was ready after {PATIENCE:.0f} s; the cluster's resources are "
-                    f"{self.ray.available_resources()}"
-                )
-            if ready[0] in self.coming:
-                self.welcome(ready[0], others=len(working))
+            ready = self.first_ready(list(working))
+            if ready in self.coming:
+                self.welcome(ready, others=len(working))
                 continue
-            actor, chunk = working.pop(ready[0])
+            actor, chunk = working.pop(ready)
             try:
-                outcomes += pickle.loads(self.ray.get(ready[0]))
+                outcomes += pickle.loads(self.ray.get(ready))
             except self.ray.exceptions.RayTaskError:
                 raise
             except self.ray.exceptions.RayError:
@@ -190,6 +203,29 @@ class Crew:
             self.idle.append(actor)
         return outcomes
 
+    def first_ready(self, working: Sequence[Any]) -> Any:
+        """What is done or has come first; where nobody works yet, a line says from time to time what it waits for."""
+        waited = 0.0
+        while working or self.coming:
+            step = min(SAY_EVERY, PATIENCE - waited)
+            ready, _ = self.ray.wait([*working, *self.coming], timeout=None if working else step)
+            if ready:
+                return ready[0]
+            waited += step
+            if waited >= PATIENCE:
+                break
+            self.say(f"waiting for Ray workers, {waited:.0f} s so far; {self.room()}")
+        raise RunError(f"no Ray worker was ready after {waited:.0f} s; {self.room()}")
+
+    def room(self) -> str:
+        """What the cluster has, and what of it is free, in words."""
+        there, free = self.ray.cluster_resources(), self.ray.available_resources()
+        nodes = len([node for node in self.ray.nodes() if node["Alive"]])
+        return (
+            f"{len(self.coming)} are asked for, the cluster has {nodes} nodes, {there.get('CPU', 0):g} CPUs "
+            f"({free.get('CPU', 0):g} free) and {there.get('GPU', 0):g} GPUs ({free.get('GPU', 0):g} free)"
+        )
+
     def welcome(self, ref: Any, others: int = 0) -> None:
         """Takes an actor into work, if it could be started; `others` work at present."""
         actor = self.coming.pop(ref)
@@ -204,6 +240,7 @@ class Crew:
             return
         if version != __version__:
             raise UserError(f"a Ray worker has covey {version}, this is {__version__}; install the same")
+        self.failures = 0
         self.idle.append(actor)
 
     def store(self, number: int, rows: dict[int, Tensor]) -> dict[int, Any]:
@@ -242,9 +279,10 @@ def cut(jobs: Sequence[Job], pieces: int) -> list[Chunk]:
     return [Chunk(jobs=chunk) for chunk in chunks]
 
 
-def connect(address: str, workers: int) -> tuple[Any, bool]:
+def connect(address: str, workers: int, say: Callable[[str], None] = lambda _: None) -> tuple[Any, bool]:
     """The module ray, connected to the cluster at the address or to a new one here, and whether just now."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    for name, value in BUSY.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError as error:
@@ -253,9 +291,16 @@ def connect(address: str, workers: int) -> tuple[Any, bool]:
         return ray, False
     address = address or os.environ.get("RAY_ADDRESS", "")
     here = {} if address else {"num_cpus": workers or None, "include_dashboard": False}
-    try:
-        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **here)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        where = f'engine.address is "{address}"; ' if address else ""
-        raise UserError(f"{where}Ray does not answer: {str(error).splitlines()[0]}") from error
+    for left in reversed(range(TRIES)):
+        try:
+            ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **here)
+            break
+        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+            where = f'engine.address is "{address}"; ' if address else ""
+            raise UserError(f"{where}Ray does not answer: {str(error).splitlines()[0]}") from error
+        except Exception as error:  # Ray gives a node 30 s to start, which a busy machine may not have
+            ray.shutdown()
+            if address or not left:
+                raise RunError(f"Ray could not be started: {str(error).splitlines()[0]}") from error
+            say("Ray did not start in its time; this machine is busy, trying again")
     return ray, True

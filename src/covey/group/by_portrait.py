@@ -13,8 +13,9 @@ from torch import Tensor
 from covey.ask_once import Ask, answers, ask_once
 from covey.core import Reply, Round
 from covey.errors import UserError
+from covey.group.class_distances import class_distances, on_a_map
+from covey.group.figures import note_groups
 from covey.group.flocks import Cut, flocks, renamed
-from covey.group.unlikeness import unlikeness
 from covey.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares
 from covey.steps.portrait import DescribeClasses, Portrait, portrait_of
 
@@ -62,12 +63,15 @@ class ByPortrait:
         """The flocks of all clients that ever described themselves."""
         portraits = portraits_in(now, self.describe.flip)
         ids = tuple(portraits)
-        compared = unlikeness([portraits[i] for i in ids])
+        compared = class_distances([portraits[i] for i in ids])
         cut = flocks(compared, min_size=self.min_size)
         parents = PARENTS.get(now.memory, [])
         groups = renamed(cut.labels, ids, now.groups, len(parents))
         PARENTS.keep(now.memory, with_parents(parents, groups, now.groups))
         now.notes["flocks"] = told_in_words(cut, groups)
+        places = dict(zip(ids, on_a_map(compared), strict=True))
+        shares = {i: one.counts / max(1.0, float(one.counts.sum())) for i, one in portraits.items()}
+        note_groups(now, places, groups, shares=shares, title="Clients by how their classes look")
         return groups
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.group.unlikeness import Unlikeness
+from covey.group.class_distances import ClassDistances
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -37,7 +37,7 @@ class Cut:
         return int(self.labels.max(initial=0)) + 1
 
 
-def flocks(found: Unlikeness, *, min_size: int = 2) -> Cut:
+def flocks(found: ClassDistances, *, min_size: int = 2) -> Cut:
     """The finest cut of the tree whose flocks stand apart; everybody is one flock where no cut does.
 
     A cut counts when its nearest flocks are APART, by more than SIGMAS standard errors, and wide inside by less than
@@ -55,7 +55,7 @@ def flocks(found: Unlikeness, *, min_size: int = 2) -> Cut:
     return best
 
 
-def judged(found: Unlikeness, labels: Labels) -> Cut | None:
+def judged(found: ClassDistances, labels: Labels) -> Cut | None:
     """The clustering with its distances; None where its flocks do not stand apart."""
     count = int(labels.max(initial=0)) + 1
     if count < 2:
@@ -73,7 +73,7 @@ def judged(found: Unlikeness, labels: Labels) -> Cut | None:
     return Cut(labels=labels, apart=nearest, inside=width) if stands_out else None
 
 
-def gap(found: Unlikeness, labels: Labels) -> float:
+def gap(found: ClassDistances, labels: Labels) -> float:
     """How empty the space between flocks is: of each flock the tenth-percentile margin over the median one; the least.
 
     A client's margin is how much nearer its own flock is than the next. Where kinds differ, nobody is in between, and
@@ -96,7 +96,7 @@ def gap(found: Unlikeness, labels: Labels) -> float:
 
 
 def mean_distance(
-    found: Unlikeness, first: NDArray[np.bool_], second: NDArray[np.bool_]
+    found: ClassDistances, first: NDArray[np.bool_], second: NDArray[np.bool_]
 ) -> tuple[float, float, float]:
     """The weighted mean distance of two sets of clients, its standard error and its weight; pairs of a client are none.
 
@@ -113,7 +113,7 @@ def mean_distance(
     return mean, float(np.sqrt(spread / clients)), total
 
 
-def tree(found: Unlikeness) -> list[tuple[int, int]]:
+def tree(found: ClassDistances) -> list[tuple[int, int]]:
     """Average linkage: the merges in their order, each by the lowest-numbered clients of its two clusters.
 
     The distance of two clusters is the weighted mean over their pairs; clusters that share no class come last.
@@ -149,7 +149,7 @@ def cut_into(merges: list[tuple[int, int]], clients: int, count: int) -> Labels:
     return numbered(labels)
 
 
-def settled(found: Unlikeness, labels: Labels) -> Labels:
+def settled(found: ClassDistances, labels: Labels) -> Labels:
     """Everybody goes to the flock whose other members are nearest on the whole, again and again until nobody moves.
 
     Who is alone in a flock stays, for others to come. A tree never takes a merge back; this puts right what it joined
@@ -178,7 +178,7 @@ def numbered(labels: Labels) -> Labels:
     return np.array([order.setdefault(int(label), len(order)) for label in labels], np.int64)
 
 
-def without_small(found: Unlikeness, labels: Labels, least: int) -> Labels:
+def without_small(found: ClassDistances, labels: Labels, least: int) -> Labels:
     """Clusters of fewer than `least` clients join the one that they are nearest to."""
     labels = labels.copy()
     while True:

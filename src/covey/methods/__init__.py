@@ -20,6 +20,7 @@ from covey.methods.ifca import ifca
 from covey.methods.ladd import ladd
 from covey.methods.robust import krum, median, trimmed_mean
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
+from covey.methods.server_optimisers import fedadagrad, fedadam, fedavgm, fedyogi
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
 
 __all__ = [
@@ -36,12 +37,16 @@ __all__ = [
     "covey",
     "decentralized",
     "embedding",
+    "fedadagrad",
+    "fedadam",
     "fedavg",
+    "fedavgm",
     "feddisco",
     "feddyn",
     "fedfa",
     "fedmgda",
     "fedprox",
+    "fedyogi",
     "haccs",
     "hierarchical",
     "ifca",

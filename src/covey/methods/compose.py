@@ -17,7 +17,8 @@ from covey.needs import (
     gives_of,
     missing,
 )
-from covey.parts import PartOf, PartsOf, Table, is_part, make_part
+from covey.parts import PartOf, PartsOf, Table, make_part
+from covey.serving import ServeAdapted
 from covey.steps import Train
 
 Group = Annotated[Any, PartOf("group")]
@@ -44,6 +45,7 @@ def compose(
     combine: Combine = None,
     update: Update = None,
     serve: Serve = None,
+    adapt: bool = False,
     after: After = (),
 ) -> Method:
     """A method composed of named parts, each an answer to one question; `covey parts` lists them.
@@ -62,6 +64,7 @@ def compose(
         combine: the same where no matrix can say it.
         update: what the server adds.
         serve: which models a client uses, if not those it would be sent.
+        adapt: clients train the model that serves them on their own data before they use it.
         after: what is remembered of a round.
     """
     tables = {
@@ -100,11 +103,21 @@ def compose(
         "serve": made("serve", PartOf("send").read("serve", serve), "send"),
     }
     kept = [made("after", table) for table in PartsOf("after").read("after", after)]
-    while fact := next((fact for fact in missing(named) if keeper_of(fact)), None):
-        kept.append(made("after", {"name": keeper_of(fact)}))
+    while lacking := next(((fact, name) for fact, name in missing(named).items() if keeper_of(fact)), None):
+        fact, who = lacking
+        kept.append(make_part("after", {"name": keeper_of(fact)}, given))
+        named[f"{who} (after {keeper_of(fact)})"] = kept[-1]
     check_parts(named)
+    at_home = train if adapt or isinstance(parts["serve"], ServeAdapted) else None
     return Method(
-        name="compose", bank=models, send=sending, local=step, mix=mixing, after=tuple(kept), **parts
+        name="compose",
+        bank=models,
+        send=sending,
+        local=step,
+        mix=mixing,
+        after=tuple(kept),
+        adapt=at_home,
+        **parts,
     )
 
 
@@ -121,5 +134,4 @@ def keeper_of(fact: Fact) -> str:
     """The bookkeeping that gives a fact; empty where none does. Groups are a choice, and no bookkeeping."""
     if fact in (GROUPS, KNOWN_GROUPS):
         return ""
-    found = (name for name, part in PARTS["after"].items() if is_part(part) and fact in gives_of(part))
-    return next(found, "")
+    return next((name for name, part in PARTS["after"].items() if fact in gives_of(part)), "")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from covey.core import Method, Select
+from covey.core import Method, Select, Send, Step
 from covey.errors import UserError
 from covey.group.by_portrait import ByPortrait, one_per_flock
 from covey.mix.shared import GroupAverage
@@ -67,18 +67,17 @@ def covey(
     for part in without:
         if part not in get_args(Part):
             raise UserError(f"without has {part!r}; allowed: {', '.join(get_args(Part))}")
-    describe = DescribeClasses(flip=flip, privacy=Privacy(epsilon=epsilon, noise=noise), noise=noise)
     # without flocks everybody is one: no cut can have so many clients in each
-    flocks = ByPortrait(describe=describe, every=every, min_size=10**9 if "flocks" in without else 2)
+    least = 10**9 if "flocks" in without else 2
     judged = "serving" not in without
     local = JudgedTrain(train=train) if judged else train
-    schedule = FairSchedule(step=local, send=to_group, per_round=per_round, fullness=FULLNESS)
-    chosen: Select = Uniform(per_round=per_round) if "selection" in without else WithinFlocks(select=schedule)
+    flocks = within_flocks(local, to_group, per_round=per_round)
+    chosen: Select = Uniform(per_round=per_round) if "selection" in without else flocks
     judging = (KeepJudgements(),) if judged else ()
     losses = () if "selection" in without else (remember_losses,)
     return Method(
         name="covey",
-        group=flocks,
+        group=by_flocks(flip=flip, epsilon=epsilon, noise=noise, every=every, min_size=least),
         bank=one_per_flock,
         select=chosen,
         send=to_group,
@@ -89,3 +88,21 @@ def covey(
         adapt=train if judged else None,
         after=(*judging, *losses),
     )
+
+
+def by_flocks(
+    *,
+    flip: float = 0.1,
+    epsilon: float | None = None,
+    noise: BitNoise = "simulated",
+    every: int = 5,
+    min_size: int = 2,
+) -> ByPortrait:
+    """Flocks of clients whose classes look alike, by noisy bits of each class."""
+    describe = DescribeClasses(flip=flip, privacy=Privacy(epsilon=epsilon, noise=noise), noise=noise)
+    return ByPortrait(describe=describe, every=every, min_size=min_size)
+
+
+def within_flocks(step: Step, send: Send, *, per_round: int = 10, fullness: float = FULLNESS) -> WithinFlocks:
+    """HACCS' fair schedule over all flocks and, inside each, over all label groups."""
+    return WithinFlocks(select=FairSchedule(step=step, send=send, per_round=per_round, fullness=fullness))

@@ -99,6 +99,7 @@ class Summary:
     engine: Mapping[str, Any] = field(default_factory=dict)
     wall_seconds: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+    serving: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def parse_summary(raw: object, where: str) -> Summary:
@@ -141,6 +142,7 @@ def parse_summary(raw: object, where: str) -> Summary:
         epsilon=read("epsilon", lambda v: {str(k): number(x) for k, x in v.items()}, {}),
         engine=table(raw.get("engine"), "engine", where),
         notes=table(raw.get("notes"), "notes", where),
+        serving=read("serving", lambda v: {str(k): tuple(map(int, slots)) for k, slots in v.items()}, {}),
     )
 
 

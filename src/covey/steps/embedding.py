@@ -225,20 +225,3 @@ def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
     respond_to: Any = dp.m.make_randomized_response_bool(prob=1 - probability)
     said = [[respond_to(truth) for _ in range(math.prod(shape))] for truth in (False, True)]
     return np.array(said, np.uint8).reshape(2, *shape)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleShape(Step):
-    """Asks what one sample looks like, which the server must know to build an autoencoder."""
-
-    kind: ClassVar[str] = "query.shape"
-
-    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
-        dataset = client.train.dataset
-        stats: dict[str, Any] = {"shape": [int(size) for size in dataset.x.shape[1:]]}
-        if dataset.scale is not None:
-            stats |= {"mean": list(dataset.scale.mean), "std": list(dataset.scale.std)}
-        return Reply(id=client.id, stats=stats)
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.0

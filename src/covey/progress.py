@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from covey.cli.terminal import Console
+from covey.terminal import Console
 from covey.text import printable
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ class Interrupted(Exception):  # noqa: N818
         self.folder = folder
 
 
-def simulate(
+def run_config(
     config: Config,
     folder: Path,
     *,
@@ -113,7 +113,7 @@ def run_or_resume(
     """Runs into the folder, or goes on with what lies there if it is the same configuration."""
     there = folder / "config.toml"
     if not exists(there):
-        return simulate(config, folder, watchers=watchers, say=say, report=report)
+        return run_config(config, folder, watchers=watchers, say=say, report=report)
     if there.read_text() != config.toml():
         raise UserError(f"{folder} holds a run with other settings; name another folder")
     return resume(folder, watchers=watchers, say=say, report=report)

@@ -13,21 +13,21 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-import covey.simulate
+import covey.runs
 from covey.config import fleet_of, resolve
 from covey.core import RoundEnd
 from covey.errors import RunError, UserError
 from covey.journal import Journal
 from covey.record import Recorder
 from covey.report.folder import read_run
-from covey.simulate import Finished, resume, run_or_resume, simulate, write_page
+from covey.runs import Finished, resume, run_config, run_or_resume, write_page
 from covey.writing import write_atomically
 from tests.hostile.damaged_folders import TABLES, Killed, run_until
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    return simulate(resolve(TABLES), tmp_path_factory.mktemp("runs") / "straight")
+    return run_config(resolve(TABLES), tmp_path_factory.mktemp("runs") / "straight")
 
 
 def same(a: Finished, b: Finished) -> None:
@@ -64,7 +64,7 @@ def test_killed_before_its_summary_a_run_has_the_same_summary(
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "finish", killed)
         with pytest.raises(Killed):
-            simulate(resolve(TABLES), tmp_path / "run")
+            run_config(resolve(TABLES), tmp_path / "run")
     assert not (tmp_path / "run" / "summary.json").exists()
     done = resume(tmp_path / "run")
     same(done, straight)
@@ -99,13 +99,13 @@ def test_a_folder_that_was_filled_meanwhile_is_left_alone(
     """Both runs saw an empty folder; the one that comes second must not mix its files with the first one's."""
 
     def slow(*args: Any) -> Any:
-        monkeypatch.setattr(covey.simulate, "fleet_of", fleet_of)
-        simulate(resolve({**TABLES, "seed": 5}), tmp_path / "run", report=False)
+        monkeypatch.setattr(covey.runs, "fleet_of", fleet_of)
+        run_config(resolve({**TABLES, "seed": 5}), tmp_path / "run", report=False)
         return fleet_of(*args)
 
-    monkeypatch.setattr(covey.simulate, "fleet_of", slow)
+    monkeypatch.setattr(covey.runs, "fleet_of", slow)
     with pytest.raises(UserError, match="is not empty"):
-        simulate(resolve(TABLES), tmp_path / "run", report=False)
+        run_config(resolve(TABLES), tmp_path / "run", report=False)
     assert resume(tmp_path / "run", report=False).summary["seed"] == 5
 
 
@@ -113,7 +113,7 @@ def test_a_folder_says_what_ran_or_is_not_written(tmp_path: Path) -> None:
     """A simulated fleet of one's own is not what config.toml describes."""
     config = resolve(TABLES)
     with pytest.raises(UserError, match=r"config.toml would describe another"):
-        simulate(config, tmp_path / "run", fleet=fleet_of(config))
+        run_config(config, tmp_path / "run", fleet=fleet_of(config))
     assert not (tmp_path / "run").exists()
 
 
@@ -139,7 +139,7 @@ def test_a_start_that_was_killed_is_no_dead_end(
         for module in ("checkpoint", "checksums", "record"):
             patch.setattr(f"covey.{module}.write_atomically", killed)
         with pytest.raises(Killed):
-            simulate(resolve(TABLES), tmp_path / "run")
+            run_config(resolve(TABLES), tmp_path / "run")
     same(run_or_resume(resolve(TABLES), tmp_path / "run"), straight)
 
 
@@ -147,7 +147,7 @@ def test_somebody_elses_files_are_never_taken_for_what_is_left_of_a_start(tmp_pa
     folder = run_until(tmp_path / "run", Killed())
     (folder / "config.toml").unlink()  # by mistake: the checkpoints are precious all the same
     with pytest.raises(UserError, match="is not empty"):
-        simulate(resolve(TABLES), folder)
+        run_config(resolve(TABLES), folder)
 
 
 # ---------------------------------------------------------------------------------------------- a disk that refuses
@@ -165,7 +165,7 @@ def full(path: Path, *_: Any) -> None:
         ("covey.journal.Journal.append", lambda self, rows: full(self.path)),
         ("covey.journal.Journal.sync", lambda self: full(self.path)),
         ("covey.record.write_atomically", full),
-        ("covey.simulate.write_page", full),
+        ("covey.runs.write_page", full),
     ],
 )
 def test_a_full_disk_is_a_sentence_and_the_run_goes_on_when_there_is_room(
@@ -180,7 +180,7 @@ def test_a_full_disk_is_a_sentence_and_the_run_goes_on_when_there_is_room(
             monkeypatch.setattr(where, refuses)
 
     with pytest.raises(RunError, match=r"cannot be written: No space left on device .*go on with --resume"):
-        simulate(resolve(TABLES), tmp_path / "run", watchers=[fill])
+        run_config(resolve(TABLES), tmp_path / "run", watchers=[fill])
     monkeypatch.undo()
     assert not list((tmp_path / "run").glob("*.tmp"))
     same(resume(tmp_path / "run"), straight)
@@ -192,7 +192,7 @@ def test_a_folder_that_vanished_is_a_sentence(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "run")
 
     with pytest.raises(RunError, match=r"No such file or directory .*nothing can be resumed"):
-        simulate(resolve(TABLES), tmp_path / "run", watchers=[remove])
+        run_config(resolve(TABLES), tmp_path / "run", watchers=[remove])
 
 
 def test_what_the_system_itself_refuses_is_a_sentence(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_what_the_system_itself_refuses_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [300 * "x", 5000 * "x/", "a\0b"])
 def test_a_name_that_no_folder_can_have_is_a_sentence(tmp_path: Path, name: str) -> None:
     for use in (
-        lambda: simulate(resolve(TABLES), tmp_path / name),
+        lambda: run_config(resolve(TABLES), tmp_path / name),
         lambda: resume(tmp_path / name),
         lambda: read_run(tmp_path / name),
     ):

@@ -24,14 +24,14 @@ ENOUGH = 8.0  # from here on more samples make the bits no more certain
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Unlikeness:
+class ClassDistances:
     """D_ij and how sure it is: the total weight of the classes that were compared (0: none in common)."""
 
     distance: Floats
     weight: Floats
 
 
-def unlikeness(portraits: Sequence[Portrait]) -> Unlikeness:
+def class_distances(portraits: Sequence[Portrait]) -> ClassDistances:
     """All pairs of clients; the matrices are symmetric, their diagonals 0."""
     counts = np.stack([portrait.counts for portrait in portraits])
     halves = np.stack([portrait.halves for portrait in portraits])  # [clients, 2, classes, d]
@@ -50,7 +50,7 @@ def unlikeness(portraits: Sequence[Portrait]) -> Unlikeness:
     np.fill_diagonal(weight, 0.0)
     unit = between_classes(halves, seen)
     distance = np.divide(total, weight * unit, out=np.zeros_like(total), where=weight > 0)
-    return Unlikeness(distance=distance, weight=weight)
+    return ClassDistances(distance=distance, weight=weight)
 
 
 def pair_weights(counts: Floats) -> Floats:
@@ -71,3 +71,13 @@ def between_classes(halves: Floats, seen: Floats) -> float:
         total += float((sure * squares).sum())
         weight += float(sure.sum())
     return total / weight if weight > 0 and total > 0 else 1.0
+
+
+def on_a_map(found: ClassDistances, directions: int = 4) -> Floats:
+    """Places of the clients whose squared distances are D as nearly as can be (classical scaling), for the report."""
+    count = len(found.distance)
+    known = np.where(found.weight > 0, found.distance, 0.0)
+    centre = np.eye(count) - 1 / count
+    values, vectors = np.linalg.eigh(-0.5 * centre @ known @ centre)
+    largest = np.argsort(values)[::-1][:directions]
+    return np.asarray(vectors[:, largest] * np.sqrt(np.maximum(values[largest], 0.0)))

@@ -1,0 +1,138 @@
+"""The two calls for a Python program or a notebook: `covey.simulate` and `covey.compare`, with names or objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from covey.comparing import configs_of, labels_for, run_all
+from covey.config import resolve
+from covey.core import Method, Watcher
+from covey.data.types import Dataset, Federation
+from covey.errors import UserError
+from covey.folders import new_run_folder
+from covey.given import data_tables, method_tables, metric_names, model_tables, objective_name
+from covey.metrics import Metric
+from covey.objective import Objective
+from covey.progress import live, say
+from covey.results import Comparison, Run
+from covey.runs import run_or_resume
+from covey.tables import on_top
+
+AnyMethod = str | Method | Mapping[str, Any]
+
+
+def simulate(
+    method: AnyMethod = "fedavg",
+    data: str | Dataset | Federation = "digits",
+    model: str | nn.Module = "usual",
+    *,
+    rounds: int = 50,
+    out: str | Path | None = None,
+    seed: int = 0,
+    objective: str | Objective = "classification",
+    metrics: Sequence[str | Metric] = (),
+    progress: bool = True,
+    report: bool = True,
+    watchers: Sequence[Watcher] = (),
+    **tables: Any,
+) -> Run:
+    """Runs a method on data with a model, and gives the result: print it, look at it in a notebook, take its models.
+
+    Each of `method`, `data`, `model`, `objective` and `metrics` is a name (built in, `package.module:name`,
+    `path/to/file.py:name`) or an object: a `Method`, a `Dataset` or `Federation`, a `torch.nn.Module`, an `Objective`,
+    a `Metric`. `tables` are the other settings as in a TOML file: `train={"lr": 0.1}`, `partition={"name": "iid"}`,
+    `target=0.9`. `out` is the run folder (`runs/NAME-TIME` if none is given); called again with the same, it goes on
+    where the run stopped, to the same bits.
+    """
+    whole = all_tables(data, model, rounds, seed, objective, metrics, tables)
+    config = resolve(on_top(whole, method_tables(_plain(method))))
+    folder = Path(out) if out is not None else new_run_folder(config.method_name)
+    show, tell = shown(progress)
+    with show(config.method_name, config.top.rounds) as watch:
+        done = run_or_resume(config, folder, watchers=[watch, *watchers], say=tell, report=report)
+    return Run(config.top.name or config.method_name, folder, done.state, done.summary)
+
+
+def compare(
+    methods: Mapping[str, AnyMethod] | Sequence[str | Method],
+    data: str | Dataset | Federation = "digits",
+    model: str | nn.Module = "usual",
+    *,
+    rounds: int = 50,
+    out: str | Path | None = None,
+    seed: int = 0,
+    objective: str | Objective = "classification",
+    metrics: Sequence[str | Metric] = (),
+    progress: bool = True,
+    **tables: Any,
+) -> Comparison:
+    """Runs several methods on the same fleet, seeds and failures, and gives one table and one report of all.
+
+    `methods` are names or objects, or label -> one of these or a table such as `{"name": "fedavg", "per_round": 5}`.
+    A method that fails leaves the others' results. All else is as in `simulate`; called again with the same `out`, it
+    goes on.
+    """
+    named = methods if isinstance(methods, Mapping) else by_label(methods)
+    if not named:
+        raise UserError("compare needs at least one method")
+    whole = all_tables(data, model, rounds, seed, objective, metrics, tables)
+    runs = {
+        label: {**on_top(whole, method_tables(_plain(method))), "name": label}
+        for label, method in named.items()
+    }
+    show, tell = shown(progress)
+    configs = configs_of(runs, tell)
+    folder = Path(out) if out is not None else new_run_folder("compare")
+    done = run_all(configs, folder, live=show, say=tell)
+    results = {
+        label: Run(label, finished.folder, finished.state, finished.summary)
+        for label, finished in done.finished.items()
+    }
+    return Comparison(results, folder, done.failed)
+
+
+def by_label(methods: Sequence[str | Method]) -> dict[str, AnyMethod]:
+    """What the methods are called: their names, none twice."""
+    names = labels_for([m if isinstance(m, str) else m.name for m in methods])
+    if len(set(names)) < len(names):
+        raise UserError(
+            f"two methods are called {max(names, key=names.count)!r}; give labels: {{label: method}}"
+        )
+    return dict(zip(names, methods, strict=True))
+
+
+def all_tables(
+    data: str | Dataset | Federation,
+    model: str | nn.Module,
+    rounds: int,
+    seed: int,
+    objective: str | Objective,
+    metrics: Sequence[str | Metric],
+    tables: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Everything but the method as the tables of a configuration."""
+    plain: dict[str, Any] = {"rounds": rounds, "seed": seed, "objective": objective_name(objective)}
+    measured = {"measure": {"metrics": metric_names(metrics)}} if metrics else {}
+    return on_top(plain, data_tables(data), model_tables(model), measured, tables)
+
+
+def _plain(method: AnyMethod) -> str | Method | dict[str, Any]:
+    return dict(method) if isinstance(method, Mapping) else method
+
+
+Shown = Callable[[str, int], Any]
+
+
+def shown(progress: bool) -> tuple[Shown, Callable[[str], None]]:
+    """How a run is watched: with a bar and lines, or in silence."""
+    return (live, say) if progress else (_unseen, lambda _: None)
+
+
+@contextmanager
+def _unseen(title: str, rounds: int) -> Iterator[Watcher]:  # noqa: ARG001
+    yield lambda _: None

@@ -1,0 +1,28 @@
+"""`covey export`: the trained models of a run as files for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from covey.progress import console
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(export)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
+    format: Annotated[str, typer.Option(help="safetensors, torch or onnx.")] = "safetensors",
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to write. [default: models in the run folder]")
+    ] = None,
+) -> None:
+    """Write the trained models of a run, one file per model."""
+    from covey.trained import export as write
+
+    for path in write(folder, format=format, out=out):  # type: ignore[arg-type]
+        console.print(f"wrote {path}", highlight=False)

@@ -1,0 +1,50 @@
+"""`covey status`: who is there in a run over real sites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from covey.terminal import Console
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(status)
+
+
+def status(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of a run that covey serve writes.", show_default=False)
+    ],
+) -> None:
+    """Who is connected, whom the run waits for, and who was refused and why."""
+    from rich.table import Table
+
+    from covey.deploy.status_page import ago, is_old, read_status, size
+
+    found = read_status(folder)
+    now, at, console = found["now"], found["time"], Console()
+    rounds = f" of {now['rounds']}" if now["rounds"] else ""
+    if is_old(found):
+        console.print("the server has ended; this is what it saw last", highlight=False)
+    waits = ", ".join(now["waits_for"]) or "nobody"
+    console.print(
+        f"round {now['round']}{rounds}: {now['doing']} for {ago(at, now['since'], since=True)}; waits for {waits}",
+        highlight=False,
+        markup=False,
+    )
+    sites = Table("site", "client", "state", "last seen", "doing", "received", "sent", "seconds", "lost")
+    for site in found["sites"]:
+        state = f"{site['state']}: {site['why']}" if site["why"] else site["state"]
+        sites.add_row(
+            *(site["name"], str(site["client"]), state, ago(at, site["last_seen"]), site["doing"]),
+            *(size(site["bytes_in"]), size(site["bytes_out"]), f"{site['seconds']:.1f}", str(site["lost"])),
+        )
+    console.print(sites)
+    if found["refused"]:
+        refused = Table("refused key", "why", "times", "last")
+        for one in found["refused"]:
+            refused.add_row(one["key"], one["why"], str(one["count"]), ago(at, one["last_seen"]))
+        console.print(refused)

@@ -1,0 +1,185 @@
+"""How a site comes onto the list, and off it: it makes its own key and a request, the CA signs, the server admits.
+
+The private key never leaves the site. The CA's key is needed to sign and to renew only, so it may lie on another
+machine: there `sign` writes a certificate, and on the server `admit` checks it against `ca.crt`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from covey.deploy.certs import ca_of, certificate_of, public_text, write_private
+from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
+from covey.errors import UserError
+from covey.writing import write_atomically
+
+DAYS = 365  # that a site's certificate holds
+
+
+def request(folder: Path, name: str) -> list[Path]:
+    """At the site: a private key that only its owner can read, and a request for the server's administrator."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    check_name(name)
+    secret, asking = folder / f"{name}.key", folder / f"{name}.csr"
+    if secret.exists():
+        raise UserError(f"{secret} exists already; a key that is in use is not replaced")
+    folder.mkdir(parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP384R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signed = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA384())
+    write_private(secret, key)
+    write_atomically(asking, signed.public_bytes(form.Encoding.PEM))
+    return [secret, asking]
+
+
+def sign(folder: Path, file: Path, *, days: int = DAYS) -> Path:
+    """Where the CA's key is: a certificate for the request, and the site on the list of this folder."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization as form
+
+    try:
+        asked = x509.load_pem_x509_csr(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} is not a request of covey certs request: {error}") from error
+    if not asked.is_signature_valid:
+        raise UserError(f"{file} is not signed with its own key")
+    name = common_name(asked.subject, file)
+    ca, secret = ca_of(folder)
+    path = folder / "sites" / f"{name}.crt"
+    made = certificate_of(name, asked.public_key(), (ca, secret), days=days)
+    content = made.public_bytes(form.Encoding.PEM)
+    enter(folder, site_in(made, ca, file))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content)
+    return path
+
+
+def admit(folder: Path, file: Path) -> ListedSite:
+    """On the server: puts the site of a certificate that this folder's CA signed onto the list."""
+    from cryptography import x509
+
+    try:
+        made = x509.load_pem_x509_certificate(file.read_bytes())
+        ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} or {folder / 'ca.crt'} is not a certificate: {error}") from error
+    return enter(folder, site_in(made, ca, file))
+
+
+def site_in(made: Any, ca: Any, file: Path) -> ListedSite:
+    """The site that a certificate speaks of, after a look at who signed it and how long it holds."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        made.verify_directly_issued_by(ca)
+    except (InvalidSignature, ValueError, TypeError) as error:
+        raise UserError(f"{file} is not signed by this folder's CA") from error
+    key = made.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
+        raise UserError(f"{file} has another kind of key than covey certs request makes")
+    until = made.not_valid_after_utc
+    if until < datetime.datetime.now(datetime.UTC):
+        raise UserError(f"{file} ended on {until:%Y-%m-%d}; sign a new one")
+    name = common_name(made.subject, file)
+    return ListedSite(name=name, client=-1, public_key=public_text(key), until=until.isoformat())
+
+
+def enter(folder: Path, site: ListedSite) -> ListedSite:
+    """Puts a site onto the list: a new name gets the next number, a name that was there before keeps its own."""
+    sites, number = listed_sites(folder)
+    for other in sites:
+        if other.public_key == site.public_key and (other.name != site.name or other.revoked):
+            why = "was revoked" if other.revoked else f"is that of {other.name}"
+            raise UserError(f"the key of {site.name} {why}; it must make a new one")
+        if other.name == site.name and other.public_key != site.public_key and not other.revoked:
+            raise UserError(
+                f"{site.name} has another key on the list; revoke that first: covey certs revoke {folder} {site.name}"
+            )
+    same = [other for other in sites if other.name == site.name]
+    given = replace(site, client=same[-1].client if same else number)
+    kept = [other for other in sites if other.public_key != site.public_key]
+    write_list(folder, [*kept, given], number + (not same))
+    return given
+
+
+def revoke(folder: Path, name: str) -> ListedSite:
+    """Takes a site off at once: a running server answers none of its requests any more. Its number stays its own."""
+    sites, number = listed_sites(folder)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    out = [site for site in sites if site.name == name and not site.revoked]
+    if not out:
+        known = ", ".join(sorted({site.name for site in sites if not site.revoked})) or "nobody"
+        raise UserError(f"no site {name!r} is on the list of {folder}; there is: {known}")
+    changed = [replace(site, revoked=now) if site in out else site for site in sites]
+    write_list(folder, changed, number)
+    return replace(out[0], revoked=now)
+
+
+def renew(folder: Path, names: Sequence[str], *, days: int = DAYS) -> list[Path]:
+    """Where the CA's key is: new certificates for the same keys; all sites that are not revoked where none is named."""
+    from cryptography.hazmat.primitives import serialization as form
+
+    sites, _ = listed_sites(folder)
+    valid = {site.name: site for site in sites if not site.revoked}
+    unknown = [name for name in names if name not in valid]
+    if unknown:
+        raise UserError(
+            f"no site {unknown[0]!r} is on the list of {folder}; there is: {', '.join(valid) or 'nobody'}"
+        )
+    issuer = ca_of(folder)
+    made = []
+    for name in names or valid:
+        key = form.load_pem_public_key(valid[name].public_key.encode())
+        fresh = certificate_of(name, key, issuer, days=days)
+        enter(folder, site_in(fresh, issuer[0], folder / "sites" / f"{name}.crt"))
+        path = folder / "sites" / f"{name}.crt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, fresh.public_bytes(form.Encoding.PEM))
+        made.append(path)
+    return made
+
+
+def common_name(subject: Any, file: Path) -> str:
+    """The site's name in a request or a certificate."""
+    from cryptography.x509.oid import NameOID
+
+    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if len(names) != 1:
+        raise UserError(f"{file} names no site")
+    return check_name(str(names[0].value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One line of the list: who, which number, which key, until when, and whether it may join now."""
+
+    name: str
+    client: int
+    key: str
+    until: str
+    state: str
+
+
+def standing(folder: Path) -> list[Standing]:
+    """Everybody who was ever let in, in the order of the numbers."""
+    sites, _ = listed_sites(folder)
+    return [
+        Standing(
+            name=site.name,
+            client=site.client,
+            key=site.fingerprint,
+            until=site.until[:10] or "no end",
+            state=site.state(),
+        )
+        for site in sorted(sites, key=lambda site: site.client)
+    ]

@@ -1,0 +1,225 @@
+"""Who is there: what the open port and the run see of every site, as one snapshot, and as lines of a log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from covey.deploy.door import Visit
+from covey.deploy.site_list import fingerprint
+from covey.text import printable
+
+MOST_REFUSED = 100  # strangers that are remembered, the latest
+MOST_LINES = 10_000  # of the log that wait for a disk
+ALIVE = 60.0  # seconds since the last request after which a site counts as away
+
+
+@dataclass(kw_only=True)
+class SiteStatus:
+    """One site: what it last did, and what it took."""
+
+    name: str
+    client: int
+    state: str = "never seen"
+    why: str = ""  # it is left out, or was refused
+    last_seen: float = 0.0  # seconds since 1970
+    round: int = 0
+    doing: str = ""
+    bytes_in: int = 0  # requests and answers as the port received them
+    bytes_out: int = 0
+    seconds: float = 0.0  # that the server waited for its answers
+    answers: int = 0
+    lost: int = 0
+
+
+@dataclass(kw_only=True)
+class Stranger:
+    """Requests that were refused, by key and reason."""
+
+    key: str
+    why: str
+    count: int = 0
+    last_seen: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Now:
+    """What the run does at the moment."""
+
+    run: str = ""
+    round: int = 0
+    rounds: int = 0
+    doing: str = "waiting for sites"
+    waits_for: list[str] = field(default_factory=list)
+    since: float = field(default_factory=time.time)
+
+
+class Status:
+    """What is known of all sites; the port's thread and the run's write, whoever asks reads a snapshot."""
+
+    def __init__(
+        self,
+        names: Callable[[], Mapping[str, tuple[str, int]]] = dict,
+        log: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.names = names  # public key -> name and client number, as the list stands now
+        self.log = log
+        self.clock = clock
+        self.now = Now(since=clock())
+        self.sites: dict[int, SiteStatus] = {}
+        self.strangers: dict[tuple[str, str], Stranger] = {}
+        self.unwritten: list[str] = []  # lines of the log from before its folder was there
+        self.lock = threading.Lock()
+
+    # ------------------------------------------------------------------------------------------ what is told
+
+    def visit(self, visit: Visit) -> None:
+        """A request at the open port."""
+        with self.lock:
+            known = self.names().get(visit.key)
+            if known is not None:
+                site = self._site(known[1], known[0])
+                site.last_seen = self.clock()
+                site.bytes_in += visit.received
+                site.bytes_out += visit.sent
+                if not visit.why and site.state in ("never seen", "away", "refused"):
+                    site.state, site.why = "connected", ""
+            if not visit.why or visit.status == 404:
+                return
+            key = (f"{known[0]} " if known else "") + (fingerprint(visit.key) if visit.key else "no key")
+            stranger = self.strangers.setdefault((key, visit.why), Stranger(key=key, why=visit.why))
+            stranger.count += 1
+            stranger.last_seen = self.clock()
+            if known is not None:
+                site.state, site.why = "refused", visit.why
+            for oldest in list(self.strangers)[:-MOST_REFUSED]:
+                del self.strangers[oldest]
+            if stranger.count == 1:
+                self._note("refused", key=key, why=visit.why, path=visit.path)
+
+    def event(self, what: str, **facts: Any) -> None:
+        """Something worth a line in the log."""
+        with self.lock:
+            self._note(what, **facts)
+
+    def asking(self, round: int, kind: str, sites: Mapping[int, str]) -> None:
+        """The run waits for these sites."""
+        with self.lock:
+            self.now.round, self.now.doing, self.now.since = round, kind, self.clock()
+            self.now.waits_for = list(sites.values())
+            for client, name in sites.items():
+                site = self._site(client, name)
+                site.round, site.doing = round, kind
+            self._note("asked", round=round, kind=kind, sites=len(sites))
+
+    def answered(self, client: int, name: str, *, seconds: float, lost: str = "", refused: str = "") -> None:
+        """A site answered, or did not in time."""
+        with self.lock:
+            site = self._site(client, name)
+            site.seconds += seconds
+            site.answers += not (lost or refused)
+            site.lost += bool(lost or refused)
+            site.doing, site.why = "", lost or refused
+            if name in self.now.waits_for:
+                self.now.waits_for.remove(name)
+            if lost or refused:
+                self._note("lost" if lost else "refused", site=name, why=lost or refused)
+
+    def seated(self, client: int, name: str, why: str = "") -> None:
+        """A site was taken in, or is left out for a reason."""
+        with self.lock:
+            site = self._site(client, name)
+            site.state, site.why = ("left out", why) if why else ("connected", "")
+            site.last_seen = self.clock()
+            self._note("left out" if why else "joined", site=name, client=client, why=why)
+
+    def waiting(self, round: int, missing: Iterable[str]) -> None:
+        """Too few sites are there."""
+        with self.lock:
+            missing = sorted(missing)
+            if (self.now.doing, self.now.waits_for) != ("waiting for sites", missing):
+                self.now.round, self.now.doing, self.now.since = round, "waiting for sites", self.clock()
+                self.now.waits_for = missing
+                self._note("waiting", round=round, missing=missing)
+
+    # ------------------------------------------------------------------------------------------ what is known
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything as plain values; who has not been heard of for a minute is away."""
+        with self.lock:
+            now = self.clock()
+            for name, client in self.names().values():
+                self._site(client, name)
+            sites = []
+            for _, site in sorted(self.sites.items()):
+                state = site.state
+                if state == "connected" and now - site.last_seen > ALIVE:
+                    state = "away"
+                sites.append({**asdict(site), "state": state})
+            strangers = sorted(self.strangers.values(), key=lambda s: -s.last_seen)
+            return {
+                "time": now,
+                "now": asdict(self.now),
+                "sites": sites,
+                "refused": [asdict(stranger) for stranger in strangers],
+            }
+
+    def _site(self, client: int, name: str) -> SiteStatus:
+        return self.sites.setdefault(client, SiteStatus(name=printable(name), client=client))
+
+    def _note(self, what: str, **facts: Any) -> None:
+        """One JSON line; a log that cannot be written stops nothing."""
+        if self.log is None:
+            return
+        at = datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
+        plain = {name: printable(value) if isinstance(value, str) else value for name, value in facts.items()}
+        self.unwritten.append(json.dumps({"time": at, "event": what, **plain}) + "\n")
+        del self.unwritten[:-MOST_LINES]
+        if self.log.parent.exists():
+            with contextlib.suppress(OSError), open(self.log, "a", encoding="utf-8") as file:
+                file.writelines(self.unwritten)
+                self.unwritten = []
+
+
+def metrics(snapshot: Mapping[str, Any]) -> str:
+    """The snapshot in Prometheus' text format."""
+    now = snapshot["now"]
+    lines = [
+        "# TYPE covey_round gauge",
+        f"covey_round {now['round']}",
+        "# TYPE covey_waiting_for_sites gauge",
+        f"covey_waiting_for_sites {len(now['waits_for'])}",
+    ]
+    tables: list[tuple[str, str, Callable[[Mapping[str, Any]], float]]] = [
+        ("covey_site_connected", "gauge", lambda site: site["state"] == "connected"),
+        ("covey_site_last_seen_seconds", "gauge", lambda site: site["last_seen"]),
+        ("covey_site_received_bytes_total", "counter", lambda site: site["bytes_in"]),
+        ("covey_site_sent_bytes_total", "counter", lambda site: site["bytes_out"]),
+        ("covey_site_answer_seconds_total", "counter", lambda site: site["seconds"]),
+        ("covey_site_answers_total", "counter", lambda site: site["answers"]),
+        ("covey_site_lost_total", "counter", lambda site: site["lost"]),
+    ]
+    for name, kind, value in tables:
+        lines.append(f"# TYPE {name} {kind}")
+        lines += [
+            f'{name}{{site="{quoted(site["name"])}"}} {float(value(site)):g}' for site in snapshot["sites"]
+        ]
+    lines.append("# TYPE covey_refused_requests_total counter")
+    lines += [
+        f'covey_refused_requests_total{{key="{quoted(one["key"])}",why="{quoted(one["why"])}"}} {one["count"]}'
+        for one in snapshot["refused"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def quoted(text: str) -> str:
+    """A label's value as Prometheus spells it."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

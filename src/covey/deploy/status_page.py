@@ -1,0 +1,167 @@
+"""The status where administrators look: a file in the run folder, and on loopback a page and Prometheus' numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import http.server
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from covey.deploy.status import Status, metrics
+from covey.errors import UserError
+from covey.writing import write_atomically
+
+EVERY = 2.0  # seconds between two writings of the file
+FILE = "status.json"
+
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;
+color:#222;background:#fff}
+table{border-collapse:collapse;width:100%;margin:.5rem 0 2rem}th,td{text-align:left;padding:.3rem .8rem .3rem 0;
+border-bottom:1px solid #ddd;vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}
+.ok{color:#176b2c}.bad{color:#a11}.dim{color:#777}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}
+th,td{border-color:#444}.ok{color:#7c7}.bad{color:#f88}}"""
+
+
+def page(snapshot: Mapping[str, Any]) -> str:
+    """The snapshot as a page that loads itself anew; nothing in it is anybody's markup."""
+    now = snapshot["now"]
+    sites = "".join(_row(site, snapshot["time"]) for site in snapshot["sites"])
+    refused = "".join(
+        f"<tr><td>{_text(one['key'])}</td><td>{_text(one['why'])}</td><td class=n>{one['count']}</td>"
+        f"<td>{ago(snapshot['time'], one['last_seen'])}</td></tr>"
+        for one in snapshot["refused"]
+    )
+    waits = ", ".join(map(_text, now["waits_for"])) or "nobody"
+    return f"""<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=2>
+<title>covey: round {now["round"]}</title><style>{STYLE}</style>
+<h1>Round {now["round"]}{f" of {now['rounds']}" if now["rounds"] else ""}</h1>
+<p>{_text(now["doing"])}, for {ago(snapshot["time"], now["since"], since=True)}; waits for {waits}</p>
+<h2>Sites</h2><table>
+<tr><th>site<th>client<th>state<th>last seen<th>doing<th>received<th>sent<th>seconds<th>answers<th>lost
+{sites}</table>
+<h2>Refused requests</h2><table>
+<tr><th>key<th>why<th>times<th>last{refused or "<tr><td class=dim>none"}</table></html>"""
+
+
+def _row(site: Mapping[str, Any], now: float) -> str:
+    good = site["state"] == "connected"
+    state = f"<span class={'ok' if good else 'bad'}>{_text(site['state'])}</span>"
+    why = f"<br><span class=dim>{_text(site['why'])}</span>" if site["why"] else ""
+    doing = f"{_text(site['doing'])}, round {site['round']}" if site["doing"] else ""
+    numbers = (size(site["bytes_in"]), size(site["bytes_out"]), f"{site['seconds']:.1f}")
+    counts = (site["answers"], site["lost"])
+    return (
+        f"<tr><td>{_text(site['name'])}<td class=n>{site['client']}<td>{state}{why}"
+        f"<td>{ago(now, site['last_seen'])}<td>{doing}"
+        + "".join(f"<td class=n>{n}" for n in numbers + counts)
+    )
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value))
+
+
+def size(count: int) -> str:
+    """Bytes in words."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+def ago(now: float, then: float, *, since: bool = False) -> str:
+    """How long ago, in words."""
+    if not then:
+        return "never"
+    seconds = max(0.0, now - then)
+    text = (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.0f} h"
+    )
+    return text if since else f"{text} ago"
+
+
+@contextlib.contextmanager
+def shown(status: Status, folder: Path, port: int | None) -> Iterator[None]:
+    """Keeps the file in the folder up to date, and serves the page on loopback, for the time of the context."""
+    over = threading.Event()
+    writer = threading.Thread(target=_write, args=(status, folder, over), daemon=True)
+    server = None
+    if port is not None:
+        try:
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(status))
+        except OSError as error:
+            raise UserError(f"--status-port {port} cannot be used: {error.strerror}") from error
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join(timeout=10)
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+
+def _write(status: Status, folder: Path, over: threading.Event) -> None:
+    while True:
+        last = over.wait(EVERY)
+        if folder.exists():
+            with contextlib.suppress(OSError):
+                write_atomically(folder / FILE, json.dumps({**status.snapshot(), "over": last}, indent=1))
+        if last:
+            return
+
+
+def _handler(status: Status) -> type[http.server.BaseHTTPRequestHandler]:
+    kinds: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
+        "/": ("text/html; charset=utf-8", page),
+        "/status.json": ("application/json", json.dumps),
+        "/metrics": ("text/plain; version=0.0.4; charset=utf-8", metrics),
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = 10
+
+        def do_GET(self) -> None:
+            # A page of somebody else's in the administrator's browser reaches loopback under another name.
+            here = self.headers.get("host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
+            if not here or self.path not in kinds:
+                self.send_error(404)
+                return
+            kind, made = kinds[self.path]
+            content = made(status.snapshot()).encode()
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    return Handler
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """What the server in this folder last wrote."""
+    file = folder / FILE
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
+        _ = found["now"]["round"], found["sites"], found["refused"], found["time"]
+    except FileNotFoundError as error:
+        raise UserError(f"{folder} has no {FILE}: covey serve writes it while it runs") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} cannot be read: {type(error).__name__}: {error}") from error
+    return found
+
+
+def is_old(snapshot: Mapping[str, Any]) -> bool:
+    """Whether the server that wrote it has ended, or died."""
+    return bool(snapshot.get("over")) or time.time() - float(snapshot["time"]) > 10 * EVERY

@@ -1,0 +1,148 @@
+"""Methods against fleets, from a stored result: who is first, who cannot be told from the first, and the picture of it.
+
+`python -m covey.experiments.scoreboard PICTURE.png [TEXT.md]` draws covey/unlike at small scale.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.experiments.numbers import Bound, from_json, interval
+from covey.experiments.result import read_stored
+from covey.report.figures import INK, one_picture
+
+Floats = NDArray[np.float64]
+Score = Mapping[str, Mapping[str, Sequence[float]]]  # fleet -> method -> one value per seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One fleet: its methods from the best mean to the worst, and those whose difference to the best may be chance."""
+
+    fleet: str
+    order: tuple[str, ...]
+    level: frozenset[str]
+
+
+def scores(result: Mapping[str, Any], column: str) -> dict[str, dict[str, list[float]]]:
+    """The values of a column by fleet and method; a target that was missed counts with its bound."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for cell in result["cells"]:
+        if cell["column"] == column:
+            numbers = [from_json(value) for value in cell["values"]]
+            values = [np.inf if isinstance(n, Bound) else np.nan if n is None else float(n) for n in numbers]
+            found.setdefault(cell["case"], {})[cell["row"]] = values
+    return found
+
+
+def standings(score: Score, *, higher_is_better: bool = True) -> list[Standing]:
+    """The order of the methods on every fleet.
+
+    A method is level with the best when the 95 % interval of the paired difference over seeds holds 0.
+    """
+    found = []
+    for fleet, methods in score.items():
+        sign = -1 if higher_is_better else 1
+        order = sorted(methods, key=lambda name: sign * float(np.mean(methods[name])))
+        best = np.array(methods[order[0]])
+        level = {name for name in order if may_be_equal(best, np.array(methods[name]))}
+        found.append(Standing(fleet=fleet, order=tuple(order), level=frozenset(level)))
+    return found
+
+
+def may_be_equal(best: Floats, other: Floats) -> bool:
+    """Whether the paired difference may be 0; a value that was never reached is different."""
+    if not (np.isfinite(best).all() and np.isfinite(other).all()):
+        return bool(np.array_equal(best, other))
+    if np.array_equal(best, other):
+        return True
+    if len(best) < 2:
+        return False
+    low, high = interval(best - other)
+    return low <= 0 <= high
+
+
+def in_words(places: Sequence[Standing], method: str, what: str) -> str:
+    """How often the method is first, level with the first, or behind."""
+    first = [place.fleet for place in places if place.order[0] == method]
+    level = [place.fleet for place in places if method in place.level and place.order[0] != method]
+    behind = [place.fleet for place in places if method not in place.level]
+    alone = [place.fleet for place in places if place.level == {method}]
+    text = f"In {what}, `{method}` is first on {len(first)} of {len(places)} fleets"
+    text += f", on {len(alone)} of them by more than chance" if alone else ""
+    text += f"; it cannot be told from the first on {', '.join(level)}" if level else ""
+    return text + (f"; it is behind on {', '.join(behind)}." if behind else ".")
+
+
+def draw_scoreboard(score: Score, path: Path, title: str) -> None:
+    """A heat map: methods by their mean over fleets; a frame marks the best of a fleet and who is level with it."""
+    fleets = list(score)
+    methods = sorted(
+        next(iter(score.values())), key=lambda m: -float(np.mean([np.mean(score[f][m]) for f in fleets]))
+    )
+    means = np.array([[float(np.mean(score[f][m])) for f in fleets] for m in methods])
+    behind = means.max(axis=0) - means
+    places = standings(score)
+    with one_picture(path, (1.5 + 0.95 * len(fleets), 1.9 + 0.42 * len(methods)), title) as axes:
+        axes.imshow(np.minimum(behind, 0.2), cmap="YlGnBu_r", aspect="auto", vmin=0, vmax=0.26)
+        for row, method in enumerate(methods):
+            for column, place in enumerate(places):
+                is_level = method in place.level
+                axes.text(
+                    column,
+                    row,
+                    f"{100 * means[row, column]:.1f}",
+                    ha="center",
+                    va="center",
+                    fontsize=9,
+                    color="white" if behind[row, column] < 0.08 else INK,
+                    fontweight="bold" if is_level else "normal",
+                )
+                if is_level:
+                    corners = np.array(
+                        [[-0.47, -0.45], [0.47, -0.45], [0.47, 0.45], [-0.47, 0.45], [-0.47, -0.45]]
+                    )
+                    axes.plot(column + corners[:, 0], row + corners[:, 1], color="#c8502b", linewidth=1.8)
+        axes.set_xticks(range(len(fleets)), [wrapped(fleet) for fleet in fleets], fontsize=8)
+        axes.xaxis.tick_top()
+        axes.set_yticks(range(len(methods)), methods)
+        axes.tick_params(length=0)
+        axes.grid(visible=False)
+        for side in axes.spines.values():
+            side.set_visible(False)
+
+
+def wrapped(text: str, width: int = 12) -> str:
+    """A name in short lines."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)
+
+
+def main() -> None:
+    result = read_stored("covey/unlike", "small")
+    accuracy = scores(result, "accuracy, mean over clients")
+    tuned = scores(result, "fine-tuned alike")
+    seconds = scores(result, "seconds to 90 % of the best")
+    draw_scoreboard(
+        accuracy,
+        Path(sys.argv[1]),
+        "Accuracy in %, mean over clients on their own data; framed: best or level",
+    )
+    print(in_words(standings(accuracy), "covey", "accuracy"))
+    print(in_words(standings(tuned), "covey", "accuracy after the same fine-tuning for all"))
+    print(in_words(standings(seconds, higher_is_better=False), "covey", "seconds to 90 % of the best"))
+
+
+if __name__ == "__main__":
+    main()

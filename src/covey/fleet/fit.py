@@ -1,0 +1,65 @@
+"""Whether data, model and objective fit each other: a mistake that every client would make is said before the first."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from covey.data.types import Dataset, Federation, Samples
+from covey.errors import UserError
+from covey.objective import Objective
+
+
+def check_fit(model: nn.Module, data: Federation, objective: Objective) -> None:
+    """Raises one sentence where values are not finite, labels have no class, or the model does not take the samples."""
+    dataset = data.dataset
+    for values, what in ((dataset.x, "sample"), (dataset.y, "the target of sample")):
+        place = first_not_finite(values)
+        if place is not None:
+            raise UserError(
+                f"data set {dataset.name!r}: {what} {place} holds NaN or infinity; every value must be finite"
+            )
+    check_labels(dataset)
+    check_outputs(model, dataset, objective)
+
+
+def first_not_finite(values: Tensor) -> int | None:
+    """The first sample with a value that is none."""
+    if not values.is_floating_point() or bool(torch.isfinite(values.sum())):
+        return None
+    wrong = ~torch.isfinite(values).flatten(1).all(1) if values.dim() > 1 else ~torch.isfinite(values)
+    return int(wrong.nonzero()[0]) if bool(wrong.any()) else None
+
+
+def check_labels(dataset: Dataset) -> None:
+    """Every label is the number of a class."""
+    if not dataset.classes or dataset.y.is_floating_point() or not dataset.y.numel():
+        return
+    least, most = int(dataset.y.min()), int(dataset.y.max())
+    if least < 0 or most >= len(dataset.classes):
+        raise UserError(
+            f"data set {dataset.name!r} has the label {least if least < 0 else most}; "
+            f"allowed: 0 to {len(dataset.classes) - 1}, one for each of its {len(dataset.classes)} classes"
+        )
+
+
+def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> None:
+    """One forward pass and one loss; cross-entropy needs an output for each class."""
+    x, y = Samples(dataset, dataset.train[:2]).tensors()
+    try:
+        with torch.no_grad():
+            outputs = copy.deepcopy(model).eval()(x)
+            classes = len(dataset.classes)
+            if objective.kernel == "cross-entropy" and outputs.dim() > 1 and outputs.shape[1] < classes:
+                raise UserError(
+                    f"the model has {outputs.shape[1]} outputs, and data set {dataset.name!r} {classes} classes; "
+                    "it needs an output for each"
+                )
+            objective.loss(outputs, objective.target(x, y))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise UserError(
+            f"the model cannot be trained on data set {dataset.name!r}, whose samples have shape "
+            f"{tuple(x.shape[1:])}: {str(error).splitlines()[0]}"
+        ) from error

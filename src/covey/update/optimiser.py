@@ -1,0 +1,76 @@
+"""Server optimisers: the round's average update is a gradient that the server takes a step along (Reddi et al., 2021).
+
+FedAvgM (Hsu et al., 2019) takes it with momentum, FedAdam, FedYogi and FedAdagrad with a rate of its own for every
+parameter. Every model of the bank has its own optimiser; one that nobody worked on stays, and what is remembered of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from covey.core import Round
+from covey.errors import UserError
+from covey.needs import Key
+from covey.ranges import Positive, Range
+
+Rule = Literal["momentum", "adam", "yogi", "adagrad"]
+Decay = Annotated[float, Range(0, below=1)]
+Moments = tuple[Tensor, Tensor]  # m and v
+
+MOMENTS: Key[dict[int, Moments]] = Key("server optimiser")  # by row
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptimiser:
+    """The server's step from the old model along the average update: with momentum, or as Adam, Yogi or Adagrad do.
+
+    With g = w - average: m <- beta1 m + (1 - beta1) g, w <- w - lr m / (sqrt(v) + tau), where v <- v + g^2 (adagrad),
+    v <- beta2 v + (1 - beta2) g^2 (adam) or v <- v - (1 - beta2) g^2 sign(v - g^2) (yogi), from v = tau^2 on and not
+    corrected for bias, as in the paper. momentum (FedAvgM): m <- beta1 m + g, w <- w - lr m. `lr` is the server's
+    (none: 1 for momentum, else 0.01).
+    """
+
+    rule: Rule = "adam"
+    lr: Positive | None = None
+    beta1: Decay = 0.9
+    beta2: Decay = 0.99
+    tau: Positive = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.rule not in get_args(Rule):
+            raise UserError(f"rule is {self.rule!r}; allowed: {', '.join(get_args(Rule))}")
+
+    def __call__(self, now: Round, rows: Tensor) -> Tensor:
+        trainable = now.fleet.layout.trainable
+        moments = dict(MOMENTS.get(now.memory, {}))
+        new = rows.clone()
+        for row in sorted({reply.slot for reply in now.replies}):
+            old = now.models[row, :trainable]
+            g = old - rows[row, :trainable]
+            m, v = moments.get(row, (torch.zeros_like(g), torch.full_like(g, self.tau**2)))
+            m, v = moments[row] = self.moved(m, v, g)
+            new[row, :trainable] = old - self.step(m, v)
+        MOMENTS.keep(now.memory, moments)
+        return new
+
+    def moved(self, m: Tensor, v: Tensor, g: Tensor) -> Moments:
+        """Both moments with the gradient in."""
+        if self.rule == "momentum":
+            return self.beta1 * m + g, v
+        square = g.square()
+        if self.rule == "adagrad":
+            v = v + square
+        elif self.rule == "adam":
+            v = self.beta2 * v + (1 - self.beta2) * square
+        else:
+            v = v - (1 - self.beta2) * square * torch.sign(v - square)
+        return self.beta1 * m + (1 - self.beta1) * g, v
+
+    def step(self, m: Tensor, v: Tensor) -> Tensor:
+        if self.rule == "momentum":
+            return (self.lr or 1.0) * m
+        return (self.lr or 0.01) * m / (v.sqrt() + self.tau)

@@ -1,0 +1,203 @@
+"""Keys where they belong: made at the site, signed by the CA, admitted by the server, revoked at once."""
+
+import json
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from covey.cli import app
+from covey.errors import UserError
+
+pytest.importorskip("cryptography")
+from covey.deploy.certs import make_certs, private_key, public_text
+from covey.deploy.enrolment import admit, renew, request, revoke, sign, standing
+from covey.deploy.site_list import SOON, SiteList, listed_sites, site_list
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    make_certs(tmp_path / "server", hosts=["fl.example.org"])
+    return tmp_path / "server"
+
+
+def enrolled(server: Path, name: str, at: Path | None = None) -> Path:
+    """A site's key, made at the site and signed by the server's administrator."""
+    secret, asking = request(at or server.parent / name, name)
+    sign(server, asking)
+    return secret
+
+
+def test_a_site_makes_its_own_key_and_the_server_never_sees_it(server: Path, tmp_path: Path) -> None:
+    secret = enrolled(server, "hospital-a")
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    key = private_key(secret)
+    assert [(s["name"], s["client"], s["public_key"]) for s in site_list(server)] == [
+        ("hospital-a", 0, public_text(key.public_key()))
+    ]
+    assert not list(server.rglob("hospital-a.key"))
+    for path in server.rglob("*"):
+        assert path.is_dir() or secret.read_bytes() not in path.read_bytes()
+
+
+def test_the_certificate_is_the_cas_word_for_a_year(server: Path) -> None:
+    from cryptography import x509
+
+    enrolled(server, "a")
+    made = x509.load_pem_x509_certificate((server / "sites" / "a.crt").read_bytes())
+    made.verify_directly_issued_by(x509.load_pem_x509_certificate((server / "ca.crt").read_bytes()))
+    assert made.subject.rfc4514_string() == "CN=a"
+    left = made.not_valid_after_utc - datetime.now(UTC)
+    assert timedelta(days=364) < left <= timedelta(days=365)
+
+
+def test_the_ca_may_lie_on_another_machine(server: Path, tmp_path: Path) -> None:
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    for name in ("ca.key", "ca.crt"):
+        (vault / name).write_bytes((server / name).read_bytes())
+    (server / "ca.key").unlink()
+    secret, asking = request(tmp_path / "site", "a")
+    with pytest.raises(
+        UserError, match=r"ca\.key is not here, and only the CA can sign: run this where it is"
+    ):
+        sign(server, asking)
+    assert site_list(server) == []
+    admitted = admit(server, sign(vault, asking))
+    assert (admitted.name, admitted.client) == ("a", 0)
+    assert SiteList(server)[public_text(private_key(secret).public_key())] == 0
+    before = (server / "ca.crt").read_bytes()
+    make_certs(server, hosts=[])  # a missing key is not a missing CA
+    assert (server / "ca.crt").read_bytes() == before
+
+
+def test_a_certificate_of_another_ca_is_not_admitted(server: Path, tmp_path: Path) -> None:
+    make_certs(tmp_path / "other", hosts=[])
+    _, asking = request(tmp_path / "site", "a")
+    with pytest.raises(UserError, match=r"a\.crt is not signed by this folder's CA"):
+        admit(server, sign(tmp_path / "other", asking))
+    with pytest.raises(UserError, match="is not a certificate"):
+        admit(server, asking)
+
+
+def test_a_request_that_was_changed_is_not_signed(server: Path, tmp_path: Path) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization as form
+
+    _, asking = request(tmp_path / "site", "a")
+    whole = bytearray(x509.load_pem_x509_csr(asking.read_bytes()).public_bytes(form.Encoding.DER))
+    whole[whole.index(b"\x0c\x01a") + 2] = ord("b")  # another name under the same signature
+    changed = x509.load_der_x509_csr(bytes(whole)).public_bytes(form.Encoding.PEM)
+    asking.write_bytes(changed)
+    with pytest.raises(UserError, match="is not signed with its own key"):
+        sign(server, asking)
+    asking.write_text("no request")
+    with pytest.raises(UserError, match="is not a request of covey certs request"):
+        sign(server, asking)
+
+
+def test_a_revoked_site_is_shut_out_at_once_and_comes_back_with_a_new_key_and_its_number(
+    server: Path,
+) -> None:
+    first = public_text(private_key(enrolled(server, "a")).public_key())
+    other = public_text(private_key(enrolled(server, "b")).public_key())
+    running = SiteList(server)
+    assert (running.objection(first), running.objection(other)) == ("", "")
+    revoke(server, "a")
+    assert first not in running
+    assert running.objection(first) == f"its key is revoked on {datetime.now(UTC):%Y-%m-%d}"
+    assert running.objection(other) == ""
+    with pytest.raises(UserError, match="the key of a was revoked; it must make a new one"):
+        sign(server, server.parent / "a" / "a.csr")
+    second = public_text(private_key(enrolled(server, "a", server.parent / "again")).public_key())
+    assert dict(running) == {other: 1, second: 0}
+    assert listed_sites(server)[1] == 2  # the next number
+    with pytest.raises(UserError, match=r"no site 'c' is on the list of .*; there is: a, b"):
+        revoke(server, "c")
+
+
+def test_a_second_key_for_a_name_needs_the_first_to_be_revoked(server: Path) -> None:
+    enrolled(server, "a")
+    with pytest.raises(UserError, match="a has another key on the list; revoke that first"):
+        enrolled(server, "a", server.parent / "thief")
+    assert len(site_list(server)) == 1
+
+
+def test_a_key_has_one_name(server: Path, tmp_path: Path) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.x509.oid import NameOID
+
+    secret = enrolled(server, "a")
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "b")])
+    asked = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    (tmp_path / "b.csr").write_bytes(
+        asked.sign(private_key(secret), hashes.SHA384()).public_bytes(form.Encoding.PEM)
+    )
+    with pytest.raises(UserError, match="the key of b is that of a; it must make a new one"):
+        sign(server, tmp_path / "b.csr")
+
+
+def set_end(server: Path, days: float) -> None:
+    kept = json.loads((server / "sites.json").read_text())
+    kept["sites"][0]["until"] = (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    (server / "sites.json").write_text(json.dumps(kept))
+
+
+def test_a_certificate_ends_is_warned_of_and_renewed(server: Path) -> None:
+    key = public_text(private_key(enrolled(server, "a")).public_key())
+    running = SiteList(server)
+    assert running.warnings() == []
+    set_end(server, SOON - 1)
+    assert key in running
+    assert running.warnings() == [
+        f"the certificate of a ends in 28 days; renew it with: covey certs renew {server} a"
+    ]
+    set_end(server, -1)
+    assert running.objection(key) == "its key is expired"
+    assert [(site.name, site.state) for site in standing(server)] == [("a", "expired")]
+    assert renew(server, []) == [server / "sites" / "a.crt"]
+    assert dict(running) == {key: 0}
+    with pytest.raises(UserError, match="no site 'c' is on the list"):
+        renew(server, ["c"])
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../a", "a\x1b[2J", "ä", "a" * 81])
+def test_a_name_is_one_of_a_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="at most 80 letters, digits, - and _ are allowed"):
+        request(tmp_path, name)
+
+
+def test_a_key_is_never_replaced(tmp_path: Path) -> None:
+    secret, _ = request(tmp_path, "a")
+    before = secret.read_bytes()
+    with pytest.raises(UserError, match=r"a\.key exists already; a key that is in use is not replaced"):
+        request(tmp_path, "a")
+    assert secret.read_bytes() == before
+
+
+def test_the_commands_and_the_old_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def covey(*words: str) -> str:
+        result = CliRunner().invoke(app, ["certs", *words])
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
+
+    covey("server", "--host", "fl.example.org")
+    covey("request", "hospital-a")
+    covey("sign", "server", "hospital-a.csr", "--days", "10")
+    assert "hospital-a │ 0" in covey("list", "server")
+    assert "keys of sites made here are for tests" in covey("make", "server", "--site", "test")
+    assert "hospital-a (client 0) is shut out" in covey("revoke", "server", "hospital-a")
+    assert "revoked" in covey("list", "server")
+    covey("renew", "server", "--server")
+    assert [site["name"] for site in site_list(Path("server"))] == ["test"]
+    for words, sentence in [
+        (["sign", "server", "hospital-a.csr", "--days", "0"], "--days is 0; allowed: from 1 to 3650"),
+        (["revoke", "server", "nobody"], "no site 'nobody' is on the list of server; there is: test"),
+    ]:
+        assert sentence in str(CliRunner().invoke(app, ["certs", *words]).exception)

@@ -1,0 +1,200 @@
+"""Who is there: what the status says of sites that work, die, lie or come from nowhere."""
+
+import http.client
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from covey.cli import app
+from covey.core import Task
+from covey.deploy.door import Visit
+from covey.deploy.site_list import fingerprint
+from covey.deploy.site_registry import ClientNumbers
+from covey.deploy.status import ALIVE, Status, metrics
+from covey.deploy.status_page import FILE, page, shown
+from covey.deploy.superlink import free_port
+from covey.steps import Evaluate
+from tests.deploy.sites_by_hand import Hand, deployed, sites
+
+LISTED = {"key-a": ("a", 0), "key-b": ("b", 1), "key-c": ("c", 2)}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def visit(key: str, *, why: str = "", status: int = 200) -> Visit:
+    return Visit(key=key, path="/v1/fleet/pull-messages", status=status, received=100, sent=20, why=why)
+
+
+def states(status: Status) -> dict[str, str]:
+    return {site["name"]: site["state"] for site in status.snapshot()["sites"]}
+
+
+def test_a_site_is_connected_while_it_is_heard_of_and_away_a_minute_later() -> None:
+    clock = Clock()
+    status = Status(lambda: LISTED, clock=clock)
+    assert states(status) == dict.fromkeys("abc", "never seen")
+    for key in ("key-a", "key-b"):
+        status.visit(visit(key))
+    clock.now += ALIVE + 1
+    status.visit(visit("key-a"))
+    assert states(status) == {"a": "connected", "b": "away", "c": "never seen"}
+    a = status.snapshot()["sites"][0]
+    assert (a["bytes_in"], a["bytes_out"], a["last_seen"]) == (200, 40, clock.now)
+
+
+def test_who_was_refused_is_named_with_the_reason_and_counted(tmp_path: Path) -> None:
+    status = Status(lambda: LISTED, tmp_path / "log.jsonl")
+    for _ in range(3):
+        status.visit(visit("key-x", why="its key is not on the list", status=412))
+    status.visit(visit("key-c", why="its clock is 400 s behind", status=401))
+    status.visit(visit("", why="it is not signed", status=401))
+    status.visit(visit("", why="it is no path of the fleet interface", status=404))  # noise of the internet
+    found = {(one["key"], one["why"]): one["count"] for one in status.snapshot()["refused"]}
+    assert found == {
+        (fingerprint("key-x"), "its key is not on the list"): 3,
+        (f"c {fingerprint('key-c')}", "its clock is 400 s behind"): 1,
+        ("no key", "it is not signed"): 1,
+    }
+    assert states(status)["c"] == "refused"
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["refused"] * 3
+    assert {line["key"] for line in lines} == {key for key, _ in found}
+
+
+def test_many_strangers_take_no_memory() -> None:
+    status = Status(dict)
+    for number in range(1000):
+        status.visit(visit(f"key-{number}", why="its key is not on the list", status=412))
+    assert len(status.snapshot()["refused"]) == 100
+
+
+class Listed(dict[str, int]):
+    """A list of sites as the server has it: client numbers by key, and names."""
+
+    def names(self) -> dict[str, str]:
+        return {key: f"site-{number}" for key, number in self.items()}
+
+
+def test_a_run_says_whom_it_waits_for_and_who_did_not_answer() -> None:
+    keys = {100 + i: f"key-{i}" for i in range(4)}
+    post = Hand({node: site for node, site in sites().items() if node != 103}, keys=keys)
+    names = ClientNumbers(Listed({f"key-{i}": i for i in range(4)}))
+    fleet = deployed(post, names=names, least=3)
+    assert fleet.begin(1) == [0, 1, 2]
+    post.away = {101}
+    fleet.ask(Evaluate(), dict.fromkeys([0, 1, 2], Task(models=fleet.start()[None], slots=(0,))))
+    snapshot = fleet.status.snapshot()
+    assert snapshot["now"]["doing"] == "evaluate.local"
+    assert snapshot["now"]["waits_for"] == []
+    found = {site["name"]: (site["answers"], site["lost"], site["why"]) for site in snapshot["sites"]}
+    assert found == {
+        "site-0": (1, 0, ""),
+        "site-1": (0, 1, "no reply in 0.5 s"),
+        "site-2": (1, 0, ""),
+    }
+
+
+def test_too_few_sites_are_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from covey.errors import RunError
+
+    said: list[str] = []
+    post = Hand({100: sites()[100]}, keys={100: "key-0"})
+    names = ClientNumbers(Listed({f"key-{i}": i for i in range(3)}))
+    fleet = deployed(post, names=names, least=3, patience=0.1, say=said.append)
+    with pytest.raises(RunError, match="1 of 3 sites came"):
+        fleet.begin(1)
+    assert "1 of 3 sites are here; missing: site-1, site-2" in said
+    assert fleet.status.snapshot()["now"]["waits_for"] == ["site-1", "site-2"]
+
+
+def test_a_site_that_is_left_out_is_shown_with_the_reason() -> None:
+    from dataclasses import replace
+
+    from tests.deploy.one_request import SPEC
+
+    post = Hand(sites(), keys={100 + i: f"key-{i}" for i in range(4)})
+    fleet = deployed(post, names=ClientNumbers(Listed({f"key-{i}": i for i in range(4)})), least=1)
+    fleet.registry.spec = replace(SPEC, outputs=7)
+    fleet.registry.reachable()
+    (one, *_) = fleet.status.snapshot()["sites"]
+    assert one["state"] == "left out"
+    assert "10 classes, the model is for (1, 8, 8) and 7" in one["why"]
+
+
+EVIL = '<script>alert("1")</script>'
+
+
+def busy() -> Status:
+    status = Status(lambda: {"key-a": (EVIL, 0), "key-b": ("b", 1)})
+    status.now.rounds = 9
+    status.visit(visit("key-a"))
+    status.asking(2, "train.sgd", {0: EVIL, 1: "b"})
+    status.answered(1, "b", seconds=3.5)
+    status.visit(visit("key-x", why='its "key" is not on the list', status=412))
+    return status
+
+
+def test_the_page_shows_it_all_and_runs_nobodys_script() -> None:
+    text = page(busy().snapshot())
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "Round 2 of 9" in text
+    assert "train.sgd" in text
+    assert fingerprint("key-x") in text
+
+
+def test_prometheus_can_read_the_numbers() -> None:
+    text = metrics(busy().snapshot())
+    line = re.compile(r'(# TYPE \w+ (gauge|counter)|\w+(\{(\w+="(\\.|[^"\\])*",?)+\})? [-+.e\d]+)')
+    assert all(line.fullmatch(one) for one in text.splitlines()), text
+    assert 'covey_site_answer_seconds_total{site="b"} 3.5' in text
+    assert "covey_round 2" in text
+    assert 'why="its \\"key\\" is not on the list"} 1' in text
+
+
+def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", path, headers={"host": f"{host}:{port}"})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_the_file_and_the_port_of_loopback(tmp_path: Path) -> None:
+    port = free_port()
+    with shown(busy(), tmp_path, port):
+        assert fetch(port, "/metrics")[1].startswith("# TYPE covey_round gauge")
+        assert json.loads(fetch(port, "/status.json")[1])["now"]["round"] == 2
+        assert "Round 2 of 9" in fetch(port, "/")[1]
+        assert fetch(port, "/etc/passwd")[0] == 404
+        assert fetch(port, "/", host="evil.example.org")[0] == 404  # another site's page in a browser here
+    kept = json.loads((tmp_path / FILE).read_text())
+    assert kept["over"]
+    assert kept["now"]["waits_for"] == [EVIL]
+
+
+def test_the_command(tmp_path: Path) -> None:
+    def covey(folder: Path) -> Any:
+        return CliRunner().invoke(app, ["status", str(folder)], env={"COLUMNS": "300"})
+
+    assert "has no status.json" in str(covey(tmp_path).exception)
+    snapshot = busy().snapshot()
+    (tmp_path / FILE).write_text(json.dumps({**snapshot, "over": False}))
+    said = covey(tmp_path).output
+    assert "round 2 of 9: train.sgd for 0 s" in said
+    assert fingerprint("key-x") in said
+    assert "ended" not in said
+    (tmp_path / FILE).write_text(json.dumps({**snapshot, "time": time.time() - 100}))
+    assert "the server has ended" in covey(tmp_path).output
+    (tmp_path / FILE).write_text("{}")
+    assert "status.json cannot be read: KeyError" in str(covey(tmp_path).exception)

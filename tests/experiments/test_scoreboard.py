@@ -1,0 +1,53 @@
+"""Who is first, and who cannot be told from the first."""
+
+import numpy as np
+
+from covey.experiments.scoreboard import draw_scoreboard, in_words, may_be_equal, scores, standings, wrapped
+
+BOARD = {
+    "IID": {"a": [0.90, 0.92, 0.91], "b": [0.90, 0.91, 0.92], "c": [0.70, 0.72, 0.71]},
+    "turned": {"a": [0.80, 0.82, 0.81], "b": [0.60, 0.61, 0.63], "c": [0.70, 0.71, 0.73]},
+}
+
+
+def test_the_best_mean_is_first_and_paired_differences_that_may_be_chance_are_level():
+    iid, turned = standings(BOARD)
+    assert iid.order[2] == "c"
+    assert iid.level == {"a", "b"}
+    assert turned.order == ("a", "c", "b")
+    assert turned.level == {"a"}
+
+
+def test_a_difference_that_is_the_same_in_every_seed_is_no_chance():
+    # 0.001, 0.0011, 0.0009: the interval of the mean is 0.0008 to 0.0012, however much the seeds differ
+    best = np.array([0.5, 0.7, 0.9])
+    assert not may_be_equal(best, best - [0.001, 0.0011, 0.0009])
+    assert may_be_equal(best, best - [0.05, -0.06, 0.02])
+    assert may_be_equal(best, best)
+
+
+def test_a_target_that_was_missed_is_never_level_with_one_that_was_reached():
+    seconds = scores(
+        {"cells": [{"column": "s", "case": "x", "row": "a", "values": [1.0, 2.0]},
+                   {"column": "s", "case": "x", "row": "b", "values": [1.0, {"over": 9.0}]}]},
+        "s",
+    )  # fmt: skip
+    (place,) = standings(seconds, higher_is_better=False)
+    assert place.order == ("a", "b")
+    assert place.level == {"a"}
+
+
+def test_the_words_name_every_fleet_where_the_method_is_not_first():
+    assert in_words(standings(BOARD), "a", "accuracy") == (
+        "In accuracy, `a` is first on 2 of 2 fleets, on 1 of them by more than chance."
+    )
+    assert in_words(standings(BOARD), "c", "accuracy").endswith("it is behind on IID, turned.")
+
+
+def test_the_picture_is_drawn(tmp_path):
+    draw_scoreboard(BOARD, tmp_path / "board.png", "title")
+    assert (tmp_path / "board.png").stat().st_size > 5000
+
+
+def test_long_names_are_wrapped():
+    assert wrapped("label skew and turned") == "label skew\nand turned"

@@ -1,0 +1,74 @@
+"""Mistakes that every client would make are one sentence before the first, from Python as from a file."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from covey.core import run
+from covey.data.types import Dataset, Federation
+from covey.errors import UserError
+from covey.fleet.local import Engine, LocalFleet
+from covey.methods.baselines import fedavg
+from covey.models import build
+from covey.objective import Regression
+from covey.steps import Train
+from covey.testing import small_federation
+
+
+def changed(change: Callable[[Dataset], Dataset]) -> Federation:
+    """The small federation on another data set."""
+    data = small_federation()
+    dataset = change(data.dataset)
+    shares = tuple(
+        replace(s, train=replace(s.train, dataset=dataset), test=replace(s.test, dataset=dataset))
+        for s in data.shares
+    )
+    return replace(data, dataset=dataset, shares=shares, test=replace(data.test, dataset=dataset))
+
+
+def trained(data: Federation, outputs: int = 10, **settings: object) -> None:
+    model = build("mlp", input_shape=(1, 8, 8), outputs=outputs)
+    fleet = LocalFleet(data, model, engine=Engine(mode="serial", lanes=False), **settings)  # type: ignore[arg-type]
+    run(fedavg(Train(lr=0.1, epochs=1), per_round=3), fleet, rounds=1)
+
+
+def test_a_model_with_too_few_outputs() -> None:
+    with pytest.raises(UserError, match="the model has 3 outputs, and data set 'digits' 10 classes"):
+        trained(small_federation(), outputs=3)
+    trained(small_federation(), outputs=12)  # more are allowed
+
+
+def test_a_value_that_is_none() -> None:
+    def broken(dataset: Dataset) -> Dataset:
+        x = dataset.x.float()
+        x[5, 0, 3, 3] = torch.nan
+        return replace(dataset, x=x)
+
+    with pytest.raises(UserError, match="data set 'digits': sample 5 holds NaN or infinity"):
+        trained(changed(broken))
+
+
+def test_a_label_without_a_class() -> None:
+    with pytest.raises(UserError, match="has the label 12; allowed: 0 to 9"):
+        trained(changed(lambda dataset: replace(dataset, y=dataset.y + 3)))
+    with pytest.raises(UserError, match="has the label -1; allowed: 0 to 9"):
+        trained(changed(lambda dataset: replace(dataset, y=dataset.y - 1)))
+
+
+def test_samples_of_another_shape_than_the_models() -> None:
+    with pytest.raises(
+        UserError, match=r"cannot be trained on data set 'digits', whose samples have shape \(1, 4"
+    ):
+        trained(changed(lambda dataset: replace(dataset, x=dataset.x[:, :, :4])))
+
+
+def test_a_target_that_is_none() -> None:
+    def broken(dataset: Dataset) -> Dataset:
+        y = dataset.y.float()
+        y[7] = torch.inf
+        return replace(dataset, y=y, classes=())
+
+    with pytest.raises(UserError, match="the target of sample 7 holds NaN or infinity"):
+        trained(changed(broken), outputs=1, objective=Regression())

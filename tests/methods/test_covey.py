@@ -1,0 +1,121 @@
+"""The method that is all five: what it decides on fleets whose truth is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+from covey.config import fleet_of, method_of, resolve
+from covey.core import run
+from covey.errors import UserError
+from covey.group.by_portrait import with_parents
+from covey.measure import Measuring
+from covey.methods import covey
+from covey.select.within import cut_by_label
+from covey.steps import Train
+
+SKEWED = {"partition": {"name": "dir-class", "alpha": 0.3, "minimum": 10}}
+TURNED = {"partition": {"name": "dir-class", "alpha": 10.0, "minimum": 10}, "shift": {"name": "rotation"}}
+
+
+def after(rounds, tables, **settings):
+    """State, true kinds and measurements of a small fleet on the digits."""
+    config = resolve(
+        {
+            "seed": 100,
+            "data": {"clients": 16},
+            "method": {"name": "covey", "per_round": 8, **settings},
+            "engine": {"mode": "serial", "lanes": False},
+            **tables,
+        }
+    )
+    fleet = fleet_of(config)
+    found = []
+    measure = Measuring(every=100, global_test=False, fine_tune=True)
+    try:
+        state = run(method_of(config), fleet, rounds=rounds, measure=measure, watchers=[found.append])
+        return state, [share.kind for share in fleet.data.shares], found[-1]
+    finally:
+        fleet.close()
+
+
+def test_label_skew_alone_makes_one_flock():
+    state, _, _ = after(1, SKEWED)
+    assert set(state.groups.values()) == {0}
+    assert "one flock" in state.notes["flocks"]["text"]
+
+
+def test_turned_pictures_make_a_flock_for_every_turn():
+    state, kinds, _ = after(1, TURNED)
+    assert adjusted_rand_score(kinds, [state.groups[i] for i in range(16)]) == 1.0
+    assert "4 flocks of 4, 4, 4, 4 clients" in state.notes["flocks"]["text"]
+
+
+def test_it_is_better_than_one_model_where_kinds_contradict_each_other():
+    relabelled = {**TURNED, "shift": {"name": "label", "offsets": [0, 5]}}
+    _, _, whole = after(6, relabelled)
+    _, _, without = after(6, relabelled, without=["flocks", "serving"])
+    name = ("local-test", "accuracy-mean")
+    assert whole.value(*name) > without.value(*name) + 0.2
+
+
+def test_a_newcomer_of_a_known_kind_joins_its_flock_at_once_and_nobody_else_moves():
+    joins = {"devices": {"joins": [{"clients": [14, 15], "round": 3}]}}
+    before, _, _ = after(2, {**TURNED, **joins})
+    state, kinds, _ = after(3, {**TURNED, **joins})
+    assert 15 not in before.groups
+    assert {i: g for i, g in state.groups.items() if i < 14} == dict(before.groups)
+    assert adjusted_rand_score(kinds, [state.groups[i] for i in range(16)]) == 1.0
+
+
+def test_clients_that_drift_are_found_and_a_new_flock_starts_from_the_model_they_had():
+    drifts = {"devices": {"drifts": [{"clients": [0, 2, 4, 6], "round": 4, "turns": 2}]}}
+    half = {**TURNED, "shift": {"name": "rotation", "turns": [0, 1]}}
+    state, _, _ = after(5, {**half, **drifts}, every=5)
+    moved = {state.groups[i] for i in (0, 2, 4, 6)}
+    stayed = {state.groups[i] for i in (8, 10, 12, 14)}
+    assert len(moved) == len(stayed) == 1
+    assert moved != stayed
+    assert len(state.models) == 3
+
+
+def test_a_new_flock_comes_from_where_most_of_its_members_were():
+    before = {1: 0, 2: 0, 3: 1, 4: 1, 5: 1}
+    groups = {1: 0, 2: 2, 3: 2, 4: 2, 5: 1, 6: 3}
+    assert with_parents([0, 1], groups, before) == [0, 1, 1, 3]
+
+
+def test_every_pair_of_flock_and_label_is_a_group_of_its_own():
+    assert cut_by_label({1: 0, 2: 0, 3: 1}, {1: 4, 2: 9, 3: 4}) == {1: 4, 2: 9, 3: 14}
+
+
+def test_parts_can_be_left_out_and_others_are_refused():
+    method = covey(Train(), without=("serving", "correction", "selection"))
+    assert (method.adapt, method.serve, method.update, method.after) == (None, None, None, ())
+    with pytest.raises(
+        UserError, match="without has 'luck'; allowed: flocks, selection, correction, serving"
+    ):
+        covey(Train(), without=("luck",))
+
+
+def test_the_same_fine_tuning_is_measured_for_every_method():
+    """Plain training from the served row on the client's data, whatever the method's own way of serving is."""
+    _, _, end = after(2, SKEWED)
+    config = {"method": {"name": "fedavg", "per_round": 8}}
+    assert end.value("tuned-test", "accuracy-mean") > 0.5
+    resolved = resolve(
+        {**SKEWED, **config, "data": {"clients": 16}, "engine": {"mode": "serial", "lanes": False}}
+    )
+    fleet = fleet_of(resolved)
+    method = method_of(resolved)
+    state = run(method, fleet, rounds=1)
+    tuned = Measuring(global_test=False, fine_tune=True)(method, state, fleet, True)
+    plain = Measuring(global_test=False)(replace(method, adapt=method.local), state, fleet, True)
+    a = [m.value for m in tuned if m.split == "tuned-test" and m.metric == "accuracy-mean"]
+    b = [m.value for m in plain if m.split == "local-test" and m.metric == "accuracy-mean"]
+    assert len(a) == len(b) > 0
+    np.testing.assert_allclose(a[-1], b[-1], atol=0.05)  # another call, so another order of the batches
+    assert torch.isfinite(state.models).all()
+    fleet.close()
