@@ -88,7 +88,7 @@ class SiteFleet:
         )
         self.round = 0
         self.calls: dict[str, int] = {}
-        self.pace: dict[int, float] = {}  # measured seconds a sample trained
+        self.pace: dict[int, float] = {}  # measured seconds per sample trained
         self.here: list[int] = []
         self._server_executor: Serial | None = None
         self.info: dict[str, Any] = {
