@@ -99,7 +99,7 @@ def _skeleton(
     scale: Scale | None,
     thread: int,  # noqa: ARG001
 ) -> tuple[nn.Module, Layout]:
-    """An encoder to be called with somebody else's weights: one per thread, because a call swaps them in for a while."""
+    """An encoder to be called with somebody else's weights: one per thread, because a call swaps them in."""
     model = encoder(autoencoder(name, shape, scale)).eval()
     return model, Layout.of(model)
 
