@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from covey.experiments.numbers import in_words
-from covey.experiments.tables import filled, line_of
+from covey.experiments.spec import all_experiments, read_experiment
+from covey.experiments.tables import filled, line_of, overview_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,3 +35,16 @@ def test_a_bar_in_a_name_does_not_end_the_cell() -> None:
 )
 def test_mean_and_spread_in_words(values: list[float | None], words: str) -> None:
     assert in_words(values) == words
+
+
+PAPERS = ("cafa", "cfic", "embedding", "haccs", "topologies")
+
+
+@pytest.mark.parametrize("name", [name for name in all_experiments() if name.startswith(PAPERS)])
+def test_every_experiment_of_a_paper_says_why_it_differs_or_what_it_would_take(name: str) -> None:
+    experiment = read_experiment(name, "small")
+    assert experiment.why
+    line = overview_line(name)
+    assert all(line), "no empty cell"
+    if experiment.headline:
+        assert line[2] != "none", "a headline has the paper's number beside ours"

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from covey.cli import advise, certs, export, lists, look, report, reproduce, run, serve, status, topology
+from covey.cli import (
+    advise,
+    certs,
+    export,
+    health,
+    lists,
+    look,
+    report,
+    reproduce,
+    run,
+    serve,
+    status,
+    topology,
+)
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
 from covey.text import uncontrolled
@@ -27,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, advise, lists, look, export, topology, report, reproduce, certs, serve, status):
+for module in (run, advise, lists, look, export, topology, report, reproduce, certs, serve, status, health):
     module.register(app)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -86,7 +87,8 @@ def serve(
         )
     secrets = None if insecure else certs
     place = listening(host, port, insecure)
-    database = folder / "superlink" if insecure else certs
+    read_only = certs.exists() and not os.access(certs, os.W_OK)  # as a container's secrets are
+    database = folder / "superlink" if insecure or read_only else certs
     opened = (
         links.existing(superlink, certs=secrets) if superlink else links.superlink(database, certs=secrets)
     )

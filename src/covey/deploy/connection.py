@@ -95,6 +95,7 @@ def serve_site(
                 why = f"it answers {status}" if status else str(error)
                 say(f"the server at {address} is away, trying again every {RETRY:.0f} s: {why}")
             away = True
+        sign_of_life(folder)
         time.sleep(RETRY)
 
 
@@ -136,7 +137,7 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
                 raise UserError(
                     f"--state {note.parent} cannot be written: {error.strerror or error}"
                 ) from error
-        heart = HeartbeatSender(lambda: beat(client, node))
+        heart = HeartbeatSender(lambda: beat(client, node, note.parent))
         heart.start()
         try:
             yield client, node
@@ -148,8 +149,15 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
                     client.UnregisterNode(UnregisterNodeFleetRequest(node_id=node.node_id))
 
 
-def beat(client: FleetHttpClient, node: Node) -> bool:
+def sign_of_life(folder: Path) -> None:
+    """Touches a file that `covey health` looks at; where that cannot be done, the site works all the same."""
+    with contextlib.suppress(OSError):
+        (folder / "alive").touch()
+
+
+def beat(client: FleetHttpClient, node: Node, folder: Path) -> bool:
     """One heartbeat; whether the connection broke is for the mailbox to find out."""
+    sign_of_life(folder)
     with contextlib.suppress(httpx.HTTPError):
         client.SendNodeHeartbeat(
             SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)

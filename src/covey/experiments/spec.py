@@ -10,6 +10,8 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
 runs_of = "PAPER/TABLE"        instead of base, case and runs of its own: reads other numbers off the same runs, or off
                                some of them ([scale.X] cases = ...)
+headline = [CASE, ROW, COLUMN] the number that stands for the experiment in its paper's overview
+why                            why ours is not the paper's; of what is not run, what it would take
 study = "paper:function"       instead of runs: a function of covey.experiments.studies
 [settings]                     of the study; [scale.X.settings] on top
 """
@@ -43,6 +45,8 @@ KNOWN = (
     "settings",
     "note",
     "runs_of",
+    "headline",
+    "why",
 )
 
 
@@ -82,6 +86,8 @@ class Experiment:
     note: str
     file: Path
     runs_in: str  # the experiment whose runs these are; usually its own name
+    headline: tuple[str, ...] = ()
+    why: str = ""
     moved: frozenset[str] = frozenset()  # cases whose target is not the one of full scale, the paper's
 
     def tables(self, row: Row, case: Case, seed: int) -> dict[str, Any]:
@@ -165,6 +171,8 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         note=at.get("note", tables.get("note", "")),
         file=file,
         runs_in=tables.get("runs_of", name),
+        headline=tuple(tables.get("headline", ())),
+        why=tables.get("why", ""),
         moved=frozenset(
             ours.name
             for ours, papers in zip(cases, cases_at("full", tables), strict=True)
@@ -195,7 +203,8 @@ def on_runs_of(
     if "run" in tables:
         papers = {row["name"]: row.get("paper", {}) for row in tables["run"]}
         rows = [{**row, "paper": papers.get(row["name"], {})} for row in rows]
-    return {**theirs, **tables, "run": rows}
+    own = {"headline", "why"}  # of the other experiment, not of this one
+    return {**{key: value for key, value in theirs.items() if key not in own}, **tables, "run": rows}
 
 
 def case_at(scale: str, name: str, set: Mapping[str, Any], **scales: Mapping[str, Any]) -> Case:

@@ -1,6 +1,7 @@
 """Filling the tables of README and docs from stored results: `python -m covey.experiments.tables FILE.md ...`.
 
-A table stands between `<!-- table: PAPER/TABLE SCALE -->` and `<!-- end -->`; whatever is there is replaced.
+A table stands between `<!-- table: PAPER/TABLE SCALE -->` and `<!-- end -->`, the overview of a paper's experiments
+between `<!-- overview: PAPER -->` and `<!-- end -->`; whatever is there is replaced.
 """
 
 from __future__ import annotations
@@ -9,15 +10,53 @@ import re
 import sys
 from pathlib import Path
 
-from covey.experiments.result import read_stored, stored_place, table_cells, with_paper
+from covey.experiments.numbers import short
+from covey.experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
+from covey.experiments.spec import all_experiments, read_experiment
 from covey.writing import write_atomically
 
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
     """The text with every table made anew."""
-    return BLOCK.sub(lambda match: match[1] + markdown(match[2], match[3]) + match[4], text)
+    text = BLOCK.sub(lambda match: match[1] + markdown(match[2], match[3]) + match[4], text)
+    return OVERVIEW.sub(lambda match: match[1] + overview(match[2]) + match[3], text)
+
+
+def overview(paper: str) -> str:
+    """One line per experiment of a paper: its number and ours, at what scale, over how many seeds, why they differ."""
+    head = [
+        "experiment",
+        "number",
+        "paper",
+        "ours",
+        "scale",
+        "seeds",
+        "why they differ, or what it would take",
+    ]
+    lines = [line_of(head), "|" + " --- |" * len(head)]
+    lines += [line_of(overview_line(name)) for name in all_experiments() if name.startswith(f"{paper}/")]
+    return "\n".join(lines) + "\n"
+
+
+def overview_line(name: str) -> list[str]:
+    scale = next((scale for scale in ("full", "small") if stored_place(name, scale).exists()), "")
+    experiment = read_experiment(name, scale or "small")
+    title = f"`{name}`: {experiment.title.partition(':')[0]}"
+    if not scale:
+        return [title, "-", "-", "not run", "-", "-", experiment.why]
+    result = with_paper(read_stored(name, scale))
+    case, row, column = experiment.headline or ("", "", "")
+    cell = next(
+        (c for c in result["cells"] if (c["case"], c["row"], c["column"]) == (case, row, column)), None
+    )
+    if cell is None:
+        return [title, "-", "none", "see its table", scale, str(result["seeds"]), experiment.why]
+    paper = short(cell["paper"]) if cell["paper"] is not None else "none"
+    what = ", ".join(filter(None, (case, row, column)))
+    return [title, what, paper, words_of(cell), scale, str(result["seeds"]), experiment.why]
 
 
 def line_of(cells: list[str]) -> str:
