@@ -70,7 +70,7 @@ __all__ = [
 class State:
     """All that the server remembers between rounds; saving it saves the run."""
 
-    models: Tensor  # the bank, one row a model
+    models: Tensor  # the bank, one row per model
     groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
     memory: Mapping[str, Any] = field(
         default_factory=dict
@@ -158,7 +158,7 @@ class Method:
     group: Group | None = None
     bank: Bank = one_model
     send: Send = to_everybody
-    serve: Send | None = None  # which rows a client is given to use, if not those it is sent to train
+    serve: Send | None = None  # what a client is given to use, if not what it is sent to train
     adapt: Train | None = None  # training that a client does at home before it uses the row that serves it
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
@@ -197,7 +197,7 @@ def new_rows(method: Method, now: Round) -> Tensor:
 
 
 def open_round(state: State, fleet: Fleet) -> Round:
-    """Fixes who is here, once a round."""
+    """Fixes who is here, once per round."""
     number = state.round + 1
     here = fleet.begin(number)
     if not here:

@@ -1,4 +1,4 @@
-"""Data of one's own: tensors, torch data sets, Hugging Face data sets."""
+"""Your own data: tensors, torch data sets, Hugging Face data sets."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _check_pair(x: Tensor, y: Tensor, what: str) -> None:
     if y.dtype.is_floating_point:
         return
     if y.dim() != 1:
-        raise UserError(f"{what} labels must be one whole number a sample, not of shape {tuple(y.shape)}")
+        raise UserError(f"{what} labels must be one whole number per sample, not of shape {tuple(y.shape)}")
 
 
 def _targets(y: Tensor, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:

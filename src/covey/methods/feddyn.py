@@ -60,7 +60,7 @@ def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
     Client k minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> with a_k = alpha n_mean / n_k, then adds w_k - w to
     its memory s_k; the next w is the plain mean of the round's w_k plus the mean of all clients' s_k (Acar et al.,
     2021, as in the authors' code). The plain mean is the model that is used and evaluated. Gradients are clipped
-    (`train.clip`, else to norm 10), without which few clients a round with few labels each can make it diverge.
+    (`train.clip`, else to norm 10), without which few clients per round with few labels each can make it diverge.
 
     Args:
         per_round: how many clients work in a round.
