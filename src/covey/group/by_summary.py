@@ -22,6 +22,7 @@ Distance = Literal["l2", "hellinger"]
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 SUMMARIES: Key[dict[str, Any]] = Key("summaries")
+MOST_TABLE = 20_000  # clients whose distances are held as a table: 3 GB
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +124,11 @@ class BySummary:
     def _anew(self, told: Told) -> Told:
         order = np.argsort(told.ids, kind="stable")
         told = replace(told, ids=told.ids[order], shares=told.shares[order], has=told.has[order])
+        if told.shares.ndim == 3 and len(told.ids) > MOST_TABLE:
+            raise UserError(
+                f"{len(told.ids):,} clients told a feature summary; their table of distances would take "
+                f"{8e-9 * len(told.ids) ** 2:.0f} GB. Allowed: {MOST_TABLE:,}, or label summaries"
+            )
         if told.shares.ndim == 3:
             clusters = self.density(self._distances(told, told, _labels_told(told)), "precomputed")
         else:

@@ -17,6 +17,11 @@ Algorithm = Literal["optics", "dbscan", "hdbscan"]
 Extract = Literal["dbscan", "xi"]
 
 
+MOST = 10_000  # clients that are clustered one by one; more are grouped first
+CENTRES = 2000  # into so many groups
+MOST_FELLOWS = 5000  # members of a cluster among whom the nearest is looked for
+
+
 @dataclass(frozen=True, kw_only=True)
 class Density:
     """A density-based clustering; clients that belong nowhere become clusters of their own.
@@ -57,8 +62,39 @@ class Density:
             if len(data) == self.min_samples and self.cut is not None:
                 found = self._fit(data, metric)
         else:
-            found = self._fit(data, metric)
+            found = (
+                self._pregrouped(data)
+                if metric == "euclidean" and len(data) > MOST
+                else self._fit(data, metric)
+            )
         return numbered(found)
+
+    def _pregrouped(self, data: Array) -> Labels:
+        """Clusters of the means of many small groups, each counting as often as it has members.
+
+        Neighbours of neighbours of 100,000 clients do not fit into memory, nor OPTICS' n^2 steps into a round. A group
+        of `min_samples` members is a dense place by itself.
+        """
+        from sklearn.cluster import DBSCAN, MiniBatchKMeans
+        from sklearn.metrics import pairwise_distances_argmin
+
+        some = data[:: -(-len(data) // (100 * CENTRES))]
+        centres = (
+            MiniBatchKMeans(CENTRES, batch_size=4096, n_init=1, random_state=0).fit(some).cluster_centers_
+        )
+        _, group = np.unique(pairwise_distances_argmin(data, centres), return_inverse=True)
+        counts = np.bincount(group)
+        sums = np.zeros((len(counts), data.shape[1]))
+        np.add.at(sums, group, data)
+        means = sums / counts[:, None]
+        if self.cut is not None:
+            model = DBSCAN(eps=self.cut, min_samples=self.min_samples)
+            found = model.fit(means, sample_weight=counts).labels_
+        else:
+            found = self._fit(means, "euclidean")
+        single = counts[group] < 2
+        labels = numbered(np.asarray(found, dtype=np.int64))[group]
+        return np.where((np.asarray(found)[group] < 0) & single, -1, labels)
 
     def _fit(self, data: Array, metric: Metric) -> Labels:
         from sklearn import config_context
@@ -117,6 +153,7 @@ def nearest_fellow(labels: Labels, table: Callable[[Labels], Array]) -> Array:
     nearest = np.full(len(labels), np.inf)
     for cluster in np.unique(labels):
         members = np.flatnonzero(labels == cluster)
+        members = members[:: -(-len(members) // MOST_FELLOWS)]
         if len(members) > 1:
             inside = table(members)
             np.fill_diagonal(inside, np.inf)

@@ -27,7 +27,7 @@ Speed = Literal["mean", "fastest"]
 class ByCluster:
     """Clusters drawn by theta (eq. 7), and of each drawn cluster its fastest reachable device (Algorithm 1).
 
-    per_round: devices a round. step: what they will do, for their latency. send: which model
+    per_round: devices per round. step: what they will do, for their latency. send: which model
     they would be sent, where they are asked for its loss. rho: weight of latency against loss.
     speed: a cluster's latency is the mean of its reachable devices' (eq. 6), or that of the fastest one, which is what
     the first draw costs. squared: losses are squared before they are averaged, as in the authors' code.
@@ -65,8 +65,11 @@ class ByCluster:
         seconds = now.fleet.seconds(self.step, here)
         latency = np.array([seconds[i] for i in here])
         loss = np.array(device_losses(here, groups, known_losses(now, self.losses, self.send)))
-        names = sorted({groups[i] for i in here})
-        clusters = [[p for p, i in enumerate(here) if groups[i] == name] for name in names]
+        members: dict[int, list[int]] = {}
+        for position, i in enumerate(here):
+            members.setdefault(groups[i], []).append(position)
+        names = sorted(members)
+        clusters = [members[name] for name in names]
         waits = cluster_means(latency, clusters) if self.speed == "mean" else cluster_least(latency, clusters)
         theta = cluster_weights(
             waits, cluster_means(loss**2 if self.squared else loss, clusters), rho=self.rho
@@ -111,8 +114,10 @@ def cluster_weights(latency: Array, loss: Array, *, rho: float) -> Array:
     """theta (eq. 7) of each cluster from its latency and mean loss; not normalised.
 
     tau_i = 1 - latency_i / max latency (eq. 6); theta_i = rho tau_i + (1 - rho) loss_i / sum of losses. When
-    all losses are 0 (or all latencies), that term is the same for all clusters.
+    all losses are 0 (or all latencies), that term is the same for all clusters. Losses of one's own objective may be
+    negative; they then count from the lowest.
     """
+    loss = loss - min(0.0, float(loss.min()))
     slowest = latency.max()
     tau = 1.0 - latency / slowest if slowest > 0 else np.zeros_like(latency)
     total = loss.sum()

@@ -1,0 +1,57 @@
+"""Density clusters of fleets too large to be compared one by one."""
+
+import numpy as np
+import pytest
+
+from covey.core import Reply
+from covey.errors import UserError
+from covey.group import by_summary, density
+from covey.group.by_summary import BySummary, _table
+from covey.group.density import Density
+from covey.select.haccs import cluster_weights
+from covey.steps.summaries import FeatureSummary
+
+
+def kinds_and_shares(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Clients of five kinds, each with nearly all samples of one label."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 5, count)
+    shares = 0.02 * rng.dirichlet(np.ones(5), count)
+    shares[np.arange(count), kinds] += 0.98
+    return kinds, shares
+
+
+@pytest.mark.parametrize("extract", ["dbscan", "xi"])
+def test_groups_first_give_the_clusters_of_all(monkeypatch: pytest.MonkeyPatch, extract: str) -> None:
+    kinds, shares = kinds_and_shares(600)
+    one_by_one = Density(extract="dbscan")(shares)
+    monkeypatch.setattr(density, "MOST", 500)
+    monkeypatch.setattr(density, "CENTRES", 40)
+    found = Density(extract=extract)(shares)  # type: ignore[arg-type]
+    assert all(len(set(kinds[found == cluster])) == 1 for cluster in np.unique(found))
+    if extract == "dbscan":
+        assert np.array_equal(found, one_by_one)
+
+
+def test_a_client_far_from_all_others_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(density, "MOST", 500)
+    monkeypatch.setattr(density, "CENTRES", 40)
+    _, shares = kinds_and_shares(600)
+    shares[17] = 0.2  # the middle of all
+    found = Density(eps=0.1)(shares)
+    assert (found == found[17]).sum() == 1
+    assert found.max() + 1 == 6
+
+
+def test_too_many_feature_summaries_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_summary, "MOST_TABLE", 3)
+    shares = np.full((2, 4), 0.25)
+    told = _table([Reply(id=i, stats={"shares": shares, "has": np.ones(2, bool)}) for i in range(4)])
+    with pytest.raises(UserError, match="4 clients told a feature summary"):
+        BySummary(ask=FeatureSummary())._anew(told)
+
+
+def test_negative_losses_count_from_the_lowest() -> None:
+    """Losses -3, -1, 1 count 0, 2, 4: shares 0, 1/3, 2/3 of the loss term."""
+    theta = cluster_weights(np.ones(3), np.array([-3.0, -1.0, 1.0]), rho=0.0)
+    assert theta.tolist() == pytest.approx([0.0, 1 / 3, 2 / 3])
