@@ -172,35 +172,41 @@ class Crew:
         told = self.ray.put(call)
         waiting = cut(jobs, CHUNKS * self.workers)
         working: dict[Any, tuple[Any, Chunk]] = {}
-        while waiting or working:
-            while waiting and self.idle:
-                actor, chunk = self.idle.pop(), waiting.pop()
-                messages: list[Light] = [light(job, common) for job in chunk.jobs]
-                keys = sorted({key for _, names in messages for key in names if key is not None})
-                ref = actor.work.remote(told, bench, pack(messages), keys, *(stored[key] for key in keys))
-                working[ref] = (actor, chunk)
-            ready = self.first_ready(list(working))
-            if ready in self.coming:
-                self.welcome(ready, others=len(working))
-                continue
-            actor, chunk = working.pop(ready)
-            try:
-                outcomes += pickle.loads(self.ray.get(ready))
-            except self.ray.exceptions.RayTaskError:
-                raise
-            except self.ray.exceptions.RayError:
+        try:
+            while waiting or working:
+                while waiting and self.idle:
+                    actor, chunk = self.idle.pop(), waiting.pop()
+                    messages: list[Light] = [light(job, common) for job in chunk.jobs]
+                    keys = sorted({key for _, names in messages for key in names if key is not None})
+                    ref = actor.work.remote(told, bench, pack(messages), keys, *(stored[key] for key in keys))
+                    working[ref] = (actor, chunk)
+                ready = self.first_ready(list(working))
+                if ready in self.coming:
+                    self.welcome(ready, others=len(working))
+                    continue
+                actor, chunk = working.pop(ready)
+                try:
+                    outcomes += pickle.loads(self.ray.get(ready))
+                except self.ray.exceptions.RayTaskError:
+                    self.idle.append(actor)
+                    raise
+                except self.ray.exceptions.RayError:
+                    self.ray.kill(actor)
+                    self.hire()
+                    if chunk.tries + 1 < TRIES:  # one job at a time, so that none takes others with it
+                        waiting += [Chunk(jobs=[job], tries=chunk.tries + 1) for job in chunk.jobs]
+                    else:
+                        outcomes += [
+                            Outcome(id=i, lost="its Ray worker died", state=state)
+                            for job in chunk.jobs
+                            for i, state in states_of(job)
+                        ]
+                    continue
+                self.idle.append(actor)
+        finally:  # after an error some are in the middle of something
+            for actor, _ in working.values():
                 self.ray.kill(actor)
                 self.hire()
-                if chunk.tries + 1 < TRIES:  # one job at a time, so that none takes others with it
-                    waiting += [Chunk(jobs=[job], tries=chunk.tries + 1) for job in chunk.jobs]
-                else:
-                    outcomes += [
-                        Outcome(id=i, lost="its Ray worker died", state=state)
-                        for job in chunk.jobs
-                        for i, state in states_of(job)
-                    ]
-                continue
-            self.idle.append(actor)
         return outcomes
 
     def first_ready(self, working: Sequence[Any]) -> Any:
