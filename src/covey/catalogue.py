@@ -145,6 +145,13 @@ MODELS: Registry[Callable[..., nn.Module]] = Registry(
     },
 )
 
+# shape, seed, settings -> a network that a method trains beside the run's own, and what it is trained for
+CHILD_MODELS: Registry[Callable[..., tuple[nn.Module, Objective]]] = Registry(
+    "model of a method",
+    "covey.child_models",
+    {"autoencoder": "covey.models.encoders:autoencoder_and_goal"},
+)
+
 # -> an objective: loss, target, scores
 OBJECTIVES: Registry[Callable[[], Objective]] = Registry(
     "objective",
