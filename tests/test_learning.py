@@ -56,7 +56,7 @@ def test_the_default_training_of_the_default_model_learns_more_than_guessing(nam
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"train": {"lr": 50.0}}, "blown up"),
+        ({"train": {"lr": 50.0, "batches": 1}}, "blown up"),
         ({"train": {"lr": 1e-6}, "data": {"name": "digits", "scaling": "unit"}}, "not standardised"),
         ({"train": {"lr": 1e-6, "batch": 64, "epochs": 1}}, "only 2 batches"),
         ({"train": {"lr": 1e-6}}, "another train.lr than 1e-06"),
