@@ -29,7 +29,7 @@ class VariantError(Exception):
 
 
 def measure(commands: dict[str, list[str]], rounds: int, logs: Path) -> dict[str, dict[str, float]]:
-    """Median CPU and wall seconds a round, and the most memory, of every variant; they take turns."""
+    """Median CPU and wall seconds per round, and the most memory, of every variant; they take turns."""
     running = {}
     for name, words in commands.items():
         with (logs / name).open("w") as log:
@@ -69,7 +69,7 @@ def measure(commands: dict[str, list[str]], rounds: int, logs: Path) -> dict[str
 
 def table(workload: str, results: dict[str, dict[str, float]]) -> Table:
     shown = Table(
-        title=f"{workload}: seconds a round (median), and ratio to {REFERENCE}", title_justify="left"
+        title=f"{workload}: seconds per round (median), and ratio to {REFERENCE}", title_justify="left"
     )
     for column in ("engine", "CPU s", "ratio", "wall s", "ratio", "memory MB"):
         shown.add_column(column, justify="left" if column == "engine" else "right")

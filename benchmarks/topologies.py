@@ -1,4 +1,4 @@
-"""Mixing without a server: memory for 50 nodes with 10 million parameters, seconds a round for 1,000 nodes.
+"""Mixing without a server: memory for 50 nodes with 10 million parameters, seconds per round for 1,000 nodes.
 
 python benchmarks/topologies.py memory
 python benchmarks/topologies.py nodes [--nodes 1000] [--rounds 3]
@@ -79,7 +79,7 @@ def nodes(count: int, rounds: int) -> None:
         sent = (fleet.ledger.total["mix.peers"].messages - before) // rounds
         mixing_took = with_clock.mix.seconds / rounds
         print(
-            f"  {name:18} {backbone:11} {took:6.2f} s a round, of it {mixing_took:5.2f} s matrices, mixing and "
+            f"  {name:18} {backbone:11} {took:6.2f} s per round, of it {mixing_took:5.2f} s matrices, mixing and "
             f"counting {sent:,} messages"
         )
         fleet.close()

@@ -1,4 +1,4 @@
-"""One engine in a process of its own: reads a round number a line, answers with what the round took."""
+"""One engine in a process of its own: reads a round number per line, answers with what the round took."""
 
 from __future__ import annotations
 

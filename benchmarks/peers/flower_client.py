@@ -15,7 +15,7 @@ from benchmarks.workloads import WORKLOADS
 
 @functools.cache
 def prepared(name: str) -> tuple[raw.Data, nn.Module]:
-    """Every client's data and one model, once a process."""
+    """Every client's data and one model, once per process."""
     torch.set_num_threads(1)
     return raw.data_of(WORKLOADS[name]), raw.model_of(WORKLOADS[name])
 

@@ -46,6 +46,11 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "fedadam": "covey.methods.server_optimisers:fedadam",
         "fedyogi": "covey.methods.server_optimisers:fedyogi",
         "fedadagrad": "covey.methods.server_optimisers:fedadagrad",
+        "scaffold": "covey.methods.scaffold:scaffold",
+        "fine-tuned": "covey.methods.personal:fine_tuned",
+        "fedper": "covey.methods.personal:fedper",
+        "fedbn": "covey.methods.personal:fedbn",
+        "ditto": "covey.methods.personal:ditto",
         "feddisco": "covey.methods.feddisco:feddisco",
         "feddyn": "covey.methods.feddyn:feddyn",
         "fedfa": "covey.methods.fedfa:fedfa",
@@ -140,6 +145,13 @@ MODELS: Registry[Callable[..., nn.Module]] = Registry(
     },
 )
 
+# shape, seed, settings -> a network that a method trains beside the run's own, and what it is trained for
+CHILD_MODELS: Registry[Callable[..., tuple[nn.Module, Objective]]] = Registry(
+    "model of a method",
+    "covey.child_models",
+    {"autoencoder": "covey.models.encoders:autoencoder_and_goal"},
+)
+
 # -> an objective: loss, target, scores
 OBJECTIVES: Registry[Callable[[], Objective]] = Registry(
     "objective",
@@ -207,6 +219,10 @@ STEPS: Registry[type] = Registry(
         "Train": "covey.steps.train:Train",
         "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
         "TellLabel": "covey.group.label_feature:TellLabel",
+        "DittoTrain": "covey.steps.personal:DittoTrain",
+        "EvaluateOwn": "covey.steps.personal:EvaluateOwn",
+        "TrainWithHome": "covey.steps.personal:TrainWithHome",
+        "ControlledTrain": "covey.methods.scaffold:ControlledTrain",
         "TellDiscrepancy": "covey.methods.feddisco:TellDiscrepancy",
         "Best": "covey.methods.ifca:Best",
         "TrainAutoencoder": "covey.methods.pretraining:TrainAutoencoder",
@@ -284,6 +300,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "last-choice": "covey.methods.ifca:LastChoice",
             "known-group": "covey.methods.cfl:to_known_group",
             "with-memory": "covey.methods.feddyn:WithMemory",
+            "with-control": "covey.methods.scaffold:WithControl",
             "adapted": "covey.serving:ServeAdapted",
         },
     ),
@@ -295,7 +312,10 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "scored": "covey.steps.scored:ScoredTrain",
             "utility": "covey.steps.utility:TrainWithUtility",
             "dyn": "covey.steps.dyn:DynTrain",
+            "controlled": "covey.methods.scaffold:ControlledTrain",
             "judged": "covey.steps.judged:JudgedTrain",
+            "home": "covey.steps.personal:TrainWithHome",
+            "ditto": "covey.steps.personal:DittoTrain",
         },
     ),
     "mix": Registry(
@@ -343,6 +363,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "utilities": "covey.select.oort:remember_utilities",
             "sketches": "covey.select.clustered_sampling:remember_sketches",
             "moves": "covey.methods.feddyn:remember_moves",
+            "controls": "covey.methods.scaffold:remember_control",
             "choices": "covey.methods.ifca:remember_choices",
             "spread": "covey.mix.exchange:note_spread",
             "judged": "covey.serving:KeepJudgements",

@@ -245,7 +245,7 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
 
 
 def _fit_to_fleet(where: str, whole: dict[str, Any], asked: Any, clients: int) -> None:
-    """No more clients a round than there are; the default is meant for larger fleets."""
+    """No more clients per round than there are; the default is meant for larger fleets."""
     if not isinstance(whole.get("per_round"), int) or whole["per_round"] <= clients:
         return
     if isinstance(asked, Mapping) and "per_round" in asked:

@@ -13,11 +13,13 @@ from torch import Tensor
 from covey.core import Fleet, Measurement, Method, Reply, State, Step, Task, served, server_client
 from covey.errors import UserError
 from covey.metrics import Metric, Metrics, metric_named
+from covey.needs import gives_of
 from covey.ranges import Count
 from covey.safety import not_measurable
 from covey.settings import validated_in
 from covey.steps.evaluate import Evaluate, values_in
 from covey.steps.judged import EvaluateAdapted
+from covey.steps.personal import OWN_MODEL, EvaluateOwn
 from covey.steps.train import Train
 
 
@@ -151,6 +153,8 @@ def on_local_tests(
 
 def using(method: Method, told: tuple[Metric, ...], fine_tune: bool) -> Step:
     """How a client uses the row that serves it: as it is, or after training it at home."""
+    if not fine_tune and OWN_MODEL in gives_of(method.local):
+        return EvaluateOwn(metrics=told)
     train = training_of(method.local) if fine_tune else method.adapt
     return Evaluate(metrics=told) if train is None else EvaluateAdapted(train=train, metrics=told)
 

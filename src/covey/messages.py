@@ -53,7 +53,7 @@ class Reply:
 
 
 def plain_bytes(value: Any) -> int:
-    """Size of plain values on the wire: arrays as they are, 8 bytes a number, text in UTF-8."""
+    """Size of plain values on the wire: arrays as they are, 8 bytes per number, text in UTF-8."""
     if isinstance(value, Mapping):
         return sum(plain_bytes(v) for v in value.values())
     if isinstance(value, list | tuple):

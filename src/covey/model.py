@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -134,3 +134,25 @@ def fresh_row(model: nn.Module, seed: int, number: int) -> Tensor:
             if callable(reset) and not frozen:  # a frozen part was given for a reason: it stays
                 reset()
     return read_row(again)
+
+
+class Maker(NamedTuple):
+    """How a method's own model can be made elsewhere: a name in the registry CHILD_MODELS, and plain settings."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def made_as(model: Network, maker: Maker) -> Network:
+    """The model, with a note of how it was made."""
+    model.covey_maker = maker  # type: ignore[assignment]
+    return model
+
+
+def maker_of(model: nn.Module) -> Maker | None:
+    """How the model was made, if that was noted."""
+    maker = getattr(model, "covey_maker", None)
+    return maker if isinstance(maker, Maker) else None

@@ -17,7 +17,7 @@ NEEDED = ("kernel", "main", "higher_is_better", "target", "loss", "scores")
 
 @runtime_checkable
 class Objective(Protocol):
-    """Any object with these four can be trained for; `scores` gives one value a sample under each metric's name."""
+    """Any object with these four can be trained for; `scores` gives one value per sample under each metric's name."""
 
     kernel: ClassVar[str]  # the name under which an accelerator knows the loss; "" when none does
     main: ClassVar[str]  # the metric that tables and progress lines show
@@ -83,12 +83,12 @@ class Reconstruction(Regression):
 
 
 def lowest_loss(objective: Objective) -> float:
-    """What no loss of the objective falls below: 0, up to rounding, for those above; of one's own nothing is known."""
+    """What no loss of the objective falls below: 0, up to rounding, for those above; of your own nothing is known."""
     return -1e-6 if objective.kernel else -LARGEST
 
 
 def objective_named(name: object, where: str = "") -> Objective:
-    """The objective of that name; one's own may be a class without settings or an instance."""
+    """The objective of that name; your own may be a class without settings or an instance."""
     found: Any = OBJECTIVES.find(name, where)
     made = found() if callable(found) else found
     if not isinstance(made, Objective):

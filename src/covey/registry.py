@@ -1,4 +1,4 @@
-"""Things by name: built in, brought by an installed package, or one's own in a module or a file.
+"""Things by name: built in, brought by an installed package, or your own in a module or a file.
 
 A name is looked up in this order:
 

@@ -37,13 +37,13 @@ def test_the_example_of_the_documentation(command: typer.Typer) -> None:
         "--cluster-every", "2", "--backbone-every", "2",
     )  # fmt: skip
     assert numbers_after(text, "messages in 100 rounds") == ["5,000", "7,000", "3,000"]
-    assert numbers_after(text, "messages a round") == ["50", "70", "30"]
+    assert numbers_after(text, "messages per round") == ["50", "70", "30"]
 
 
 def test_figure_2_in_the_terminal(command: typer.Typer) -> None:
     text = output(command, "--graph", "ring", "--nodes", "6", "--rounds", "3", "--parameters", "1000")
     assert numbers_after(text, "data a round") == ["48", "kB"]
-    assert numbers_after(text, "spectral gap a round") == ["0.3333"]
+    assert numbers_after(text, "spectral gap per round") == ["0.3333"]
     assert [line.split()[1] for line in text.splitlines() if line.strip()[:1].isdigit()][-4:] == [
         "0.9129", "0.4082", "0.2606", "0.1717",
     ]  # fmt: skip

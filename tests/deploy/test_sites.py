@@ -398,7 +398,7 @@ def test_a_site_that_is_left_out_is_told_of_once_and_asked_again_seldom() -> Non
     assert [line for line in said if "left out" in line] == [
         "site site-3 is left out for now: neither its key nor its name is known"
     ]
-    assert transport.kinds.count("query.hello") == 4  # one a site
+    assert transport.kinds.count("query.hello") == 4  # one per site
 
 
 def test_a_site_learns_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The kernels are compiled once a machine, again when their sources change, and for narrower machines too."""
+"""The kernels are compiled once per machine, again when their sources change, and for narrower machines too."""
 
 import os
 import re

@@ -7,9 +7,8 @@ import torch
 
 from covey.data.types import Scale
 from covey.errors import UserError
-from covey.methods.pretraining import Pictures
 from covey.model import read_row
-from covey.models.encoders import autoencoder, encode, encoder, load_encoder, save_encoder, suited
+from covey.models.encoders import Pictures, autoencoder, encode, encoder, load_encoder, save_encoder, suited
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where a step's model runs: one bench a worker, never one a client."""
+"""Where a step's model runs: one bench per worker, never one per client."""
 
 from covey.bench.base import Bench, Fit, Recipe
 

@@ -34,7 +34,7 @@ def choose_bench(
     device: str = "auto",
     say: Callable[[str], None] | None = None,
 ) -> tuple[Callable[[], Bench], dict[str, Any]]:
-    """How to make a bench (called once a worker), and what to write about it into the run folder.
+    """How to make a bench (called once per worker), and what to write about it into the run folder.
 
     `lanes` None means: use them where they support the model and are faster; True: wherever they support it.
     """

@@ -43,7 +43,7 @@ def topology(
     edges: Annotated[
         Path | None,
         typer.Option(
-            help="A file of links 'sender receiver', one a line, instead of --graph; with "
+            help="A file of links 'sender receiver', one per line, instead of --graph; with "
             "--clusters they join clusters."
         ),
     ] = None,
@@ -169,7 +169,7 @@ def _print_ranking(console: Console, ranked: Sequence[Estimate], rounds: int, bu
     console.print(table)
     console.print(
         "every: rounds between communications, as few as the budget allows; spread: how far the nodes' models "
-        "stay apart while every node that trains moves by one unit a round; gap: spectral gap a round (1 = "
+        "stay apart while every node that trains moves by one unit per round; gap: spectral gap per round (1 = "
         "consensus at once). In the semi-decentralised form only representatives are heard: right when clients "
         "of a cluster are alike."
     )
@@ -179,11 +179,11 @@ def _print_costs(console: Console, found: Sequence[Estimate], rounds: int, name:
     design = found[-1].design
     among = "" if design.kind == "decentralized" else f" in {design.clusters} clusters"
     table = _table(f"{design.nodes} nodes{among}, {name}", "", *(each.design.kind for each in found))
-    table.add_row("messages a round", *(f"{e.messages / rounds:,.4g}" for e in found))
+    table.add_row("messages per round", *(f"{e.messages / rounds:,.4g}" for e in found))
     table.add_row(f"messages in {rounds} rounds", *(f"{e.messages:,}" for e in found))
     table.add_row("data a round", *(_bytes(e.bytes / rounds) for e in found))
     table.add_row(f"data in {rounds} rounds", *(_bytes(e.bytes) for e in found))
-    table.add_row("spectral gap a round", *(f"{e.gap:.4g}" for e in found))
+    table.add_row("spectral gap per round", *(f"{e.gap:.4g}" for e in found))
     table.add_row("spread while training", *(f"{e.training_spread:.4f}" for e in found))
     console.print(table)
 

@@ -88,7 +88,7 @@ class SiteFleet:
         )
         self.round = 0
         self.calls: dict[str, int] = {}
-        self.pace: dict[int, float] = {}  # measured seconds a sample trained
+        self.pace: dict[int, float] = {}  # measured seconds per sample trained
         self.here: list[int] = []
         self._server_executor: Serial | None = None
         self.info: dict[str, Any] = {
@@ -276,7 +276,7 @@ class SiteFleet:
 
         fleet = SiteFleet(
             self.transport,
-            with_trainer(self.spec.child(model), self.lanes),
+            with_trainer(self.spec.of_child(model), self.lanes),
             server_data=self.server_data,
             names=self.registry.names,
             seed=self.seed,

@@ -34,7 +34,7 @@ class RegisteredSite:
 
 
 class ClientNumbers:
-    """Which client number a site has: by its key where keys are known, else by its name; the same for ever."""
+    """The client number of a site: by its key where keys are known, else by its name; the same for ever."""
 
     def __init__(self, by_key: Mapping[str, int]) -> None:
         self.by_key = by_key  # the list may change while the server runs

@@ -12,19 +12,16 @@ from torch import nn
 
 from covey.bench import Bench
 from covey.bench.choose import choose_bench
-from covey.catalogue import METRICS, MODELS, OBJECTIVES, STEPS
+from covey.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, STEPS
 from covey.core import Step
-from covey.data.types import Scale
 from covey.errors import Refused, UserError
-from covey.methods.pretraining import Pictures
 from covey.metrics import Metric
-from covey.model import BufferPolicy
+from covey.model import BufferPolicy, maker_of
 from covey.models import build
-from covey.models.encoders import autoencoder
 from covey.objective import Objective, objective_named
 from covey.own_code import bare_name, is_own
 from covey.registry import Registry, only_installed
-from covey.settings import convert
+from covey.settings import checked, convert, settings_of
 
 
 def step_kinds() -> list[str]:
@@ -49,7 +46,7 @@ def step_to_plain(step: Step) -> dict[str, Any]:
 
 
 def _is_step(value: Any) -> bool:
-    """Whether a site can know it: it is built in, installed, or defined beside a method of one's own."""
+    """Whether a site can know it: it is built in, installed, or defined beside your own method."""
     made = type(value)
     if not dataclasses.is_dataclass(made) or not isinstance(getattr(made, "kind", None), str):
         return False
@@ -132,8 +129,7 @@ class ModelSpec:
     objective: str
     buffers: BufferPolicy = "average"
     lanes: bool = False
-    autoencoder: bool = False  # a method's own autoencoder, for samples of that `scale`
-    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    child: bool = False  # a method's own model, of the registry CHILD_MODELS
 
     def plain(self) -> dict[str, Any]:
         """What travels: names without the files that they are in here."""
@@ -142,36 +138,35 @@ class ModelSpec:
 
     def build(self, seed: int = 0) -> nn.Module:
         """The network; its first weights matter only where the run begins."""
-        if self.autoencoder:
-            return autoencoder(self.name, self.shape, self._scale, seed)
+        if self.child:
+            return self._child(seed)[0]
         return build(
             self.name, input_shape=self.shape, outputs=self.outputs, seed=seed, **dict(self.settings)
         )
 
-    @property
-    def _scale(self) -> Scale | None:
-        return Scale(*self.scale) if self.scale else None
+    def _child(self, seed: int = 0) -> tuple[nn.Module, Objective]:
+        """A method's own model, and what it is trained for; settings that do not fit are a `UserError`."""
+        maker = CHILD_MODELS.find(self.name)
+        settings = checked(self.name, settings_of(maker, given=("shape", "seed")), self.settings)
+        return maker(self.shape, seed, **settings)
 
     @property
     def goal(self) -> Objective:
         """What it is trained for."""
-        return Pictures(self._scale) if self.autoencoder else objective_named(self.objective)
+        return self._child()[1] if self.child else objective_named(self.objective)
 
-    def child(self, model: nn.Module, *, lanes: bool = False) -> ModelSpec:
+    def of_child(self, model: nn.Module, *, lanes: bool = False) -> ModelSpec:
         """The spec of a method's own model on the same samples."""
-        recipe = getattr(model, "recipe", None)
-        if recipe is None:
+        maker = maker_of(model)
+        if maker is None:
             raise UserError(
                 f"a {type(model).__name__} of the method's own is not part of covey, so that no site knows it"
             )
         return replace(
             self,
-            name=recipe.name,
-            settings={},
-            outputs=1,
-            objective="reconstruction",
-            autoencoder=True,
-            scale=tuple(recipe.scale) if recipe.scale else None,
+            name=maker.name,
+            settings=maker.settings,
+            child=True,
             lanes=lanes,
         )
 
@@ -193,13 +188,10 @@ class ModelSpec:
 def model_from_plain(plain: Mapping[str, Any]) -> ModelSpec:
     """The model spec of a request; an unknown model is refused."""
     name = plain.get("name")
-    _known(MODELS, name)
+    _known(CHILD_MODELS if plain.get("child") is True else MODELS, name)
     _known(OBJECTIVES, plain.get("objective"))
     try:
-        scale = plain.get("scale")
-        return ModelSpec(
-            **{**plain, "shape": tuple(plain["shape"]), "scale": tuple(map(tuple, scale)) if scale else None}
-        )
+        return ModelSpec(**{**plain, "shape": tuple(plain["shape"])})
     except (TypeError, KeyError) as error:
         raise Refused(
             f"the model {name!r} comes with settings that this site's covey does not know"

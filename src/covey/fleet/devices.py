@@ -28,7 +28,7 @@ class Device:
     availability: float = 1.0
 
     def seconds(self, *, bytes_down: int, bytes_up: int, work: float, pace: float) -> float:
-        """Transfer both ways + round trip + `work` samples at `pace` reference seconds a sample (+ delay)."""
+        """Transfer both ways + round trip + `work` samples at `pace` reference seconds per sample (+ delay)."""
         transfer = 8e-6 * bytes_down / self.down + 8e-6 * bytes_up / self.up
         return transfer + self.latency + self.delay + work * pace * self.compute
 

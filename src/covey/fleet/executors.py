@@ -97,7 +97,7 @@ class Cohort(Serial):
 
 
 class Threads:
-    """A bench a thread; for benches that release the interpreter lock."""
+    """A bench per thread; for benches that release the interpreter lock."""
 
     def __init__(self, client_data: ClientData, make_bench: MakeBench, workers: int) -> None:
         self.client_data = client_data

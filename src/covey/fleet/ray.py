@@ -1,7 +1,7 @@
 """Simulation on many machines: the jobs of the local engine, done by actors on a Ray cluster with the same bits.
 
-The samples lie in Ray's object store, one copy a node that its actors share; rows that several clients get are put
-there once a round. An actor that is lost is replaced, and what it was doing is done again.
+The samples lie in Ray's object store, one copy per node that its actors share; rows that several clients get are put
+there once per round. An actor that is lost is replaced, and what it was doing is done again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class BenchSpec:
 
 
 class Hand:
-    """An actor: the data of all clients as views into its node's object store, and one model a bench."""
+    """An actor: the data of all clients as views into its node's object store, and one model per bench."""
 
     def __init__(self, main: np.ndarray, *arrays: np.ndarray) -> None:
         torch.set_num_threads(1)
@@ -244,7 +244,7 @@ class Crew:
         self.idle.append(actor)
 
     def store(self, number: int, rows: dict[int, Tensor]) -> dict[int, Any]:
-        """The rows in the object store; equal ones once a round, whoever asks."""
+        """The rows in the object store; equal ones once per round, whoever asks."""
         if number != self.round:
             self.round, self.rows = number, {}
         stored = {}

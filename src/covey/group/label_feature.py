@@ -62,7 +62,7 @@ def by_label(now: Round) -> dict[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelWhenChosen:
-    """Algorithm 1 to the letter: a client's label becomes known only when it is first chosen to train."""
+    """Algorithm 1 as printed: a client's label becomes known only when it is first chosen to train."""
 
     select: Select
 

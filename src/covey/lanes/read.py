@@ -159,7 +159,7 @@ class _Reader:
         try:
             channels = numbers.broadcast_to(1, *sample).flatten()
         except RuntimeError:
-            raise UnsupportedError(f"{_label(node)} is not by one number a channel") from None
+            raise UnsupportedError(f"{_label(node)} is not by one number per channel") from None
         one, none = torch.ones_like(channels), torch.zeros_like(channels)
         if what in PRODUCTS:
             factor, constant = channels, none
@@ -205,7 +205,7 @@ class _Reader:
         if what in (nn.AdaptiveAvgPool2d, F.adaptive_avg_pool2d):
             shape = self.shapes[node.all_input_nodes[0]]
             if _output(node).rows * _output(node).columns != 1:
-                raise UnsupportedError(f"{_label(node)} averages to more than one value a channel")
+                raise UnsupportedError(f"{_label(node)} averages to more than one value per channel")
             return MeanPool(kernel=(shape.rows, shape.columns), stride=(shape.rows, shape.columns))
         if what in (nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d):
             return self._drop(node, channels=what in (nn.Dropout2d, F.dropout2d))

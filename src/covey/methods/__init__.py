@@ -18,7 +18,9 @@ from covey.methods.fedmgda import fedmgda
 from covey.methods.haccs import haccs
 from covey.methods.ifca import ifca
 from covey.methods.ladd import ladd
+from covey.methods.personal import ditto, fedbn, fedper, fine_tuned
 from covey.methods.robust import krum, median, trimmed_mean
+from covey.methods.scaffold import scaffold
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
 from covey.methods.server_optimisers import fedadagrad, fedadam, fedavgm, fedyogi
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
@@ -36,17 +38,21 @@ __all__ = [
     "compose",
     "covey",
     "decentralized",
+    "ditto",
     "embedding",
     "fedadagrad",
     "fedadam",
     "fedavg",
     "fedavgm",
+    "fedbn",
     "feddisco",
     "feddyn",
     "fedfa",
     "fedmgda",
+    "fedper",
     "fedprox",
     "fedyogi",
+    "fine_tuned",
     "haccs",
     "hierarchical",
     "ifca",
@@ -58,6 +64,7 @@ __all__ = [
     "oort_simple",
     "power_of_choice",
     "random",
+    "scaffold",
     "semi_decentralized",
     "tifl",
     "trimmed_mean",

@@ -10,10 +10,12 @@ from covey.group.label_feature import LabelWhenChosen, by_label
 from covey.mix.average import Average
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
+from covey.settings import validated
 from covey.steps import Train
 from covey.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, CorrectionScale
 
 
+@validated
 def cfic(
     train: Train,
     *,
@@ -33,11 +35,11 @@ def cfic(
     Clients tell one number, the label L = argmax |D_i - 1/C| that stands out most; equal labels are a cluster. A round
     draws as evenly from the clusters as it can. With w the old model and g_i the average over cluster i's clients,
     u = sum (n_i / n)(g_i - w) / ||g_i - w||; h <- alpha h - beta u; w <- sum (n_k / n) w_k - h (Yang et al., 2025).
-    Kept up, the correction adds beta / (1 - alpha) average updates a round (`scale = "relative"`; "absolute" takes beta
-    as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy` learns
-    a client's label only when it is first chosen, `quota = "published"` draws one a cluster and the rest by chance.
-    `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is FedAvgM.
-    `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
+    Kept up, the correction adds beta / (1 - alpha) average updates per round (`scale = "relative"`; "absolute" takes
+    beta as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy`
+    learns a client's label only when it is first chosen, `quota = "published"` draws one per cluster and the rest by
+    chance. `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is
+    FedAvgM. `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
 
     Args:
         per_round: how many clients work in a round.

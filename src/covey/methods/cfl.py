@@ -15,6 +15,7 @@ from covey.errors import UserError
 from covey.mix.gram import products
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
 from covey.select import Everybody
+from covey.settings import validated
 from covey.steps import Train
 
 Array = NDArray[np.float64]
@@ -39,6 +40,7 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
 
 
 @declares(needs=(KNOWN_GROUPS,))
+@validated
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """The row of the client's group; who has none is sent all rows and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
@@ -89,6 +91,7 @@ class SplitAndAverage:
         return csr_array(matrix)
 
 
+@validated
 def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int = 20) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 

@@ -7,16 +7,18 @@ from typing import Literal
 from covey.core import Method
 from covey.mix.average import Average
 from covey.select.clustered_sampling import FromUrns, remember_sketches
+from covey.settings import validated
 from covey.steps import Train
 
 
+@validated
 def clustered_sampling(
     train: Train, *, per_round: int = 10, by: Literal["size", "similarity"] = "size"
 ) -> Method:
     """FedAvg on clients drawn from m urns, one from each: every client's expected weight is its share of the data.
 
     The urns hold clients of similar size (Algorithm 1), or clients whose last updates point alike (Algorithm 2, from a
-    sketch of 512 numbers a client). The new model is the plain mean of the drawn models (Fraboni et al., 2021).
+    sketch of 512 numbers per client). The new model is the plain mean of the drawn models (Fraboni et al., 2021).
 
     Args:
         per_round: how many clients work in a round.

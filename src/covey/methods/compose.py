@@ -1,4 +1,4 @@
-"""A method of one's own, composed of named parts in a file."""
+"""Your own method, composed of named parts in a file."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def compose(
         mix: how the replies become the new models; auto averages them.
         combine: the same where no matrix can say it.
         update: what the server adds.
-        serve: which models a client uses, if not those it would be sent.
+        serve: what a client uses, if not what it would be sent.
         adapt: clients train the model that serves them on their own data before they use it.
         after: what is remembered of a round.
     """

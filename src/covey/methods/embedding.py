@@ -1,4 +1,4 @@
-"""Clustering by embeddings (Prigent et al., HiPC 2024): a few hundred noisy bits a client, one model a cluster."""
+"""Clustering by embeddings (Prigent et al., HiPC 2024): a few hundred noisy bits per client, one model per cluster."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from covey.needs import GROUPS, Facts, Key
 from covey.rows import one_per_group, to_group
 from covey.select import Uniform
 from covey.select.groups import EachGroup
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 
@@ -106,6 +107,7 @@ def privacy_text(embed: Embed, replies: Sequence[Reply]) -> str:
     )
 
 
+@validated
 def embedding(
     train: Train,
     *,
@@ -134,11 +136,11 @@ def embedding(
     """Clients with similar data train one model together; who is similar shows in a few hundred noisy bits.
 
     An autoencoder is trained first (`pretrain`: by the fleet, on the `public` data set, or both; or loaded from
-    `encoder`). Each client encodes its data, averages the codes of each class, keeps one bit a value and flips it
-    with probability `flip` (client i with `own_flips[i mod n]`, if given). The server takes away what is
-    surely noise (`denoise`; not with the published search), builds Ward's tree and takes the cut with the
+    `encoder`). Each client encodes its data, averages the codes of each class, keeps one bit per value and flips it
+    with probability `flip` (client i with `own_flips[i mod n]`, if given). The server takes away what must be
+    noise (`denoise`; not with the published search), builds Ward's tree and takes the cut with the
     best Calinski-Harabasz index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains
-    its own model, `per_round` clients a round in all or per cluster; the first `n_shared` tensors are common to all.
+    its own model, `per_round` clients per round in all or per cluster; the first `n_shared` tensors are common to all.
     Newcomers go to the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those
     that drifted migrate.
 
@@ -150,7 +152,7 @@ def embedding(
         noise: how the flips are drawn: simulated (repeatable) or opendp (secure).
         normalise: codes are normalised within a class, or over all.
         search: for the cut of the tree: exact, the paper's bayes, or published.
-        denoise: whether the server takes away what is surely noise (not with the published search).
+        denoise: whether the server takes away what must be noise (not with the published search).
         min_size: the fewest clients of a cluster.
         n_shared: how many leading tensors are common to all clusters.
         weighting: what a reply counts by: its samples, equally, or its batches.
@@ -196,6 +198,7 @@ def embedding(
     )
 
 
+@validated
 def by_embedding(
     *,
     flip: float = 0.1,

@@ -14,6 +14,7 @@ from covey.errors import UserError
 from covey.mix.average import Average
 from covey.needs import ONE_MODEL, Facts, Key, declares
 from covey.select import Uniform
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.dyn import DynTrain
 from covey.steps.size import sizes
@@ -38,6 +39,7 @@ class WithMemory:
 
 
 @declares(gives=(MOVES,))
+@validated
 def remember_moves(now: Round) -> None:
     """Adds what the clients of this round have added to their memories to the sum that the server keeps."""
     trainable = now.fleet.layout.trainable
@@ -51,13 +53,14 @@ def remember_moves(now: Round) -> None:
 CLIP = 10.0  # norm of a gradient, unless the training settings say another
 
 
+@validated
 def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
     """FedAvg whose clients remember how far they drifted, so that their optima agree with the common one.
 
     Client k minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> with a_k = alpha n_mean / n_k, then adds w_k - w to
     its memory s_k; the next w is the plain mean of the round's w_k plus the mean of all clients' s_k (Acar et al.,
     2021, as in the authors' code). The plain mean is the model that is used and evaluated. Gradients are clipped
-    (`train.clip`, else to norm 10), without which few clients a round with few labels each can make it diverge.
+    (`train.clip`, else to norm 10), without which few clients per round with few labels each can make it diverge.
 
     Args:
         per_round: how many clients work in a round.

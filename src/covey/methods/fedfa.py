@@ -13,6 +13,7 @@ from covey.errors import UserError
 from covey.mix.average import weighted_rows
 from covey.needs import ACCURACY, Facts, Key
 from covey.select import Uniform
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.scored import ScoredTrain
 from covey.update.momentum import Momentum, ServerMomentum
@@ -57,6 +58,7 @@ class FairAverage:
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
 
 
+@validated
 def fedfa(
     train: Train,
     *,

@@ -17,6 +17,7 @@ from covey.mix.shared import GroupAverage, leading_columns
 from covey.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
 from covey.rows import to_group
 from covey.select import Uniform
+from covey.settings import validated
 from covey.steps import Train, best_row
 from covey.steps.evaluate import FORWARD_SHARE
 
@@ -110,11 +111,13 @@ class RandomStarts:
 
 
 @declares(needs=(SEVERAL_MODELS,), gives=(KNOWN_GROUPS,))
+@validated
 def remember_choices(now: Round) -> None:
     """A client belongs to the group whose model it chose last."""
     now.groups |= {reply.id: reply.slot for reply in now.replies}
 
 
+@validated
 def ifca(
     train: Train,
     *,

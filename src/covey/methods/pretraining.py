@@ -17,7 +17,7 @@ from covey.errors import UserError
 from covey.measure import Measuring
 from covey.methods.baselines import fedavg
 from covey.model import Layout, read_row, write_row
-from covey.models.encoders import autoencoder, encoder, load_encoder, save_encoder, suited
+from covey.models.encoders import Pictures, autoencoder, encoder, load_encoder, save_encoder, suited
 from covey.objective import Reconstruction
 from covey.steps import Train
 
@@ -29,19 +29,6 @@ class TrainAutoencoder(Train):
     """Local training of an autoencoder, booked under its own name."""
 
     kind: ClassVar[str] = "train.autoencoder"
-
-
-@dataclass(frozen=True)
-class Pictures(Reconstruction):
-    """Mean squared error against the picture in [0, 1], whatever standardisation the data set has."""
-
-    scale: Scale | None = None
-
-    def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        if self.scale is None:
-            return x
-        mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in self.scale)
-        return x * std + mean
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from covey.mix.topology import Ints
 
 Point = tuple[float, float]
 Loads = Mapping[tuple[int, int], float]
-"""(sender, receiver) -> messages a round."""
+"""(sender, receiver) -> messages per round."""
 
 
 def positions(clusters: Ints, lead: Mapping[int, int]) -> list[Point]:

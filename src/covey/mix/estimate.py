@@ -91,7 +91,7 @@ class Design:
         return [built[pattern] for pattern in patterns]
 
     def loads(self) -> dict[tuple[int, int], float]:
-        """(sender, receiver) -> messages a round, over one period."""
+        """(sender, receiver) -> messages per round, over one period."""
         period = int(np.lcm(self.cluster_every, self.backbone_every))
         found: dict[tuple[int, int], float] = {}
         for factors in self.schedule(period):
@@ -120,9 +120,9 @@ class Estimate:
     mean is preserved; where only representatives are heard, the deviation ends above 0, the spread at 0."""
     training_spread: float
     """The spread averaged over the rounds when every node that trains moves by an independent step of unit
-    variance a round: what remains of disagreement while training goes on."""
+    variance per round: what remains of disagreement while training goes on."""
     gap: float
-    """Spectral gap a round, 1 - |lambda_2| of one period's product to the power 1 / period."""
+    """Spectral gap per round, 1 - |lambda_2| of one period's product to the power 1 / period."""
 
 
 def estimate(design: Design, *, rounds: int, parameters: int) -> Estimate:

@@ -1,4 +1,4 @@
-"""One model a group, with the first layers common to all groups if wanted."""
+"""One model per group, with the first layers common to all groups if wanted."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def build(
     """Build the model `name` for one sample of `input_shape` (channels first) and `outputs` logits.
 
     The first weights depend on `seed` only, never on what was drawn before. An autoencoder gives
-    back its input's shape and does not use `outputs`. A model of one's own may be a function or a class, with
+    back its input's shape and does not use `outputs`. Your own model may be a function or a class, with
     `input_shape` and `outputs` or without, or a ready module.
     """
     builder: Any = MODELS.find(name)

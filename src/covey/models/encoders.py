@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -17,8 +17,9 @@ from torch.func import functional_call
 
 from covey.data.types import Scale
 from covey.errors import UserError
-from covey.model import Layout
+from covey.model import Layout, Maker, made_as
 from covey.models import build
+from covey.objective import Objective, Reconstruction
 
 ENCODE_BATCH = 1000  # samples encoded together; fixed, so that codes do not depend on who asks
 FORMAT = "covey-encoder-1"
@@ -42,11 +43,17 @@ def suited(shape: tuple[int, ...]) -> str:
     return "ae-conv" if colour else "ae-fc"
 
 
-class AutoencoderSpec(NamedTuple):
-    """What an autoencoder was built from: enough to build it elsewhere."""
+@dataclass(frozen=True)
+class Pictures(Reconstruction):
+    """Mean squared error against the picture in [0, 1], whatever standardisation the data set has."""
 
-    name: str
-    scale: Scale | None
+    scale: Scale | None = None
+
+    def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        if self.scale is None:
+            return x
+        mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in self.scale)
+        return x * std + mean
 
 
 def autoencoder(
@@ -60,8 +67,22 @@ def autoencoder(
     if scale is not None:
         parts = OrderedDict(pixels=Pixels(scale), **parts)
     whole = nn.Sequential(parts)
-    whole.recipe = AutoencoderSpec(suited(shape) if name == "auto" else name, scale)  # type: ignore[assignment]
-    return whole
+    settings = {"mean": scale.mean, "std": scale.std} if scale is not None else {}
+    name = suited(shape) if name == "auto" else name
+    return made_as(whole, Maker(name="autoencoder", settings={"network": name, **settings}))
+
+
+def autoencoder_and_goal(
+    shape: tuple[int, ...],
+    seed: int,
+    *,
+    network: str,
+    mean: tuple[float, ...] = (),
+    std: tuple[float, ...] = (),
+) -> tuple[nn.Module, Objective]:
+    """An autoencoder made again where its settings have come to, and what it is trained for."""
+    scale = Scale(mean, std) if mean else None
+    return autoencoder(network, shape, scale, seed), Pictures(scale)
 
 
 def encoder(model: nn.Sequential) -> nn.Sequential:
@@ -78,7 +99,7 @@ def _skeleton(
     scale: Scale | None,
     thread: int,  # noqa: ARG001
 ) -> tuple[nn.Module, Layout]:
-    """An encoder to be called with somebody else's weights: one a thread, because a call swaps them in for a while."""
+    """An encoder to be called with somebody else's weights: one per thread, because a call swaps them in."""
     model = encoder(autoencoder(name, shape, scale)).eval()
     return model, Layout.of(model)
 

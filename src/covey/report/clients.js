@@ -1,6 +1,6 @@
 // The clients: how evenly they are served, what they hold and how often they worked.
 
-// One dot a client, one row a run (or a group of a single run): the middle half as a bar, the median as a mark.
+// One dot per client, one row per run (or a group of a single run): the middle half as a bar, the median as a mark.
 function drawSpread(place, lead, data) {
   const first = data.runs.find((run) => run.fleet.dots.value.length);
   if (!first) {
@@ -67,7 +67,7 @@ function spreadRow(root, row, x, box, middle, step, about) {
   }
 }
 
-// One column a client, ordered by group: its labels, how often it worked and how well it is served.
+// One column per client, ordered by group: its labels, how often it worked and how well it is served.
 function drawFleet(place, run) {
   const f = run.fleet;
   if (!f.ids.length) return place.replaceChildren(html("p", { class: "hint" }, "Nothing was recorded about single clients."));

@@ -1,6 +1,6 @@
 // The main chart: one metric against rounds, seconds, bytes or messages; lines to switch, a target to try.
 
-// The lines to draw: one a run, or for a single run its groups or its clients' spread.
+// The lines to draw: one per run, or for a single run its groups or its clients' spread.
 function linesOf(data, state) {
   const about = data.runs.map((run, place) => ({ run, place, curve: run.curves[state.metric] }));
   const present = about.filter(({ curve }) => curve);

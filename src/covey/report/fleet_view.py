@@ -17,7 +17,7 @@ def groups_of(rows: Rows) -> dict[int, int]:
 
 
 def fleet_view(rows: Rows, group: dict[int, int]) -> dict[str, Any]:
-    """One column a client (or a few neighbours), ordered by group, then true kind, then id."""
+    """One column per client (or a few neighbours), ordered by group, then true kind, then id."""
     labels = sorted((n for n in rows.names if n.startswith("data/label:")), key=label_order)
     kind = {client: int(value) for client, value in last_by_client(rows.by_client("data/kind")).items()}
     metric = client_metric(rows)

@@ -92,7 +92,7 @@ def target_tile(reached: Target, metrics: Metrics) -> Html:
 
 
 def comparison(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
-    """One row a run; the best of every column stands out."""
+    """One row per run; the best of every column stands out."""
     columns = [metric_column(runs, name) for name in measured_names(runs)]
     columns += [target_column(runs, metric, target) for metric, target in targets_of(runs)]
     columns += [traffic_column(runs), time_column(runs)]

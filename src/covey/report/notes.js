@@ -96,7 +96,7 @@ function drawDecay(place, note) {
   return place.replaceChildren(root);
 }
 
-// Small multiples: one panel a group, thin lines its clients, the thick line their mean.
+// Small multiples: one panel per group, thin lines its clients, the thick line their mean.
 function drawLabelCurves(place, note) {
   const groups = note.group || note.shares.map(() => 0);
   const sizes = new Map();

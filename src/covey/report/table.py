@@ -34,7 +34,7 @@ PREFERRED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A head, one text a row, and which rows hold the best value."""
+    """A head, one text per row, and which rows hold the best value."""
 
     head: str
     cells: tuple[str, ...]
@@ -78,7 +78,7 @@ def known_metrics(runs: Sequence[RunView]) -> Metrics:
 def summary_columns(
     runs: Sequence[RunView], metric: str | None = None, target: float | None = None
 ) -> list[Column]:
-    """One row a run: best, last, worst 10%, what the target took, all bytes, seconds on the run's clock."""
+    """One row per run: best, last, worst 10%, what the target took, all bytes, seconds on the run's clock."""
     metric = metric or headline_metric(runs)
     target = headline_target(runs, metric) if target is None else target
     metrics = known_metrics(runs)
@@ -133,7 +133,7 @@ def of_finished(runs: Sequence[RunView], values: Sequence[float]) -> list[float 
 
 
 def cost_columns(run: RunView) -> list[Column]:
-    """One row a step kind, then their sum; what only served to measure the run comes after it."""
+    """One row per step kind, then their sum; what only served to measure the run comes after it."""
     kinds = run.summary.by_kind
     training = sorted(kind for kind in kinds if not kind.endswith(MEASURING))
     evaluation = sorted(kind for kind in kinds if kind.endswith(MEASURING))
@@ -168,7 +168,7 @@ def rich_table(columns: Sequence[Column], title: str) -> Table:
 
 
 def summary_table(runs: Sequence[RunView], metric: str | None = None, target: float | None = None) -> Table:
-    """One row a method for the terminal."""
+    """One row per method for the terminal."""
     title = metric_title(metric or headline_metric(runs))
     return rich_table(summary_columns(runs, metric, target), title[0].upper() + title[1:])
 

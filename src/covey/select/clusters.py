@@ -30,8 +30,8 @@ def sample_clusters(
 
     With m clusters the quota is max(floor(count / m), 1), or all of a smaller cluster. With more clusters than places,
     those that were visited longest ago get one place each, ties at random: `last_visit` says in which round. The
-    `published` quota is min(floor(count / m), 1): one a cluster, or none when they are too many. `others` belong to no
-    cluster and can only be drawn with the rest.
+    `published` quota is min(floor(count / m), 1): one per cluster, or none when they are too many. `others` belong to
+    no cluster and can only be drawn with the rest.
     """
     everybody = sorted([*others, *(i for members in clusters.values() for i in members)])
     count = min(count, len(everybody))

@@ -27,7 +27,7 @@ Speed = Literal["mean", "fastest"]
 class ByCluster:
     """Clusters drawn by theta (eq. 7), and of each drawn cluster its fastest reachable device (Algorithm 1).
 
-    per_round: devices a round. step: what they will do, for their latency. send: which model
+    per_round: devices per round. step: what they will do, for their latency. send: which model
     they would be sent, where they are asked for its loss. rho: weight of latency against loss.
     speed: a cluster's latency is the mean of its reachable devices' (eq. 6), or that of the fastest one, which is what
     the first draw costs. squared: losses are squared before they are averaged, as in the authors' code.

@@ -24,7 +24,7 @@ TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 @dataclass(frozen=True, kw_only=True)
 class ByTier:
-    """One tier a round, drawn by probability while it has credits; of its reachable clients `per_round` at random.
+    """One tier per round, drawn by probability while it has credits; of its reachable clients `per_round` at random.
 
     tiers: how many, fewer if they could not fill a round. interval: after so many rounds without progress of the
     tier in work, the tiers are ranked anew. rounds: of the whole run; a tier has ceil(rounds / tiers) credits, and when

@@ -13,7 +13,7 @@ from covey.steps.summaries import label_counts
 
 @dataclass(frozen=True)
 class CountLabels(Step):
-    """How many training samples of each class the client holds: `stats["labels"]`, one number a class."""
+    """How many training samples of each class the client holds: `stats["labels"]`, one number per class."""
 
     kind: ClassVar[str] = "query.labels"
 

@@ -167,8 +167,12 @@ def best_row(client: Client, task: Task) -> tuple[int, Tensor]:
 
 
 def with_own_buffers(client: Client, row: Tensor) -> Tensor:
-    """Under the policy "local" a client's own float buffers take the place of those that came with the row."""
+    """The row with what stays at home put in: tensors, and under the policy "local" the client's float buffers."""
     layout = client.bench.layout
+    if home := client.state.get("home"):
+        row = row.clone()
+        for at, values in home.items():
+            row[at : at + len(values)] = values
     own = client.state.get("buffers")
     if layout.buffers == "average" or own is None:
         return row

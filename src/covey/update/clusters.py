@@ -80,7 +80,7 @@ class ClusterCorrection:
 
     `absolute`: u is taken as it is and beta is a length in parameter space, as printed. `relative`: u is stretched to
     the length of the round's average update, so that beta fits any model and the correction fades as the model settles;
-    kept up, it adds beta / (1 - alpha) average updates a round. beta in round t is multiplied by decay^(t-1).
+    kept up, it adds beta / (1 - alpha) average updates per round. beta in round t is multiplied by decay^(t-1).
 
     `among`: the directions are those of the groups, of single clients, or (auto) of the groups where a model has
     replies from several, else of the clients; or there is one, the average update of everybody, which is plain

@@ -19,7 +19,7 @@ def majority_and_labels(name, classes, alpha, **settings):
     [(10, 0.05, 0.78, 2.7), (10, 0.5, 0.38, 7.7), (100, 0.05, 0.30, 12), (100, 0.5, 0.08, 32)],
 )
 def test_dir_client_draws_with_concentration_alpha_for_each_label(classes, alpha, share, count):
-    # 250 of 1,000 samples a client: hardly any label is used up.
+    # 250 of 1,000 samples per client: hardly any label is used up.
     found = majority_and_labels("dir-client", classes, alpha, size=250)
     assert found == pytest.approx((share, count), rel=0.08)
 

@@ -120,7 +120,7 @@ def test_dir_client_prior_uses_all_data_in_nearly_equal_sizes():
 
 
 def test_shards_are_runs_of_the_sorted_labels():
-    labels = np.tile([1, 0], 6)  # 6 of each label: 3 shards of 2 samples a label
+    labels = np.tile([1, 0], 6)  # 6 of each label: 3 shards of 2 samples per label
     for seed in range(10):
         counts, parts = cut("shards", labels, clients=3, seed=seed, per_client=2)
         assert [len(part) for part in parts] == [4, 4, 4]
@@ -128,7 +128,7 @@ def test_shards_are_runs_of_the_sorted_labels():
 
 
 def test_two_label_groups_give_group_l_the_classes_l_and_the_next():
-    # 13 samples a class, each class used by 2 groups of 2 clients: parts of floor(13 / 4) = 3, one sample unused.
+    # 13 samples per class, each class used by 2 groups of 2 clients: parts of floor(13 / 4) = 3, one sample unused.
     counts, _ = cut("two-label-groups", balanced(3, 13), clients=6)
     expected = [[3, 3, 0], [3, 3, 0], [0, 3, 3], [0, 3, 3], [3, 0, 3], [3, 0, 3]]
     assert counts.tolist() == expected

@@ -25,9 +25,9 @@ PAIRS = ((6, 7), (1, 4), (5, 9), (2, 3), (0, 4), (2, 5), (6, 8), (0, 9), (7, 8),
 
 
 def epsilon_against_clusters(settings: dict[str, Any], seed: int) -> Findings:
-    """Fig. 8a: share of the groups that are found exactly, by epsilon and samples a client.
+    """Fig. 8a: share of the groups that are found exactly, by epsilon and samples per client.
 
-    Two clients a label with 70/10/10/10 % of their samples; the mean over `repetitions`.
+    Two clients per label with 70/10/10/10 % of their samples; the mean over `repetitions`.
     """
     rows: dict[str, dict[str, float]] = {}
     curves: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
@@ -42,7 +42,7 @@ def epsilon_against_clusters(settings: dict[str, Any], seed: int) -> Findings:
             ]
             found.append(float(np.mean(trials)))
             rows[f"{size} samples, epsilon {epsilon:g}"] = {"groups found": found[-1]}
-        curves[f"{size} samples a client"] = (list(settings["epsilons"]), found)
+        curves[f"{size} samples per client"] = (list(settings["epsilons"]), found)
     return Findings(rows=rows, curves=curves)
 
 

@@ -83,7 +83,7 @@ class Rows(NamedTuple):
 
 
 class Pooling(NamedTuple):
-    """The 2 x 2 maximum of a tensor's rows, or of a `Conv` whose y is a scratch of two rows a channel."""
+    """The 2 x 2 maximum of a tensor's rows, or of a `Conv` whose y is a scratch of two rows per channel."""
 
     y: int
     y_block: int

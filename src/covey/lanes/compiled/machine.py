@@ -129,7 +129,7 @@ def run(
     has_linear: int,
     whole: int,
 ) -> int:
-    """All batches; a phase is (first operation, end, 1 if block after block), `losses` one a batch."""
+    """All batches; a phase is (first operation, end, 1 if block after block), `losses` one per batch."""
     first_power, second_power = 1.0, 1.0
     for k in range(batches):
         first_power *= BETA1

@@ -10,7 +10,7 @@ from covey.lanes.compiled.native import at, f32, sigmoid, tanh, transpose
 
 @jit
 def places_of(s: Any, b: int, features: int) -> None:
-    """Where the samples of block b begin in an array of `features` values a sample, into the scratch."""
+    """Where the samples of block b begin in an array of `features` values per sample, into the scratch."""
     for lane in range(LANES):
         # A lane without a sample repeats the first: its numbers are finite, its gradient is set to zero.
         q = b * LANES + lane

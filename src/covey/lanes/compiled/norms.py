@@ -75,7 +75,7 @@ def norm_fixed(s: Any, c: Any, b: int) -> None:
 
 @jit
 def norm_back(s: Any, c: Any, b0: int, b1: int) -> None:
-    """With n values a channel, z = (x - mean) * inverse and gradient d by y, the gradient by x is
+    """With n values per channel, z = (x - mean) * inverse and gradient d by y, the gradient by x is
 
     weight * inverse * (d - sum(d) / n - z * sum(d * z) / n); by bias sum(d), by weight sum(d * z).
     """

@@ -1,0 +1,1 @@
+"""A method, a data set, a model and a metric for Covey, from outside."""

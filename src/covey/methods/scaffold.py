@@ -1,0 +1,102 @@
+"""SCAFFOLD: stochastic controlled averaging for federated learning (Karimireddy et al., 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from covey.core import Client, Method, Reply, Round, Step, Task
+from covey.errors import UserError
+from covey.mix.average import Average, Weighting
+from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
+from covey.select import Uniform
+from covey.statistics import Known, Stat
+from covey.steps import Train
+from covey.steps.train import best_row, local_fit, reply_of
+
+CONTROLS = Fact("control variates in every reply", 'set local = "controlled"')
+CONTROL: Key[Tensor] = Key("scaffold.control", 'add "controls" to after')
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlledTrain(Step):
+    """Training whose gradients are corrected by control variates: v <- v - lr (g - c_k + c).
+
+    Afterwards c_k <- c_k - c + (w - v) / (K lr) over its K steps (option II); the reply holds by how much c_k changed.
+    """
+
+    train: Train
+
+    kind: ClassVar[str] = "train.controlled"
+    gives: ClassVar[Facts] = (CONTROLS,)
+
+    def __post_init__(self) -> None:
+        if self.train.optimiser != "sgd" or self.train.momentum:
+            raise UserError(
+                "control variates need plain steps: set train.optimiser = sgd, train.momentum = 0"
+            )
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        nothing = torch.zeros(client.bench.layout.trainable)
+        common, own = task.args.get("control", nothing), client.state.get("control", nothing)
+        fit = local_fit(self.train, client, start, linear=common - own)
+        way = len(fit.losses) * self.train.recipe(client.round).lr
+        new = own - common + (start - fit.row)[: len(own)] / way
+        if bool(torch.isfinite(new).all()):  # a broken reply is refused; the client must not keep it
+            client.state["control"] = new
+        reply = reply_of(client, fit, slot, size=len(self.train.training_part(client)))
+        return replace(reply, stats={**reply.stats, "control": (new - own).numpy()})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return self.train.expects(known) | {"control": Stat(shape=(None,))}
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test)
+
+
+@dataclass(frozen=True)
+class WithControl:
+    """Everybody gets the model and the server's control variate."""
+
+    needs: ClassVar[Facts] = (ONE_MODEL, CONTROL)
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        args = {"control": CONTROL.of(now.memory)} if CONTROL.name in now.memory else {}
+        return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,), args=args))
+
+
+@declares(needs=(CONTROLS,), gives=(CONTROL,))
+def remember_control(now: Round) -> None:
+    """Moves the server's control variate by what the clients' have moved: c <- c + sum of changes / N."""
+    total = CONTROL.get(now.memory, torch.zeros(now.fleet.layout.trainable)).clone()
+    for reply in now.replies:
+        change = torch.as_tensor(reply.stats["control"])
+        if change.shape == total.shape:
+            total += change / len(now.fleet.members())
+    CONTROL.keep(now.memory, total)
+
+
+def scaffold(train: Train, *, per_round: int = 10, weighting: Weighting = "equal") -> Method:
+    """FedAvg whose clients correct every step by how their gradients differ from everybody's.
+
+    v <- v - lr (g - c_k + c), from v = w; c_k <- c_k - c + (w - v) / (K lr) after K steps; w <- mean of the v;
+    c <- c + sum of the changes of c_k / N (Karimireddy et al., 2020, option II, server's rate 1). Clients send
+    twice as much as in FedAvg.
+
+    Args:
+        per_round: clients that train in each round.
+        weighting: what a model counts: equal, or by its client's samples or batches.
+    """
+    return Method(
+        name="scaffold",
+        select=Uniform(per_round=per_round),
+        send=WithControl(),
+        local=ControlledTrain(train=train),
+        mix=Average(weighting=weighting),
+        after=(remember_control,),
+    )
