@@ -8,6 +8,7 @@ that maps `[old rows; replies]` to the new rows. Nothing in this file knows any 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.errors import RunError, SilentRoundError
+from covey.errors import RunError, SilentRoundError, UserError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
@@ -136,13 +137,13 @@ After = Callable[[Round], None]
 
 @declares(gives=(ONE_MODEL,))
 def one_model(now: Round) -> Tensor:
-    """A bank of one row: the usual global model."""
+    """One common model."""
     return now.models if len(now.models) else now.fleet.start()[None]
 
 
 @declares(needs=(ONE_MODEL,))
 def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """Everybody gets row 0."""
+    """Everybody gets the common model, row 0."""
     return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,)))
 
 
@@ -283,6 +284,26 @@ Measure = Callable[
 ]  # the last one: is this the last round?
 
 
+def check_run(method: Any, fleet: Any, rounds: Any) -> None:
+    """What was given for what, said before the first round."""
+    if not isinstance(method, Method):
+        raise UserError(
+            f"method is a {type(method).__name__}; it must be a Method, such as fedavg(Train(lr=0.1))"
+        )
+    if not hasattr(fleet, "ask"):
+        raise UserError(
+            f"fleet is a {type(fleet).__name__}; it must be a fleet, such as LocalFleet(data, model)"
+        )
+    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 0:
+        raise UserError(f"rounds is {rounds!r}; allowed: a whole number, at least 1")
+    asked, there = (
+        getattr(method.select, "per_round", 0),
+        len(getattr(getattr(fleet, "data", None), "shares", ())),
+    )
+    if there and isinstance(asked, int) and asked > there and getattr(fleet, "name", "run") == "run":
+        warnings.warn(f"per_round is {asked}, but there are {there} clients: all of them work", stacklevel=3)
+
+
 def run(
     method: Method,
     fleet: Fleet,
@@ -299,6 +320,7 @@ def run(
     A round in which nobody answers passes with nothing done; after `patience` of them in a row the next one ends the
     run, and so does the last round of all when nobody ever answered.
     """
+    check_run(method, fleet, rounds)
     state = state or empty_state(fleet)
     silent = 0
     while state.round < rounds:

@@ -45,7 +45,7 @@ class Result:
         screen = io.StringIO()
         title = metric_title(headline_metric(self.views))
         table = rich_table(self.columns(), title[0].upper() + title[1:])
-        Console(file=screen, width=WIDTH, color_system=None).print(table)
+        Console(file=screen, width=WIDTH, color_system=None, force_jupyter=False).print(table)
         return "\n".join(line.rstrip() for line in screen.getvalue().rstrip().splitlines())
 
     __repr__ = __str__

@@ -66,7 +66,11 @@ def check_free(folder: Path) -> None:
 
 def is_free(folder: Path) -> bool:
     """Whether it is empty, or holds no more than a start that never came to a run."""
-    names = {path.name for path in folder.iterdir()} - {"superlink", "status.json"}  # of covey serve
+    names = {path.name for path in folder.iterdir()} - {
+        "superlink",
+        "status.json",
+        "log.jsonl",
+    }  # of covey serve
     begun = {path.name.partition(".")[0] for path in (folder / "checkpoint").glob("*")}
     return names <= BEFORE_CONFIG and begun <= {"000000"}
 

@@ -99,8 +99,8 @@ def validated(maker: Maker, *, table: str = "") -> Maker:
 
     @functools.wraps(called)
     def checking(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
         settings = constraints()
+        given = _bound(signature, settings, table, args, kwargs)
         checked(table, settings, {name: value for name, value in given.items() if name in settings})
         return called(*args, **kwargs)
 
@@ -108,6 +108,20 @@ def validated(maker: Maker, *, table: str = "") -> Maker:
         maker.__init__ = checking  # type: ignore[method-assign]
         return maker
     return typing.cast(Maker, checking)
+
+
+def _bound(
+    signature: inspect.Signature, settings: Mapping[str, Setting], table: str, args: Any, kwargs: Any
+) -> Mapping[str, Any]:
+    """The arguments by name; a misspelt or missing one is said as in a file."""
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        dot = f"{table}." if table else ""
+        for name in kwargs:
+            if name not in signature.parameters:
+                raise UserError(unknown(f"{dot}{name}", name, settings)) from error
+        raise UserError(f"{dot}{error}") from error
 
 
 def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +172,9 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
         return True, value
     if origin is Annotated:
         kind, *limits = typing.get_args(wanted)
-        if kind in LARGEST and any(limit.most is not None for limit in limits):  # it has a bound of its own
+        if kind in LARGEST and any(
+            getattr(limit, "most", None) is not None for limit in limits
+        ):  # it has a bound of its own
             fits = _whole(value) if kind is int else _number(value)
             converted = kind(value) if fits and all(value in limit for limit in limits) else value
         else:
@@ -191,6 +207,8 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
         return _convert_list(value, wanted, origin)
     if origin in (dict, Mapping):
         return isinstance(value, Mapping), value
+    if inspect.isclass(wanted) and dataclasses.is_dataclass(wanted):
+        return isinstance(value, wanted), value
     return True, value
 
 
@@ -264,4 +282,6 @@ def in_words(wanted: Any, *, many: bool = False) -> str:
         return f"{lists} of {in_words(typing.get_args(wanted)[0], many=True)}"
     if origin in (dict, Mapping):
         return "tables" if many else "a table"
+    if inspect.isclass(wanted) and dataclasses.is_dataclass(wanted):
+        return f"a {wanted.__name__}"
     return WORDS.get(wanted, ("a value", "values"))[many]

@@ -63,7 +63,7 @@ def of_type(wanted: Any) -> Values:
     origin = typing.get_origin(wanted)
     if origin is Annotated:
         kind, limits = typing.get_args(wanted)
-        return within(kind, limits)
+        return within(kind, limits) if isinstance(limits, Range) else plain
     if origin is Literal:
         return st.sampled_from(typing.get_args(wanted))
     if origin in (Union, types.UnionType):

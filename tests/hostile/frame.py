@@ -73,6 +73,7 @@ def subjects() -> list[str]:
 def tries_of(subject: str) -> list[Try]:
     """The tries of a file, in the order in which it has them."""
     module = importlib.import_module(f"tests.hostile.{subject}")
+    getattr(module, "prepare", lambda: None)()  # what its tries share, done once before they are forked
     return [value.attempt for value in vars(module).values() if hasattr(value, "attempt")]
 
 

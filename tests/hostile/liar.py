@@ -60,7 +60,7 @@ def method(name: str) -> Method:
         return check_toml(name, settings)
 
 
-def run_with(name: str, lie: Lie, rounds: int = 4) -> tuple[State, LiarFleet]:
+def run_with(name: str, lie: Lie, rounds: int = 3) -> tuple[State, LiarFleet]:
     """A run of the method with the liar in it, and its fleet."""
     fleet = with_liar(small_fleet(), lie)
     try:

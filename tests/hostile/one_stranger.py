@@ -6,39 +6,45 @@ from functools import cache, partial
 
 import torch
 
+from covey.measure import on_local_tests
 from tests.hostile.frame import Outcome, attempt, broke, held
-from tests.hostile.liar import ALL, LIAR, LIES, run_with
+from tests.hostile.liar import ALL, LIAR, LIES, method, run_with
+
+WORSE = 0.1  # accuracy that the others may lose
 
 
 @cache
-def accuracy(name: str, lie: str) -> float:
-    """On the others' test data after the run; the run must end with a finite bank."""
-    from covey.measure import on_local_tests
-    from tests.hostile.liar import method
-
+def accuracy(name: str, lie: str = "") -> float:
+    """On the others' test data after the run, which must end with a finite bank and a score for everybody else."""
     state, fleet = run_with(name, LIES[lie] if lie else lambda reply: reply)
     if not torch.isfinite(state.models).all():
         raise ArithmeticError("the bank is not finite")
     found = on_local_tests(method(name), state, fleet)
-    others = [m.value for m in found if m.metric == "accuracy" and m.client not in (-1, LIAR)]
+    others = {m.client: m.value for m in found if m.metric == "accuracy" and m.client not in (-1, LIAR)}
     if len(others) < 7:
         raise ArithmeticError(f"{7 - len(others)} honest clients have no score")
-    return sum(others) / len(others)
+    return sum(others.values()) / len(others)
+
+
+def prepare() -> None:
+    """What every method reaches when nobody lies."""
+    for name in ALL:
+        accuracy(name)
 
 
 def every_method(lie: str) -> Outcome:
-    """Every method with that lie: it must end, with models as good for the others as without the liar, nearly."""
+    """Every method with that lie: it must end, with models nearly as good for the others as without it."""
     harm = []
     for name in ALL:
         try:
-            honest, bent = accuracy(name, ""), accuracy(name, lie)
-            if bent < honest - 0.1:
+            honest, bent = accuracy(name), accuracy(name, lie)
+            if bent < honest - WORSE:
                 harm.append(f"{name}: accuracy {honest:.2f} became {bent:.2f}")
-        except Exception as error:
+        except Exception as error:  # whatever it is, it ended the run
             harm.append(f"{name}: {type(error).__name__}: {str(error)[:100]}")
     said = f"{len(ALL) - len(harm)} of {len(ALL)} methods went on unharmed"
     return broke(f"{said}; {'; '.join(harm)}") if harm else held(said)
 
 
 for number, words in enumerate(LIES):
-    globals()[f"lie_{number}"] = attempt(f"one of 8 sends {words}", seconds=300)(partial(every_method, words))
+    globals()[f"lie_{number}"] = attempt(f"one of 8 sends {words}", seconds=600)(partial(every_method, words))

@@ -40,9 +40,9 @@ def from_tensors(
     Without a `test` pair, `test_fraction` of the samples are the test set, by label, drawn with `seed`.
     `natural` gives groupings, an id for each sample, training samples before test samples.
     """
-    x, y = torch.as_tensor(x), torch.as_tensor(y)
+    x, y = _as_tensor(x, "inputs"), _as_tensor(y, "labels")
     if test is not None:
-        other_x, other_y = (torch.as_tensor(part) for part in test)
+        other_x, other_y = (_as_tensor(part, "test data") for part in test)
         _check_pair(other_x, other_y, "test")
         if other_x.shape[1:] != x.shape[1:] or other_x.dtype != x.dtype:
             raise UserError(
@@ -69,7 +69,7 @@ def from_tensors(
         train_index, test_index = stratified_split(
             strata, test_fraction=test_fraction, rng=np.random.default_rng(seed)
         )
-    groups = {key: np.asarray(ids).astype(np.int64) for key, ids in (natural or {}).items()}
+    groups = {key: _group_numbers(key, ids) for key, ids in (natural or {}).items()}
     for key, ids in groups.items():
         if ids.shape != (len(x),) or ids.min() < 0:
             raise UserError(
@@ -147,6 +147,26 @@ def from_huggingface(
     )
 
 
+def _as_tensor(values: Any, what: str) -> Tensor:
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"{what} must be numbers in the form of a tensor or an array: {error}") from error
+
+
+def _group_numbers(key: str, ids: Any) -> Indices:
+    """Whole numbers as they are; texts numbered in the order in which they first appear."""
+    array = np.asarray(ids)
+    if array.dtype.kind in "OSU":
+        numbers: dict[str, int] = {}
+        return np.array(
+            [numbers.setdefault(str(name), len(numbers)) for name in array.tolist()], dtype=np.int64
+        )
+    if array.dtype.kind not in "biu":
+        raise UserError(f"natural[{key!r}] holds {array.dtype}; allowed: whole numbers from 0 on, or texts")
+    return array.astype(np.int64)
+
+
 def _check_pair(x: Tensor, y: Tensor, what: str) -> None:
     if x.dim() < 1 or len(x) == 0 or len(x) != len(y):
         raise UserError(
@@ -164,6 +184,10 @@ def _targets(y: Tensor, classes: Sequence[str] | None) -> tuple[Tensor, tuple[st
         if classes is not None:
             raise UserError(f"labels are {y.dtype}, but with classes they must be whole numbers from 0")
         return y.to(torch.float32), ()
+    if classes is None and int(y.min()) > 0:
+        raise UserError(
+            f"labels run from {y.min()} to {y.max()}; allowed: whole numbers from 0 on (y - {y.min()}), or say classes="
+        )
     names = tuple(map(str, range(int(y.max()) + 1) if classes is None else classes))
     if int(y.min()) < 0 or int(y.max()) >= len(names):
         raise UserError(f"labels run from {y.min()} to {y.max()}, but there are {len(names)} classes")

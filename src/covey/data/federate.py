@@ -16,7 +16,8 @@ from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions.cutting import Cut, Parts, TestRule
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
-from covey.settings import checked, settings_of
+from covey.ranges import Seed
+from covey.settings import checked, settings_of, validated
 from covey.streams import stream
 
 # Arguments that the program fills in; all others of a loader, partition or shift are the user's settings.
@@ -26,12 +27,13 @@ GIVEN = frozenset({"folder", "dataset", "labels", "groups", "domains", "pixels",
 WITHOUT_CLASSES = frozenset({"iid", "natural", "kmeans-pixels"})
 
 
+@validated
 def federate(
     dataset: Dataset,
     *,
     partition: str,
     clients: int,
-    seed: int,
+    seed: Seed,
     shift: str | None = None,
     test_fraction: float | None = None,
     **settings: Any,

@@ -67,6 +67,26 @@ class Engine:
             check_device(self.device)
 
 
+def _check_parts(data: Any, model: Any, objective: Any, devices: Any) -> None:
+    """What was given for what, said where it is given and not where it is first used."""
+    for name, value, wanted, how in (
+        ("data", data, Federation, "covey.federate(dataset, ...)"),
+        ("model", model, nn.Module, "a torch.nn.Module, made: Net(), not Net"),
+        ("devices", devices, Devices | None, "covey.Devices(...)"),
+    ):
+        if not isinstance(value, wanted):
+            raise UserError(f"{name} is a {type(value).__name__}; it must be {how}")
+    if objective is not None and (isinstance(objective, type) or not isinstance(objective, Objective)):
+        raise UserError(
+            f"objective is {objective!r}; it must be one such as covey.objective.Classification()"
+        )
+    if not data.dataset.classes and isinstance(objective or Classification(), Classification):
+        raise UserError(
+            f"the labels of {data.dataset.name} are {data.dataset.y.dtype}; give "
+            "objective=covey.objective.Regression(), or turn them into classes: whole numbers from 0 on"
+        )
+
+
 class LocalFleet:
     """Simulated clients: index views into one data set, one model per worker."""
 
@@ -86,6 +106,7 @@ class LocalFleet:
         guard: Guard | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
+        _check_parts(data, model, objective, devices)
         self.data = data
         self.model = model
         self.seed = seed

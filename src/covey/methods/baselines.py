@@ -8,9 +8,11 @@ from covey.core import Method
 from covey.mix.average import Average, Weighting, keep_own
 from covey.rows import one_per_client, to_owner
 from covey.select import Everybody, Uniform, the_server
+from covey.settings import validated
 from covey.steps import Train
 
 
+@validated
 def fedavg(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
     """Federated averaging: some clients train the global model, and the server averages what they send.
 
@@ -29,6 +31,7 @@ def fedavg(train: Train, *, per_round: int = 10, weighting: Weighting = "samples
     )
 
 
+@validated
 def fedprox(
     train: Train, *, per_round: int = 10, weighting: Weighting = "samples", mu: float = 0.01
 ) -> Method:
@@ -48,6 +51,7 @@ def fedprox(
     )
 
 
+@validated
 def local_only(train: Train) -> Method:
     """Each client trains alone: what a client can do without the others, the lower reference."""
     return Method(
@@ -60,6 +64,7 @@ def local_only(train: Train) -> Method:
     )
 
 
+@validated
 def centralized(train: Train) -> Method:
     """All data in one place: the upper reference. Possible in a simulation only.
 

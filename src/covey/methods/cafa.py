@@ -13,6 +13,7 @@ from covey.mix.average import Average
 from covey.ranges import Epsilon
 from covey.select import Uniform
 from covey.select.largest import LargestGroup
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import LabelSummary
@@ -21,6 +22,7 @@ Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
 
 
+@validated
 def cafa(
     train: Train,
     *,
@@ -63,6 +65,7 @@ def cafa(
     )
 
 
+@validated
 def abfa(
     train: Train, *, per_round: int = 6, evaluation: Evaluation = "balanced", power: float = 2.0
 ) -> Method:
@@ -86,6 +89,7 @@ def abfa(
     )
 
 
+@validated
 def cbcc(
     train: Train,
     *,
@@ -115,6 +119,7 @@ def cbcc(
     )
 
 
+@validated
 def cbcc_select(
     train: Train,
     *,
@@ -142,6 +147,7 @@ def cbcc_select(
     )
 
 
+@validated
 def by_label_mix(
     *,
     clusters: int | None = None,
@@ -154,6 +160,7 @@ def by_label_mix(
     return ByLabelMix(ask=ask, clusters=clusters)
 
 
+@validated
 def by_likeness(
     train: Train,
     *,

@@ -10,10 +10,12 @@ from covey.group.label_feature import LabelWhenChosen, by_label
 from covey.mix.average import Average
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
+from covey.settings import validated
 from covey.steps import Train
 from covey.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, CorrectionScale
 
 
+@validated
 def cfic(
     train: Train,
     *,

@@ -15,6 +15,7 @@ from covey.errors import UserError
 from covey.mix.gram import products
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
 from covey.select import Everybody
+from covey.settings import validated
 from covey.steps import Train
 
 Array = NDArray[np.float64]
@@ -39,8 +40,9 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
 
 
 @declares(needs=(KNOWN_GROUPS,))
+@validated
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """The row of the client's group; who has none is sent all rows and works on the best."""
+    """The model of the client's group; who has none is sent all models and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
     return {
         i: Task(models=now.models[g : g + 1], slots=(g,)) if (g := now.groups.get(i, -1)) >= 0 else everything
@@ -50,7 +52,7 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitAndAverage:
-    """Each group's row is the equal mean of its members' replies, after groups that pull apart were cut in two."""
+    """CFL: groups that pull apart are cut in two, and each group's model is the equal mean of its members' replies."""
 
     still: float = 0.4
     apart: float = 1.6
@@ -89,6 +91,7 @@ class SplitAndAverage:
         return csr_array(matrix)
 
 
+@validated
 def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int = 20) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 

@@ -7,9 +7,11 @@ from typing import Literal
 from covey.core import Method
 from covey.mix.average import Average
 from covey.select.clustered_sampling import FromUrns, remember_sketches
+from covey.settings import validated
 from covey.steps import Train
 
 
+@validated
 def clustered_sampling(
     train: Train, *, per_round: int = 10, by: Literal["size", "similarity"] = "size"
 ) -> Method:

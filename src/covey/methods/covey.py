@@ -27,6 +27,7 @@ from covey.select.fair import FairSchedule
 from covey.select.feedback import remember_losses
 from covey.select.within import WithinFlocks
 from covey.serving import KeepJudgements, ServeAdapted
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.embedding import BitNoise
 from covey.steps.judged import JudgedTrain
@@ -38,6 +39,7 @@ FULLNESS = 3.0  # of a round: with label groups inside flocks, fuller rounds tha
 Part = Literal["flocks", "selection", "correction", "serving"]
 
 
+@validated
 def covey(
     train: Train,
     *,

@@ -23,6 +23,7 @@ from covey.needs import GROUPS, Facts, Key
 from covey.rows import one_per_group, to_group
 from covey.select import Uniform
 from covey.select.groups import EachGroup
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 
@@ -106,6 +107,7 @@ def privacy_text(embed: Embed, replies: Sequence[Reply]) -> str:
     )
 
 
+@validated
 def embedding(
     train: Train,
     *,
@@ -196,6 +198,7 @@ def embedding(
     )
 
 
+@validated
 def by_embedding(
     *,
     flip: float = 0.1,

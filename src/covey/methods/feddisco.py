@@ -15,6 +15,7 @@ from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
 from covey.needs import Key
 from covey.select import Uniform
+from covey.settings import validated
 from covey.statistics import ROUNDING, Known, Stat
 from covey.steps import Train
 
@@ -69,7 +70,10 @@ class TellDiscrepancy(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class DiscoAverage:
-    """The average with FedDisco's weights; who does not tell its discrepancy counts as average in that."""
+    """FedDisco's average, in which clients with evenly spread labels count more.
+
+    Who does not tell its discrepancy counts as average in that.
+    """
 
     measure: Measure = "kl"
     a: float = 0.5
@@ -85,6 +89,7 @@ class DiscoAverage:
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], values)])
 
 
+@validated
 def feddisco(
     train: Train, *, per_round: int = 10, measure: Measure = "kl", a: float = 0.5, b: float = 0.1
 ) -> Method:

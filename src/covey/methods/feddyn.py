@@ -14,6 +14,7 @@ from covey.errors import UserError
 from covey.mix.average import Average
 from covey.needs import ONE_MODEL, Facts, Key, declares
 from covey.select import Uniform
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.dyn import DynTrain
 from covey.steps.size import sizes
@@ -23,7 +24,7 @@ MOVES: Key[Tensor] = Key("feddyn.sum", 'add "moves" to after')
 
 @dataclass(frozen=True)
 class WithMemory:
-    """What is trained is the average of the last round plus the mean of all clients' memories."""
+    """FedDyn's model to train: the average of the last round plus the mean of all clients' memories."""
 
     needs: ClassVar[Facts] = (ONE_MODEL, MOVES)
 
@@ -38,6 +39,7 @@ class WithMemory:
 
 
 @declares(gives=(MOVES,))
+@validated
 def remember_moves(now: Round) -> None:
     """Adds what the clients of this round have added to their memories to the sum that the server keeps."""
     trainable = now.fleet.layout.trainable
@@ -51,6 +53,7 @@ def remember_moves(now: Round) -> None:
 CLIP = 10.0  # norm of a gradient, unless the training settings say another
 
 
+@validated
 def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
     """FedAvg whose clients remember how far they drifted, so that their optima agree with the common one.
 

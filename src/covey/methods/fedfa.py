@@ -13,6 +13,7 @@ from covey.errors import UserError
 from covey.mix.average import weighted_rows
 from covey.needs import ACCURACY, Facts, Key
 from covey.select import Uniform
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.scored import ScoredTrain
 from covey.update.momentum import Momentum, ServerMomentum
@@ -39,7 +40,10 @@ def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class FairAverage:
-    """The average with FedFa's weights; remembers how often each client has taken part."""
+    """FedFa's average, in which less accurate and more frequent clients count more.
+
+    Remembers how often each client has taken part.
+    """
 
     beta: float = 0.5
 
@@ -57,6 +61,7 @@ class FairAverage:
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
 
 
+@validated
 def fedfa(
     train: Train,
     *,

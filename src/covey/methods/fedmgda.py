@@ -5,9 +5,11 @@ from __future__ import annotations
 from covey.core import Method
 from covey.mix.mgda import CommonDescent
 from covey.select import Uniform
+from covey.settings import validated
 from covey.steps import Train
 
 
+@validated
 def fedmgda(train: Train, *, per_round: int = 10, eta: float = 1.0, eps: float = 0.1) -> Method:
     """A step of fixed length along a direction that serves all clients of the round.
 

@@ -13,6 +13,7 @@ from covey.ranges import Epsilon
 from covey.select.fair import FairSchedule
 from covey.select.feedback import Losses, remember_losses
 from covey.select.haccs import ByCluster, Draws, Inside, Speed
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary
@@ -20,6 +21,7 @@ from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary
 Summary = Literal["labels", "features", "joint"]
 
 
+@validated
 def haccs(
     train: Train,
     *,
@@ -144,6 +146,7 @@ def haccs(
     )
 
 
+@validated
 def by_summary(
     *,
     summary: Summary = "labels",

@@ -17,6 +17,7 @@ from covey.mix.shared import GroupAverage, leading_columns
 from covey.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
 from covey.rows import to_group
 from covey.select import Uniform
+from covey.settings import validated
 from covey.steps import Train, best_row
 from covey.steps.evaluate import FORWARD_SHARE
 
@@ -37,7 +38,7 @@ class Best(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class AllModels:
-    """Everybody gets all k models; the shared first layers are charged once."""
+    """Everybody gets all models and works on the best (IFCA); the shared first layers are charged once."""
 
     n_shared: int = 0
 
@@ -64,7 +65,7 @@ class LastChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomStarts:
-    """k models with different first weights; redrawn until each attracts enough of a sample of clients.
+    """k models with different first weights (IFCA); redrawn until each attracts enough of a sample of clients.
 
     `least` is the share of the clients that every model must attract, at most 1/k; after `redraws` the best balanced
     of all draws is taken. The first draw's first model is the given one, so that k = 1 is FedAvg.
@@ -110,11 +111,13 @@ class RandomStarts:
 
 
 @declares(needs=(SEVERAL_MODELS,), gives=(KNOWN_GROUPS,))
+@validated
 def remember_choices(now: Round) -> None:
     """A client belongs to the group whose model it chose last."""
     now.groups |= {reply.id: reply.slot for reply in now.replies}
 
 
+@validated
 def ifca(
     train: Train,
     *,

@@ -17,6 +17,7 @@ from covey.mix.shared import GroupAverage
 from covey.needs import GROUPS, Facts
 from covey.rows import one_per_group, to_group
 from covey.select import Uniform
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.style import Style
 
@@ -76,6 +77,7 @@ def style_clusters(
     return found[max(scores, key=lambda count: scores[count])], scores
 
 
+@validated
 def by_style(*, k: int = 0, share: float = 0.1, per_class: bool = True) -> ByStyle:
     """LADD's clusters: K-means on the pictures' low frequencies, k given or by the best silhouette."""
     if k < 0:
@@ -83,6 +85,7 @@ def by_style(*, k: int = 0, share: float = 0.1, per_class: bool = True) -> BySty
     return ByStyle(style=Style(share=share, per_class=per_class), k=k)
 
 
+@validated
 def ladd(
     train: Train,
     *,

@@ -8,9 +8,11 @@ from covey.core import Method
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.mix.robust import Krum, Median, TrimmedMean
+from covey.settings import validated
 from covey.steps import Train
 
 
+@validated
 def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) -> Method:
     """The reply that lies closest to its neighbours becomes the model (Blanchard et al., 2017).
 
@@ -31,6 +33,7 @@ def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) 
     return replace(fedavg(train, per_round=per_round), name="krum", mix=rule)
 
 
+@validated
 def trimmed_mean(train: Train, *, per_round: int = 10, trim: float = 0.1) -> Method:
     """Each parameter is the mean of the replies without the share `trim` at either end (Yin et al., 2018).
 
@@ -43,6 +46,7 @@ def trimmed_mean(train: Train, *, per_round: int = 10, trim: float = 0.1) -> Met
     )
 
 
+@validated
 def median(train: Train, *, per_round: int = 10) -> Method:
     """Each parameter is the median of the replies (Yin et al., 2018).
 

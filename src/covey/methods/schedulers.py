@@ -9,10 +9,12 @@ from covey.select.feedback import Losses, remember_losses
 from covey.select.oort import ByPenalisedLoss, ByUtility, remember_utilities
 from covey.select.power_of_choice import PowerOfChoice
 from covey.select.tifl import ByTier
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.utility import TrainWithUtility
 
 
+@validated
 def random(train: Train, *, per_round: int = 10, weighting: Weighting = "equal") -> Method:
     """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline.
 
@@ -28,6 +30,7 @@ def random(train: Train, *, per_round: int = 10, weighting: Weighting = "equal")
     )
 
 
+@validated
 def tifl(
     train: Train,
     *,
@@ -63,6 +66,7 @@ def tifl(
     )
 
 
+@validated
 def oort(
     train: Train,
     *,
@@ -121,6 +125,7 @@ def oort(
     )
 
 
+@validated
 def oort_simple(
     train: Train,
     *,
@@ -151,6 +156,7 @@ def oort_simple(
     )
 
 
+@validated
 def power_of_choice(
     train: Train, *, per_round: int = 10, candidates: int = 20, weighting: Weighting = "equal"
 ) -> Method:

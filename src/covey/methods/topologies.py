@@ -20,9 +20,11 @@ from covey.mix.graphs import GraphSpec, Weights
 from covey.needs import GROUPS, Facts
 from covey.rows import one_per_client, to_owner
 from covey.select import Everybody
+from covey.settings import validated
 from covey.steps import Train
 
 
+@validated
 def decentralized(
     train: Train, *, backbone: GraphSpec = "full", every: int = 1, weights: Weights = "auto"
 ) -> Method:
@@ -50,6 +52,7 @@ def decentralized(
     )
 
 
+@validated
 def hierarchical(
     train: Train,
     *,
@@ -102,6 +105,7 @@ def hierarchical(
     )
 
 
+@validated
 def semi_decentralized(
     train: Train,
     *,
