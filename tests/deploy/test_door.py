@@ -84,7 +84,7 @@ def test_who_is_refused_learns_why_by_the_status_and_the_log_by_a_sentence() -> 
 
 
 def test_half_a_head_costs_a_connection_for_a_while_and_shuts_nobody_out() -> None:
-    with open_port(head_seconds=2.0, per_address=20) as here, contextlib.ExitStack() as stack:
+    with open_port(head_seconds=5.0, per_address=20) as here, contextlib.ExitStack() as stack:
         socks = [stack.enter_context(here.connect()) for _ in range(100)]
         for sock in socks:
             with contextlib.suppress(OSError):  # the first ones have given way already
@@ -115,7 +115,7 @@ def test_a_body_is_not_read_before_its_key_is_known() -> None:
 
 
 def test_a_body_that_stops_before_its_end_is_given_up_and_what_it_held_is_free_again() -> None:
-    limits = {"pause_seconds": 1.0, "all_bytes": 4 * 2**20, "body_bytes": 2**20}
+    limits = {"pause_seconds": 3.0, "all_bytes": 4 * 2**20, "body_bytes": 2**20}
     with open_port(**limits) as here:
         stopped = here.connect()
         stopped.sendall(here.head(2**20) + bytes(2**20 - 1))
@@ -183,7 +183,7 @@ def test_a_superlink_that_is_away_is_a_503() -> None:
 
 def test_tls_and_an_idle_connection(tmp_path: Path) -> None:
     make_certs(tmp_path, hosts=["127.0.0.1"], sites=[])
-    with open_port(certs=tmp_path, head_seconds=2.0, idle_seconds=1.0) as here:
+    with open_port(certs=tmp_path, head_seconds=5.0, idle_seconds=1.0) as here:
         silent = here.connect()  # it never begins TLS
         assert here.site()[0] == "200 got 9"
         assert is_closed(silent)

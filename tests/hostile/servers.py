@@ -27,10 +27,7 @@ def refused(*, within: float = 20.0, **changes: Any) -> Outcome:
 
 @attempt("epochs = 10^9")
 def epochs() -> Outcome:
-    from covey.deploy.wire import step_to_plain
-    from covey.steps import Train
-
-    return refused(step=step_to_plain(Train(lr=0.1, epochs=10**9)))
+    return refused(step={"step": "Train", "settings": {"lr": 0.1, "epochs": 10**9}})
 
 
 @attempt("a model of 10^12 parameters")
@@ -40,12 +37,9 @@ def parameters() -> Outcome:
     return refused(model={**SPEC.plain(), "settings": {"hidden": (10**6, 10**6)}})
 
 
-@attempt("a histogram of 10^10 bins")
+@attempt("a histogram of 10^9 bins")
 def bins() -> Outcome:
-    from covey.deploy.wire import step_to_plain
-    from covey.steps.summaries import FeatureSummary
-
-    return refused(step=step_to_plain(FeatureSummary(bins=10**9)))
+    return refused(step={"step": "FeatureSummary", "settings": {"bins": 1000, "labels": 10**6}})
 
 
 @attempt("work that takes longer than the server waits")
