@@ -24,8 +24,8 @@ def fedavgm(
     Args:
         per_round: how many clients work in a round.
         weighting: what a reply counts by: its samples, equally, or its batches.
-        lr: length of the server's step.
-        beta1: how much of the last step is kept.
+        lr: the server's learning rate.
+        beta1: how much of the first moment (momentum) is kept from round to round.
     """
     update = ServerOptimiser(rule="momentum", lr=lr, beta1=beta1)
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedavgm", update=update)
@@ -48,10 +48,10 @@ def fedadam(
     Args:
         per_round: how many clients work in a round.
         weighting: what a reply counts by: its samples, equally, or its batches.
-        lr: length of the server's step.
-        beta1: how much of the last step is kept.
-        beta2: how much of the squared updates so far is kept.
-        tau: what keeps the step short where updates are tiny.
+        lr: the server's learning rate.
+        beta1: how much of the first moment (momentum) is kept from round to round.
+        beta2: how much of the second moment is kept from round to round.
+        tau: what is added to the square root of the second moment.
     """
     return _adaptive("adam", train, per_round, weighting, lr, beta1, beta2, tau)
 
@@ -71,10 +71,10 @@ def fedyogi(
     Args:
         per_round: how many clients work in a round.
         weighting: what a reply counts by: its samples, equally, or its batches.
-        lr: length of the server's step.
-        beta1: how much of the last step is kept.
-        beta2: how much of the squared updates so far is kept.
-        tau: what keeps the step short where updates are tiny.
+        lr: the server's learning rate.
+        beta1: how much of the first moment (momentum) is kept from round to round.
+        beta2: how much of the second moment is kept from round to round.
+        tau: what is added to the square root of the second moment.
     """
     return _adaptive("yogi", train, per_round, weighting, lr, beta1, beta2, tau)
 
@@ -93,9 +93,9 @@ def fedadagrad(
     Args:
         per_round: how many clients work in a round.
         weighting: what a reply counts by: its samples, equally, or its batches.
-        lr: length of the server's step.
-        beta1: how much of the last step is kept.
-        tau: what keeps the step short where updates are tiny.
+        lr: the server's learning rate.
+        beta1: how much of the first moment (momentum) is kept from round to round.
+        tau: what is added to the square root of the second moment.
     """
     return _adaptive("adagrad", train, per_round, weighting, lr, beta1, 0.0, tau)
 
