@@ -68,7 +68,9 @@ def test_bytes_with_measuring() -> None:
     assert read_cell("cost:total", summary, Path()) == 42
     assert read_cell("to:total", summary, Path()) == 15 + 6
     summary["targets"] = [{"round": None, "bytes": None}]
-    assert read_cell("to:total", summary, Path()) == Bound(42.0, "over"), "missed: more than all that was sent"
+    assert read_cell("to:total", summary, Path()) == Bound(42.0, "over"), (
+        "missed: more than all that was sent"
+    )
 
 
 def test_a_case_can_say_what_a_scale_puts_on_top() -> None:
