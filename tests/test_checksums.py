@@ -54,7 +54,7 @@ def test_no_damage_to_a_run_folder_is_taken_in_silence(tmp_path: Path, end: str)
     """A few damages of every kind to every file; `make hostile` tries hundreds."""
     counts = tried(end, tmp_path, scale=0.1, seed=1)
     assert set(counts) == {"said", "the same"}
-    assert counts["said"] > 5 * counts["the same"]
+    assert counts["said"] > counts["the same"], "where an earlier checkpoint is whole, the run ends the same"
 
 
 def test_every_file_of_a_finished_run_has_a_checksum(tmp_path: Path) -> None:

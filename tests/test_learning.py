@@ -4,7 +4,7 @@ import pytest
 
 from covey.config import fleet_of, method_of, resolve
 from covey.core import run
-from covey.errors import UserError
+from covey.errors import RunError, UserError
 from covey.learning import LearningWatch, guessing
 from covey.measure import Measuring
 from covey.steps import Train
@@ -56,7 +56,6 @@ def test_the_default_training_of_the_default_model_learns_more_than_guessing(nam
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"train": {"lr": 50.0}}, "blown up"),
         ({"train": {"lr": 1e-6}, "data": {"name": "digits", "scaling": "unit"}}, "not standardised"),
         ({"train": {"lr": 1e-6, "batch": 64, "epochs": 1}}, "only 2 batches"),
         ({"train": {"lr": 1e-6}}, "another train.lr than 1e-06"),
@@ -67,6 +66,11 @@ def test_a_run_that_does_not_learn_says_so_once_and_why(settings, why):
     assert len(said) == 1
     assert "no better than guessing" in said[0]
     assert why in said[0]
+
+
+def test_training_that_diverges_ends_the_run_at_once_and_names_the_learning_rate():
+    with pytest.raises(RunError, match=r"training diverges.*lower train.lr \(50\)"):
+        accuracy({"rounds": 3, "partition": {"name": "iid"}, "train": {"lr": 50.0}})
 
 
 @pytest.mark.parametrize(("samples", "epochs"), [(1, 5), (60, 5), (160, 5), (200, 4), (400, 2), (1500, 1)])

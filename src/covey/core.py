@@ -137,13 +137,13 @@ After = Callable[[Round], None]
 
 @declares(gives=(ONE_MODEL,))
 def one_model(now: Round) -> Tensor:
-    """A bank of one row: the usual global model."""
+    """One common model."""
     return now.models if len(now.models) else now.fleet.start()[None]
 
 
 @declares(needs=(ONE_MODEL,))
 def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """Everybody gets row 0."""
+    """Everybody gets the common model, row 0."""
     return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,)))
 
 

@@ -16,14 +16,17 @@ __all__ = ["one_model", "one_per_client", "one_per_group", "to_everybody", "to_g
 
 @declares(gives=(MODEL_PER_CLIENT,))
 def one_per_client(now: Round) -> Tensor:
-    """A row for every client ever seen, in order of arrival; a newcomer starts from the given model."""
+    """A model, a row of the bank, for every client ever seen, in order of arrival.
+
+    A newcomer starts from the given model.
+    """
     missing = len(now.seen) - len(now.models)
     return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing else now.models
 
 
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group(now: Round) -> Tensor:
-    """A row for every group; a new group starts from the given model.
+    """A model, a row of the bank, for every group; a new group starts from the given model.
 
     Where the grouping knows which group a later one was most like when it was founded, it starts from that one's model.
     """
@@ -38,7 +41,7 @@ def one_per_group(now: Round) -> Tensor:
 
 @declares(needs=(MODEL_PER_CLIENT,))
 def to_owner(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """Every client works on the row that it holds: nothing travels."""
+    """Every client works on the model that it holds: nothing travels."""
     places = {client: place for place, client in enumerate(now.seen)}
     return {
         i: Task(models=now.models[places[i] : places[i] + 1], slots=(places[i],), held=(0,), keep=True)
@@ -49,6 +52,6 @@ def to_owner(now: Round, ids: Sequence[int]) -> dict[int, Task]:
 
 @declares(needs=(MODEL_PER_GROUP, GROUPS))
 def to_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """Every client gets the row of its group; a client without a group is not served."""
+    """Every client gets the model of its group; a client without a group is not served."""
     groups = {i: now.groups[i] for i in ids if i in now.groups}
     return {i: Task(models=now.models[g : g + 1], slots=(g,)) for i, g in groups.items()}

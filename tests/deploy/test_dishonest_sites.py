@@ -237,3 +237,22 @@ def test_a_stranger_cannot_write_markup_or_steer_the_terminal(monkeypatch: pytes
     monkeypatch.setattr(progress, "console", console)
     progress.say("site [/x] [bold]is[/bold] :smile: here\x1b[2J\n\ud800")
     assert console.file.getvalue() == "site [/x] [bold]is[/bold] :smile: here\ufffd[2J\ufffd\ufffd\n"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["fedavg", "cfic", "feddyn"])
+def test_a_site_that_sends_a_row_of_1e30_is_left_out(name: str) -> None:
+    reply = {**REPLY, "id": 3, "vector": torch.full((4810,), 1e30)}
+    fleet = deployed(Hand({**sites(), 103: Liar(to_bytes({**ANSWER, "reply": reply}))}))
+    state = run(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
+    assert state.worked == (0, 1, 2)
+    assert torch.isfinite(state.models).all()
+    assert {problem.client for what, problem in fleet.ledger.problems if what == "refused"} == {3}
+
+
+def test_sizes_are_those_of_first_contact_and_must_be_believable() -> None:
+    stated = to_bytes({**ANSWER, "reply": {**REPLY, "id": 3, "size": 10**18}})
+    assert asked(stated)[0] == [0, 1, 2]  # not what it told when it came
+    hello = to_bytes({**HELLO, "name": "site-3", "sizes": [10**18, 5]})
+    replied, fleet = asked(stated, hello)
+    assert replied == [0, 1, 2]
+    assert "guard.samples" in fleet.ledger.last_problem()

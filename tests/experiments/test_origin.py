@@ -21,7 +21,7 @@ title = "Tiny"
 columns.accuracy = "last:global-test/accuracy"
 columns."rounds to 2" = "to:round"
 columns.share = "ratio:accuracy:A"
-base = { rounds = 2, target = 2.0, data = { clients = 4 }, train = { lr = 0.1 } }
+base = { rounds = 2, target = 1.0, data = { clients = 4 }, train = { lr = 0.1 } }
 scale.small.seeds = 2
 [[run]]
 name = "A"

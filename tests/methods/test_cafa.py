@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.cli.run import on_equal_data
+from covey.comparing import on_equal_data
 from covey.core import Client, Reply, Round, Step, Task, empty_state, one_round, run
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -199,11 +199,16 @@ def test_validation_data_are_never_trained_on() -> None:
 
 
 def test_compared_methods_train_on_the_same_data_unless_the_user_says_otherwise() -> None:
-    assert on_equal_data({}, ["fedavg", "cafa"])["train"] == {"holdout": 0.2}
-    assert on_equal_data({"train": {"lr": 0.5}}, ["cafa", "cbcc"])["train"] == {"lr": 0.5, "holdout": 0.2}
-    as_published = {"train": {"holdout": 0.0}}
-    assert on_equal_data(as_published, ["fedavg", "cafa"]) == as_published
-    assert on_equal_data({}, ["fedavg", "fedprox"]) == {}
+    def runs(*names: str, **tables: object) -> dict[str, dict[str, Any]]:
+        return {name: {**tables, "method": {"name": name}} for name in names}
+
+    def trained(given: dict[str, dict[str, Any]]) -> list[object]:
+        return [tables.get("train") for tables in on_equal_data(given).values()]
+
+    assert trained(runs("fedavg", "cafa")) == [{"holdout": 0.2}] * 2
+    assert trained(runs("cafa", "cbcc", train={"lr": 0.5})) == [{"lr": 0.5, "holdout": 0.2}] * 2
+    assert trained(runs("fedavg", "cafa", train={"holdout": 0.0})) == [{"holdout": 0.0}] * 2
+    assert trained(runs("fedavg", "fedprox")) == [None, None]
 
 
 # ------------------------------------------------------------------------------------------ costs

@@ -140,7 +140,7 @@ def test_the_layers_follow_the_picture_size() -> None:
         ("resnet18", (64,), r"has 1 dimensions, not 3"),
         ("ae-conv", GRAY, r"sides divisible by 8"),
         ("mlp", (0, 8), r"positive sizes"),
-        ("lenet", GRAY, r"did you mean 'lenet5'"),
+        ("lenet", GRAY, r"did you mean lenet5"),
     ],
 )
 def test_a_wrong_shape_or_name_is_one_clear_sentence(name: str, shape: tuple[int, ...], words: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from covey.errors import UserError
 from covey.methods.haccs import haccs
-from covey.select.fair import MEMORY, FairSchedule, best_round, cluster_worth, fill
+from covey.select.fair import LAST_CHOSEN, FairSchedule, best_round, cluster_worth, fill
 from covey.steps import Train
 
 CLUSTERS = [np.array([0, 1, 2]), np.array([3])]
@@ -94,7 +94,7 @@ def test_the_last_round_of_every_device_is_remembered() -> None:
     method = haccs(Train(lr=0.1), per_round=2)
     assert isinstance(method.select, FairSchedule)
     state = covey.run(method, fleet, rounds=8)
-    assert set(map(int, state.memory[MEMORY])) == set(range(8)), (
+    assert set(map(int, LAST_CHOSEN.of(state.memory))) == set(range(8)), (
         "equal devices: all within n / k rounds or so"
     )
-    assert max(state.memory[MEMORY].values()) == 8
+    assert max(LAST_CHOSEN.of(state.memory).values()) == 8

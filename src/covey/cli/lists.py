@@ -101,7 +101,7 @@ def show_all(registry: Mapping[str, Callable[..., Any]], indent: int = 0) -> Non
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("what it is")
     for key, maker in registry.items():
-        table.add_row(key, first_sentence(maker))
+        table.add_row(key, Text(first_sentence(maker)))
     Console().print(table)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.catalogue import PARTITIONS, SHIFTS
-from covey.data import ground_truth
+from covey.data.ground_truth import UNKNOWN, with_shifts
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
-from covey.data.partitions.cutting import Parts
-from covey.data.partitions.mixes import IID_CLIENTS
+from covey.data.partitions.cutting import Cut, Parts, TestRule
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
 from covey.ranges import Seed
@@ -21,7 +21,7 @@ from covey.settings import checked, settings_of, validated
 from covey.streams import stream
 
 # Arguments that the program fills in; all others of a loader, partition or shift are the user's settings.
-GIVEN = frozenset({"folder", "dataset", "labels", "groups", "pixels", "counts", "clients", "rng"})
+GIVEN = frozenset({"folder", "dataset", "labels", "groups", "domains", "pixels", "counts", "clients", "rng"})
 
 # Partitions that need no labels, so that they can share out regression data too.
 WITHOUT_CLASSES = frozenset({"iid", "natural", "kmeans-pixels"})
@@ -54,28 +54,35 @@ def federate(
     if test_fraction is not None and not 0 < test_fraction < 1:
         raise UserError(f"test_fraction = {test_fraction}: it must lie between 0 and 1")
 
-    places = cut(
+    given = cut(
         *_inputs(dataset, partition, cut),
         clients=clients,
         rng=stream(seed, "partition"),
         **_only(settings, cut_settings),
     )
-    parts = [dataset.train[place] for place in places]
+    found = given if isinstance(given, Cut) else Cut(given)
+    parts = [dataset.train[place] for place in found]
     counts = _label_table(dataset, parts)
-    parts, tests = _local_tests(dataset, partition, parts, test_fraction, stream(seed, "local test"))
+    parts, tests = _local_tests(
+        dataset,
+        parts,
+        "own" if test_fraction is not None else found.tests,
+        test_fraction or OWN_SHARE,
+        groups=partial(_groups, dataset, partition, cut),
+        rng=stream(seed, "local test"),
+    )
     shifts = [UNSHIFTED] * len(parts)
     if move:
         shifts = move(dataset, counts, **_only(settings, move_settings))
-    groups = _groups(dataset, partition)[[part[0] for part in parts]] if partition == "domain" else None
-    known = ground_truth.by_partition(partition, counts, settings.get("iid_clients", IID_CLIENTS), groups)
+    known = np.full(len(parts), UNKNOWN) if found.truth is None else found.truth
     shares = tuple(
         Share(Samples(dataset, train, change), Samples(dataset, test, change), kind, name)
         for train, test, change, kind, name in zip(
             parts,
             tests,
             shifts,
-            ground_truth.with_shifts(known, shifts).tolist(),
-            _names(dataset, partition, parts),
+            with_shifts(known, shifts).tolist(),
+            _names(dataset, found.tests, parts),
             strict=True,
         )
     )
@@ -88,7 +95,11 @@ def _only(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]
 
 def _inputs(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> list[NDArray[Any]]:
     """What the partition looks at, of the training samples: labels, natural groups, pixels."""
-    wanted = [name for name in ("labels", "groups", "pixels") if name in inspect.signature(cut).parameters]
+    wanted = [
+        name
+        for name in ("labels", "groups", "domains", "pixels")
+        if name in inspect.signature(cut).parameters
+    ]
     if not dataset.classes and partition not in WITHOUT_CLASSES:
         raise UserError(
             f"partition = {partition!r}: {dataset.name} has no classes; allowed: {', '.join(sorted(WITHOUT_CLASSES))}"
@@ -97,8 +108,8 @@ def _inputs(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> list
     for name in wanted:
         if name == "labels":
             inputs.append(_labels(dataset)[dataset.train])
-        elif name == "groups":
-            inputs.append(_groups(dataset, partition)[dataset.train])
+        elif name in ("groups", "domains"):
+            inputs.append(_groups(dataset, partition, cut)[dataset.train])
         else:
             inputs.append(dataset.x.numpy()[dataset.train].reshape(len(dataset.train), -1).astype(np.float32))
     return inputs
@@ -109,11 +120,10 @@ def _labels(dataset: Dataset) -> Indices:
     return dataset.labels().astype(np.int64) if dataset.classes else np.zeros(len(dataset.y), dtype=np.int64)
 
 
-def _groups(dataset: Dataset, partition: str) -> Indices:
-    """The natural group of every sample: the domain for "domain", else the writer or whatever there is."""
-    wanted = (
-        "domain" if partition == "domain" else next(iter(sorted(dataset.natural, reverse=True)), "writer")
-    )
+def _groups(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> Indices:
+    """The natural group of every sample: its domain where the partition asks for domains, else whatever there is."""
+    by_domain = "domains" in inspect.signature(cut).parameters
+    wanted = "domain" if by_domain else next(iter(sorted(dataset.natural, reverse=True)), "writer")
     if wanted not in dataset.natural:
         have = ", ".join(sorted(dataset.natural)) or "none"
         raise UserError(
@@ -122,11 +132,11 @@ def _groups(dataset: Dataset, partition: str) -> Indices:
     return dataset.natural[wanted]
 
 
-def _names(dataset: Dataset, partition: str, parts: Parts) -> list[str]:
+def _names(dataset: Dataset, tests: TestRule, parts: Parts) -> list[str]:
     """What the clients are called, where each is one natural group with a name."""
     key = next(iter(sorted(dataset.natural, reverse=True)), "")
     names = dataset.group_names.get(key, ())
-    if partition != "natural" or not names:
+    if tests != "group" or not names:
         return [""] * len(parts)
     return [names[int(dataset.natural[key][part[0]])] for part in parts]
 
@@ -137,14 +147,20 @@ def _label_table(dataset: Dataset, parts: Parts) -> Indices:
 
 
 def _local_tests(
-    dataset: Dataset, partition: str, parts: Parts, test_fraction: float | None, rng: np.random.Generator
+    dataset: Dataset,
+    parts: Parts,
+    rule: TestRule,
+    share: float,
+    *,
+    groups: Callable[[], Indices],
+    rng: np.random.Generator,
 ) -> tuple[Parts, Parts]:
-    """Training and local test parts, by the rule that fits the partition."""
+    """Training and local test parts, by the partition's rule."""
     labels = _labels(dataset)
-    if test_fraction is not None or partition == "kmeans-pixels":
-        return hold_out(parts, labels, test_fraction or OWN_SHARE, rng)
-    if partition == "natural":
-        return from_groups(parts, _groups(dataset, partition), labels, dataset.test, rng)
-    if partition == "domain":
-        labels = _groups(dataset, partition) * len(dataset.classes) + labels
+    if rule == "own":
+        return hold_out(parts, labels, share, rng)
+    if rule == "group":
+        return from_groups(parts, groups(), labels, dataset.test, rng)
+    if rule == "mix-in-group":
+        labels = groups() * len(dataset.classes) + labels
     return from_pool(parts, labels, dataset.test, rng)

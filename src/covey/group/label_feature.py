@@ -17,7 +17,9 @@ from covey.statistics import Known, Stat
 
 
 def label_feature(counts: NDArray[np.integer]) -> int:
-    """L = argmax over i of |D_i - 1/C|, D the label shares; ties go to the larger share, then the smaller label.
+    """L = argmax over i of |D_i - 1/C|, D the label shares.
+
+    Ties go to the larger share, then the smaller label.
 
     The paper writes argmin of log|D_i - 1/C| / sum of logs: all logs are negative, so the smallest ratio belongs to
     the largest deviation. The ratio itself is not defined where a share is exactly 1/C; this is.
@@ -49,14 +51,20 @@ class TellLabel(Step):
 
 
 def with_labels(now: Round, ids: Iterable[int]) -> dict[int, int]:
-    """The groups, with those of `ids` that had none asked for their label; who does not answer is asked again."""
+    """The groups, with those of `ids` that had none asked for their label.
+
+    Who does not answer is asked again.
+    """
     ask = answers(now, TellLabel(), lambda reply: int(reply.stats["label"]))
     return now.groups | news(now, now.groups, ask, ids)
 
 
 @declares(gives=(GROUPS,))
 def by_label(now: Round) -> dict[int, int]:
-    """Clients of equal label are a group; a newcomer is asked, and placed, as soon as it can be reached."""
+    """CFIC's clusters: clients whose most unusual label is the same are a group.
+
+    A newcomer is asked, and placed, as soon as it can be reached.
+    """
     return with_labels(now, now.here)
 
 

@@ -27,8 +27,9 @@ COUNTS: Key[dict[int, Array]] = Key("label counts")
 
 @dataclass(frozen=True, kw_only=True)
 class LabelClusters:
-    """Everybody tells its label counts once; the first to come are clustered by Hellinger distance.
+    """Clusters of like labels, as many as asked for; everybody tells its label counts once.
 
+    The first to come are clustered by Hellinger distance.
     Later ones join the cluster of the client they are most like, so that the number of clusters stays. What they told
     says how many samples they hold, too.
     """

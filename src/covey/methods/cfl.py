@@ -42,7 +42,7 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
 @declares(needs=(KNOWN_GROUPS,))
 @validated
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """The row of the client's group; who has none is sent all rows and works on the best."""
+    """The model of the client's group; who has none is sent all models and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
     return {
         i: Task(models=now.models[g : g + 1], slots=(g,)) if (g := now.groups.get(i, -1)) >= 0 else everything
@@ -52,7 +52,7 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitAndAverage:
-    """Each group's row is the equal mean of its members' replies, after groups that pull apart were cut in two."""
+    """CFL: groups that pull apart are cut in two, and each group's model is the equal mean of its members' replies."""
 
     still: float = 0.4
     apart: float = 1.6

@@ -70,7 +70,10 @@ class TellDiscrepancy(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class DiscoAverage:
-    """The average with FedDisco's weights; who does not tell its discrepancy counts as average in that."""
+    """FedDisco's average, in which clients with evenly spread labels count more.
+
+    Who does not tell its discrepancy counts as average in that.
+    """
 
     measure: Measure = "kl"
     a: float = 0.5

@@ -24,7 +24,7 @@ MOVES: Key[Tensor] = Key("feddyn.sum", 'add "moves" to after')
 
 @dataclass(frozen=True)
 class WithMemory:
-    """What is trained is the average of the last round plus the mean of all clients' memories."""
+    """FedDyn's model to train: the average of the last round plus the mean of all clients' memories."""
 
     needs: ClassVar[Facts] = (ONE_MODEL, MOVES)
 

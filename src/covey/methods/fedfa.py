@@ -40,7 +40,10 @@ def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class FairAverage:
-    """The average with FedFa's weights; remembers how often each client has taken part."""
+    """FedFa's average, in which less accurate and more frequent clients count more.
+
+    Remembers how often each client has taken part.
+    """
 
     beta: float = 0.5
 

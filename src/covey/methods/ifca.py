@@ -38,7 +38,7 @@ class Best(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class AllModels:
-    """Everybody gets all k models; the shared first layers are charged once."""
+    """Everybody gets all models and works on the best (IFCA); the shared first layers are charged once."""
 
     n_shared: int = 0
 
@@ -65,7 +65,7 @@ class LastChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomStarts:
-    """k models with different first weights; redrawn until each attracts enough of a sample of clients.
+    """k models with different first weights (IFCA); redrawn until each attracts enough of a sample of clients.
 
     `least` is the share of the clients that every model must attract, at most 1/k; after `redraws` the best balanced
     of all draws is taken. The first draw's first model is the given one, so that k = 1 is FedAvg.

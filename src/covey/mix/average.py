@@ -44,7 +44,7 @@ def weighted_rows(now: Round, rows: Sequence[int], values: np.ndarray) -> csr_ar
 
 @dataclass(frozen=True, kw_only=True)
 class Average:
-    """w <- sum of n_k w_k / sum of n_k over the replies, for the row each reply started from.
+    """The weighted average of the replies that started from a model: w <- sum of n_k w_k / sum of n_k.
 
     A client that was drawn twice counts twice.
     """

@@ -25,8 +25,9 @@ def leading_columns(layout: Layout, tensors: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupAverage:
-    """w_j <- sum of n_k w_k / sum of n_k over the replies of group j; a group without replies stays as it is.
+    """The weighted average inside every group, with the first layers common to all if wanted.
 
+    w_j <- sum of n_k w_k / sum of n_k over the replies of group j; a group without replies stays as it is.
     The first `n_shared` tensors are averaged over the replies of all groups and are the same in all rows.
     """
 

@@ -112,7 +112,10 @@ def sketch(vector: Tensor, seed: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class FromUrns:
-    """One reachable client from each of `per_round` urns; a client drawn twice counts twice in the average."""
+    """Clustered sampling: one reachable client from each of `per_round` urns.
+
+    A client drawn twice counts twice in the average.
+    """
 
     per_round: int = 10
     by: Literal["size", "similarity"] = "size"

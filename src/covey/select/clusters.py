@@ -51,7 +51,10 @@ def sample_clusters(
 
 @dataclass(frozen=True, kw_only=True)
 class EveryCluster:
-    """So many of the reachable clients, as evenly from the groups as they allow; uniformly while no group is known."""
+    """CFIC's sampling: so many of the reachable clients, as evenly from the groups as they allow.
+
+    Uniformly while no group is known.
+    """
 
     per_round: int = 10
     quota: Quota = "equal"

@@ -26,7 +26,9 @@ LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
 @dataclass(frozen=True, kw_only=True)
 class FairSchedule:
-    """The deadline T with the largest worth(T)^fullness / T, and the devices that make it up.
+    """HACCS' clusters in fair rounds: quick ones most of the time, and everybody's data in the end.
+
+    A round is the deadline T with the largest worth(T)^fullness / T, and the devices that make it up.
 
     per_round: devices per round. step: what they will do, for their latency. send: which model they would be sent,
     where they are asked for its loss. power: of a cluster's loss in its worth.

@@ -25,7 +25,9 @@ Speed = Literal["mean", "fastest"]
 
 @dataclass(frozen=True, kw_only=True)
 class ByCluster:
-    """Clusters drawn by theta (eq. 7), and of each drawn cluster its fastest reachable device (Algorithm 1).
+    """HACCS as published: clusters drawn by latency and loss, and of each its fastest reachable device.
+
+    theta is eq. 7, the draw Algorithm 1.
 
     per_round: devices per round. step: what they will do, for their latency. send: which model
     they would be sent, where they are asked for its loss. rho: weight of latency against loss.

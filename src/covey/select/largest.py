@@ -13,7 +13,7 @@ from covey.needs import KNOWN_GROUPS, Facts
 
 @dataclass(frozen=True, kw_only=True)
 class LargestGroup:
-    """So many reachable clients of the largest group, uniformly without replacement (CAFA's "IID cluster", eq. 7).
+    """So many reachable clients of the largest group, which CAFA calls the IID cluster.
 
     Of equally large groups, that of the lowest number. When nobody of it can be reached, the next largest.
     """

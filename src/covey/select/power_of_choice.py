@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class PowerOfChoice:
-    """`candidates` clients drawn by their data evaluate the model; the `per_round` with the highest loss work."""
+    """Power-of-choice: of `candidates` clients drawn by their data, those with the highest loss work."""
 
     send: Send = to_everybody
     per_round: int = 10

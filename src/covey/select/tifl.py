@@ -24,7 +24,9 @@ TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 @dataclass(frozen=True, kw_only=True)
 class ByTier:
-    """One tier per round, drawn by probability while it has credits; of its reachable clients `per_round` at random.
+    """TiFL: one tier of devices of like speed per round, drawn by probability while it has credits.
+
+    Of its reachable clients `per_round` work, at random.
 
     tiers: how many, fewer if they could not fill a round. interval: after so many rounds without progress of the
     tier in work, the tiers are ranked anew. rounds: of the whole run; a tier has ceil(rounds / tiers) credits, and when
@@ -105,7 +107,10 @@ class ByTier:
 def grown(
     history: Sequence[Sequence[float]], tiers: Sequence[Sequence[int]], known: Mapping[int, float]
 ) -> list[list[float]]:
-    """Each tier's mean losses so far and now; where nothing is known now, the last one again (1 at the start)."""
+    """Each tier's mean losses so far and now.
+
+    Where nothing is known now, the last one again (1 at the start).
+    """
     means = []
     for past, tier in zip(history, tiers, strict=True):
         losses = [known[i] for i in tier if i in known]

@@ -14,7 +14,9 @@ from covey.steps.train import Train, best_row, local_fit, reply_of
 
 @dataclass(frozen=True, kw_only=True)
 class DynTrain(Step):
-    """Minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> from the received w, then s_k <- s_k + (w_k - w).
+    """FedDyn's training, pulled back by the client's memory of past rounds.
+
+    It minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> from the received w, then s_k <- s_k + (w_k - w).
 
     a_k = alpha n_mean / n_k, where the task says the clients' mean size. The memory s_k (start 0) never leaves the
     client; a_k s_k is minus the gradient of F_k at the last w_k.

@@ -15,7 +15,7 @@ from covey.steps.train import Train, best_row, local_fit, reply_of
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredTrain(Step):
-    """Local training as `train` says; the statistic `accuracy` is that of the model as it was received."""
+    """Training that also tells the accuracy of the model as it was received."""
 
     train: Train
 

@@ -17,7 +17,7 @@ from covey.steps.train import Train, best_row, local_fit, reply_of
 
 @dataclass(frozen=True, kw_only=True)
 class TrainWithUtility(Step):
-    """Local training whose reply holds the statistical utility |B| sqrt(mean of the squared per-sample losses).
+    """Training that also tells how useful the client's data are: |B| sqrt(mean of the squared per-sample losses).
 
     B are the samples of the first epoch's batches, as training draws them. The losses are those of the model as it
     was sent: Oort's own client averages them while the model already changes, which no other party could check.

@@ -76,7 +76,9 @@ def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[in
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterCorrection:
-    """h <- alpha h - beta u; w <- average - h (eq. 4, 5), on the trainable part of every model that has replies.
+    """CFIC's correction: momentum of every model along its clusters' directions.
+
+    h <- alpha h - beta u; w <- average - h (eq. 4, 5), on the trainable part of every model that has replies.
 
     `absolute`: u is taken as it is and beta is a length in parameter space, as printed. `relative`: u is stretched to
     the length of the round's average update, so that beta fits any model and the correction fades as the model settles;

@@ -19,7 +19,9 @@ VELOCITY: Key[Tensor] = Key("momentum")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerMomentum:
-    """m <- gamma m + (1 - gamma)(w - new); w <- new - lr m, with the clients' learning rate of the round.
+    """FedFa's momentum at the server, for every model.
+
+    m <- gamma m + (1 - gamma)(w - new); w <- new - lr m, with the clients' learning rate of the round.
 
     w - new is the round's pseudo-gradient, so the model goes on in the direction of its past steps. The `published`
     code has new - w in its place: there the momentum brakes. Every model has its own momentum; one that nobody

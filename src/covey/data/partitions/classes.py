@@ -6,7 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from covey.data.ground_truth import numbered
 from covey.data.partitions.cutting import (
+    Cut,
     Parts,
     check_between,
     check_enough,
@@ -71,7 +73,7 @@ def two_label_groups(
     parts = totals // np.maximum(uses.sum(axis=0) * per_group, 1)
     counts = np.repeat(uses * parts, per_group, axis=0)
     check_nobody_empty(counts)
-    return deal(labels, counts, rng)
+    return Cut(deal(labels, counts, rng), truth=numbered(counts > 0))
 
 
 def random_classes(

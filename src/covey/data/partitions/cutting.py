@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,24 @@ from covey.errors import UserError
 
 Floats: TypeAlias = NDArray[np.float64]
 Parts: TypeAlias = list[Indices]
+
+# Where a client's local test data come from. mix: the global test set, in the client's label mix. mix-in-group: the
+# same, of its natural group only. group: all of its natural group. own: a share of the client's own samples.
+TestRule: TypeAlias = Literal["mix", "mix-in-group", "group", "own"]
+
+
+class Cut(list[Indices]):
+    """The clients' parts; with them, which clients are truly alike (none: not known) and the rule for test data.
+
+    A partition of your own may return a plain list of parts.
+    """
+
+    def __init__(
+        self, parts: Iterable[Indices], *, truth: Indices | None = None, tests: TestRule = "mix"
+    ) -> None:
+        super().__init__(parts)
+        self.truth = truth
+        self.tests: TestRule = tests
 
 
 def check_enough(*, samples: int, clients: int, minimum: int = 1) -> None:

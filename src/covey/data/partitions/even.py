@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from covey.data.partitions.cutting import Parts, check_enough, equal_sizes
+from covey.data.partitions.cutting import Cut, Parts, check_enough, equal_sizes
 from covey.data.types import Indices
 
 
@@ -15,4 +15,5 @@ def iid(labels: Indices, *, clients: int, rng: np.random.Generator) -> Parts:
     """
     check_enough(samples=len(labels), clients=clients)
     sizes = equal_sizes(len(labels), clients)
-    return np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1])
+    parts = np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1])
+    return Cut(parts, truth=np.zeros(clients, dtype=np.int64))

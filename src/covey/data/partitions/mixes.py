@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
+from covey.data.ground_truth import UNKNOWN
 from covey.data.partitions.cutting import (
+    Cut,
     Floats,
     Parts,
     check_between,
@@ -66,10 +68,11 @@ def majority(
         counts = np.minimum(counts, totals)
         check_nobody_empty(counts)
         pools = [np.flatnonzero(labels == label) for label in range(len(totals))]
-        return [
+        parts = (
             rng.permutation(np.concatenate([pools[label][: row[label]] for label in np.flatnonzero(row)]))
             for row in counts
-        ]
+        )
+        return Cut(parts, truth=counts.argmax(axis=1))
     if size is None:
         b = largest_size(lambda b: _spread(chosen, shares, base * b, len(totals)), totals)
         counts = _spread(chosen, shares, base * b, len(totals))
@@ -77,7 +80,7 @@ def majority(
         counts = _spread(chosen, shares, np.full(clients, float(size)), len(totals))
         _check_fits(counts, totals, size)
     check_nobody_empty(counts)
-    return deal(labels, counts, rng)
+    return Cut(deal(labels, counts, rng), truth=counts.argmax(axis=1))
 
 
 def m_labels(
@@ -152,6 +155,7 @@ def iid_of_n(
     totals = counts_of(labels)
     present = np.flatnonzero(totals)
     check_between("most_classes", most_classes, 1, len(present), "the number of classes")
+    truth = np.where(np.arange(clients) < iid_clients, 0, UNKNOWN)
     permutation = rng.permutation(len(labels))
     mixes = np.zeros((clients - iid_clients, len(totals)))
     for mix in mixes:
@@ -163,7 +167,7 @@ def iid_of_n(
         sizes[-1] = len(labels) - full * (clients - 1)
         counts = np.minimum(_ceil_counts(mixes, sizes[iid_clients:]), totals)
         skewed = deal_shared(labels, counts, rng)
-        return [*np.split(permutation, np.cumsum(sizes))[:iid_clients], *skewed]
+        return Cut([*np.split(permutation, np.cumsum(sizes))[:iid_clients], *skewed], truth=truth)
 
     def taken(size: int) -> Indices:
         slices = np.bincount(labels[permutation[: size * iid_clients]], minlength=len(totals))
@@ -178,7 +182,7 @@ def iid_of_n(
     iid_parts = np.split(permutation[: size * iid_clients], max(iid_clients, 1))[:iid_clients]
     rest = permutation[size * iid_clients :]
     skewed = deal(labels[rest], _ceil_counts(mixes, np.full(len(mixes), size)), rng) if len(mixes) else []
-    return [*iid_parts, *(rest[part] for part in skewed)]
+    return Cut([*iid_parts, *(rest[part] for part in skewed)], truth=truth)
 
 
 def _spread(chosen: Indices, shares: tuple[float, ...], base: Floats, classes: int) -> Indices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from covey.data.partitions.cutting import Floats, Parts, check_enough
+from covey.data.partitions.cutting import Cut, Floats, Parts, check_enough
 from covey.data.partitions.dirichlet import dir_class_capped
 from covey.data.types import Indices
 from covey.errors import UserError
@@ -29,12 +29,12 @@ def natural(groups: Indices, *, clients: int, rng: np.random.Generator, minimum:
     chosen = np.sort(rng.choice(able, clients, replace=False))
     order = np.argsort(groups, kind="stable")
     pieces = np.split(order, np.cumsum(sizes)[:-1])
-    return [rng.permutation(pieces[group]) for group in chosen]
+    return Cut((rng.permutation(pieces[group]) for group in chosen), tests="group")
 
 
 def domain(
     labels: Indices,
-    groups: Indices,
+    domains: Indices,
     *,
     clients: int,
     rng: np.random.Generator,
@@ -50,17 +50,16 @@ def domain(
         alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
         minimum: the fewest samples that a client gets.
     """
-    domains = np.unique(groups)
-    if clients < 1 or clients % len(domains):
-        raise UserError(f"clients = {clients}: it must be a multiple of the {len(domains)} domains")
+    found = np.unique(domains)
+    if clients < 1 or clients % len(found):
+        raise UserError(f"clients = {clients}: it must be a multiple of the {len(found)} domains")
+    each = clients // len(found)
     parts: Parts = []
-    for group in domains:
-        members = np.flatnonzero(groups == group)
-        cut = dir_class_capped(
-            labels[members], clients=clients // len(domains), rng=rng, alpha=alpha, minimum=minimum
-        )
+    for one in found:
+        members = np.flatnonzero(domains == one)
+        cut = dir_class_capped(labels[members], clients=each, rng=rng, alpha=alpha, minimum=minimum)
         parts.extend(members[part] for part in cut)
-    return parts
+    return Cut(parts, truth=np.repeat(found, each), tests="mix-in-group")
 
 
 def kmeans_pixels(pixels: Floats, *, clients: int, rng: np.random.Generator) -> Parts:
@@ -78,4 +77,4 @@ def kmeans_pixels(pixels: Floats, *, clients: int, rng: np.random.Generator) -> 
         raise UserError(
             f"clients = {clients}: the inputs fall into only {(sizes > 0).sum()} distinct clusters"
         )
-    return np.split(np.argsort(found, kind="stable"), np.cumsum(sizes)[:-1])
+    return Cut(np.split(np.argsort(found, kind="stable"), np.cumsum(sizes)[:-1]), tests="own")
