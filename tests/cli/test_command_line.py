@@ -191,7 +191,7 @@ def test_lists_show_every_name_and_its_settings() -> None:
 def test_a_description_is_shown_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     lists.methods("haccs")
     shown = " ".join(capsys.readouterr().out.split())
-    assert "[low, high]" in shown, "no part is taken for a style of the terminal"
+    assert "settings in the table [method]" in shown, "no part is taken for a style of the terminal"
     assert "budget none a number or none" in shown
     assert "squared false true or false" in shown
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.hostile.frame import Outcome, attempt, broke, held
 
 
-def refused(*, within: float = 20.0, **changes: Any) -> Outcome:
+def refused(*, within: float = 60.0, **changes: Any) -> Outcome:
     """Whether a site refuses a request with these changes, at once."""
     from covey.codec import from_bytes
     from tests.deploy.one_request import one_request

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from covey import lanes
+from covey.data.types import Scale
 from covey.models import MODELS, build
 from covey.models.encoders import autoencoder
 from tests.lanes.reference import gradient, row_of
@@ -95,7 +96,7 @@ def test_fixed_numbers_of_channels() -> None:
 
 
 def test_autoencoders_of_standardised_pictures() -> None:
-    model = autoencoder("ae-fc", (1, 28, 28), ((0.13,), (0.31,)))
+    model = autoencoder("ae-fc", (1, 28, 28), Scale((0.13,), (0.31,)))
     x = np.random.default_rng(1).standard_normal((20, 1, 28, 28), dtype=np.float32)
     found = planned(model, (1, 28, 28), "mse").trainer().forward(row_of(model), x)
     expected = model(torch.from_numpy(x)).detach().flatten(1).numpy()

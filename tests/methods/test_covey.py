@@ -94,9 +94,7 @@ def test_every_pair_of_flock_and_label_is_a_group_of_its_own():
 def test_parts_can_be_left_out_and_others_are_refused():
     method = covey(Train(), without=("serving", "correction", "selection"))
     assert (method.adapt, method.serve, method.update, method.after) == (None, None, None, ())
-    with pytest.raises(
-        UserError, match="without is .*'luck'.*; allowed: a list of flocks, selection, correction, serving"
-    ):
+    with pytest.raises(UserError, match="allowed: a list of flocks, selection, correction, serving"):
         covey(Train(), without=("luck",))
 
 
