@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from covey.experiments.numbers import Bound, differences, from_json, in_words, interval, ratios, to_json
+from covey.seeds import Bound, differences, from_json, in_words, interval, ratios, to_json
 
 
 def test_a_run_that_misses_its_target_counts_with_its_whole_cost() -> None:
