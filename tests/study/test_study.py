@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-import covey
 from covey.config import resolve
 from covey.errors import UserError
 from covey.progress import live_many
 from covey.report.folder import read_run
+from covey.runs import run_config
 from covey.study.execute import StudyInterrupted, execute, failures
 from covey.study.plan import Plan, keep_plan, read_plan
 from covey.study.room import free_memory, side_by_side
@@ -51,7 +51,9 @@ def test_every_method_is_run_with_every_seed_to_the_same_bits_as_alone(study, tm
         "fedavg": [0, 1],
         "local": [0, 1],
     }
-    alone = covey.simulate("fedavg", **SMALL, seed=1, out=tmp_path / "run", progress=False)
+    alone = run_config(
+        resolve({**SMALL, "seed": 1, "method": {"name": "fedavg"}}), tmp_path / "run", report=False
+    )
     assert alone.summary["last"] == read_run(study.finished["fedavg"][1]).summary.last
 
 
