@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
-    from covey.core import Method, Rule, Watcher
+    from covey.core import Method, Rule
     from covey.data.types import Dataset, Shift
     from covey.fleet.devices import Device
     from covey.metrics import Metric
     from covey.objective import Objective
+    from covey.tracking import Tracker
 
 # train, settings -> a method
 METHODS: Registry[Callable[..., Method]] = Registry(
@@ -201,8 +202,8 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
 # five uniform numbers from 0 to 1, the device's own -> a device
 PROFILES: Registry[Callable[[np.ndarray], Device]] = Registry("device profile", "covey.profiles", {})
 
-# the run folder and its configuration -> a watcher that is told of every round
-TRACKERS: Registry[Callable[..., Watcher]] = Registry("tracker", "covey.trackers", {})
+# settings -> a tracker, which is told of every round (`covey.tracking.Tracker`)
+TRACKERS: Registry[Callable[..., Tracker]] = Registry("tracker", "covey.trackers", {})
 
 # What a client may be asked, by the name of the class: the same name travels to real sites.
 STEPS: Registry[type] = Registry(

@@ -92,7 +92,8 @@ def accept_replies(
         lost, refused = late.get(client, outcome.lost), refusals.get(client, outcome.refused)
         if training and not child:
             ledger.failed_in_round += outcome.failed
-            ledger.diverged_in_round += bool(refused) and reply is not None and is_divergent(reply)
+            if refused and reply is not None:
+                ledger.losses_refused[client] = loss_of(reply)
         if reply is not None and not refused and "epsilon" in reply.stats:  # it was told, in time or not
             ledger.epsilon[client] = float(reply.stats["epsilon"])
         if lost or refused:
@@ -183,12 +184,12 @@ def check_reply(
     return ""
 
 
-def is_divergent(reply: Reply) -> bool:
-    """Whether training went beyond finite numbers."""
+def loss_of(reply: Reply) -> float:
+    """The loss of a training, NaN where its row is not finite; 0 where it says nothing that can be one."""
+    if reply.vector is not None and not bool(torch.isfinite(reply.vector).all()):
+        return math.nan
     loss = reply.stats.get("loss")
-    if isinstance(loss, float) and not math.isfinite(loss):
-        return True
-    return reply.vector is not None and not bool(torch.isfinite(reply.vector).all())
+    return float(loss) if isinstance(loss, int | float) else 0.0
 
 
 def is_silent(step: Step, task: Task, reply: Reply) -> bool:
