@@ -213,7 +213,8 @@ class LocalFleet:
 
         def trip(outcome: Outcome) -> Trip:
             task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
-            down = task.nbytes if client >= 0 else 0
+            spared = 4 * step.spared(self.layout) * (len(task.models) - len(task.held))
+            down = task.nbytes - spared if client >= 0 else 0
             up = 0 if reply is None or client < 0 or task.keep else reply.nbytes
             seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
             return Trip(down=down, up=up, seconds=seconds)
