@@ -29,7 +29,16 @@ def test_a_stored_run_can_be_made_again(file: Path) -> None:
     if run.get("instructions", instructions()) != instructions():
         pytest.skip(f"made with other instructions: {run['instructions']}")
     done = subprocess.run(
-        [sys.executable, "-m", "covey", "reproduce", stored["experiment"], "--scale", stored["scale"], "--check"],
+        [
+            sys.executable,
+            "-m",
+            "covey",
+            "reproduce",
+            stored["experiment"],
+            "--scale",
+            stored["scale"],
+            "--check",
+        ],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST + 10)),
         capture_output=True,
         text=True,
