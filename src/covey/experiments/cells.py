@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from covey.errors import UserError
-from covey.experiments.numbers import Bound, Number
+from covey.seeds import Bound, Number
 
 OF_SEVERAL_RUNS = ("ratio:", "difference:", "best90:")  # what no run tells by itself
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -64,6 +64,7 @@ def accept_replies(
             raise UserError(outcome.mistake)
     trips = {outcome.id: trip(outcome) for outcome in outcomes}
     late = _too_late(outcomes, trips, deadline)
+    outcomes = [_unpacked(outcome, step, tasks[outcome.id], layout) for outcome in outcomes]
     refusals = {
         o.id: check_reply(o.reply, o.id, step, tasks[o.id], layout, known(o.id))
         for o in outcomes
@@ -111,6 +112,18 @@ def accept_replies(
     cost.seconds = 0.0 if measure else slowest
     ledger.charge(step.kind, cost, measure=measure)
     return accepted
+
+
+def _unpacked(outcome: Outcome, step: Step, task: Task, layout: Layout) -> Outcome:
+    """The outcome with its reply as the server uses it; refused where that cannot be read."""
+    if outcome.reply is None:
+        return outcome
+    try:
+        return replace(outcome, reply=step.unpacked(outcome.reply, task, layout))
+    except Exception as error:  # whatever a stranger sent
+        return replace(
+            outcome, reply=None, refused=f"its row cannot be read ({type(error).__name__}: {error})"
+        )
 
 
 def _too_late(
