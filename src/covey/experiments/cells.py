@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from covey.errors import UserError
-from covey.experiments.numbers import Bound, Number
+from covey.seeds import Bound, Number
 
 
 def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:

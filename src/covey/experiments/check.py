@@ -13,10 +13,10 @@ from covey.config import resolve
 from covey.errors import UserError
 from covey.experiments.cells import read_cell
 from covey.experiments.execute import one_run, settings_key, the_study
-from covey.experiments.numbers import Number, from_json, value_of
 from covey.experiments.origin import origin
 from covey.experiments.result import read_stored
 from covey.experiments.spec import Experiment, read_experiment
+from covey.seeds import Number, from_json, value_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from covey.config import Config, resolve
 from covey.core import Watcher
 from covey.errors import UserError
 from covey.experiments.cells import first_over, read_cell, series
-from covey.experiments.numbers import Number, differences, from_json, ratios, to_json
 from covey.experiments.origin import (
     changed,
     fingerprint,
@@ -31,6 +30,7 @@ from covey.experiments.origin import (
 from covey.experiments.spec import Case, Experiment, Findings, Row
 from covey.run_folder import finished_summary
 from covey.runs import run_or_resume
+from covey.seeds import Number, differences, from_json, ratios, to_json
 from covey.writing import write_atomically
 
 # case -> row -> column -> one value per seed

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.bench import Fit, Recipe
+from covey.bench import Fit, Loss, Recipe
 from covey.core import Client, Reply, Step, Task
 from covey.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
 from covey.settings import validated_in
@@ -135,6 +136,19 @@ class Train(Step):
         return client.train if not self.holdout else split(client, self.holdout)[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class AroundTraining(Step):
+    """A step built around local training: it tells what training tells, and costs what training costs."""
+
+    train: Train
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return self.train.expects(known)
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test)
+
+
 def as_set(train: Train) -> Train:
     """Some epochs of training as the table [train] says."""
     return train
@@ -179,14 +193,24 @@ def with_own_buffers(client: Client, row: Tensor) -> Tensor:
     return torch.cat([row[: layout.trainable], own])
 
 
-def local_fit(train: Train, client: Client, start: Tensor, linear: Tensor | None = None) -> Fit:
-    """Trains from `start` as the settings say; `linear` is added to every gradient. Keeps momentum and own buffers."""
+def local_fit(
+    train: Train,
+    client: Client,
+    start: Tensor,
+    linear: Tensor | None = None,
+    loss: Callable[[Tensor], Loss] | None = None,
+) -> Fit:
+    """Trains from `start` as the settings say; `linear` is added to every gradient. Keeps momentum and own buffers.
+
+    `loss` makes, of the inputs that are trained on, a loss in place of the objective's; PyTorch then trains.
+    """
     part = train.training_part(client)
     batches = train.order(len(part), client.rng)
     if train.batches is not None:
         part, batches = only_used(part, batches)
     x, y = part.tensors()
-    fit = client.bench.fit(
+    trainer = client.bench.fit if loss is None else partial(client.bench.on_torch().fit, loss_of=loss(x))
+    fit = trainer(
         start,
         x,
         y,
