@@ -55,10 +55,10 @@ def test_the_share_with_the_best_score_is_served(sums, up, share):
 
 
 def test_late_judgements_count_most_so_that_the_large_losses_of_the_first_rounds_do_not_decide():
-    """Own training helped by 10 in the first round and harmed by 1 in each of the next nine; as is, all scores are 0."""
+    """Own training helped by 10 in the first round and harmed by 1 in each of the next nine; else scores are 0."""
     memory = {}
     objective = SimpleNamespace(higher_is_better=True)
-    for number, own in enumerate([10.0] + [-1.0] * 9, start=1):
+    for own in (10.0, *[-1.0] * 9):
         stats = {"judged": 1, "scores": np.array([0.0, own / 2, own]), "losses": np.zeros(3)}
         reply = Reply(id=0, size=1, slot=0, stats=stats)
         now = SimpleNamespace(

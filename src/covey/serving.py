@@ -15,7 +15,9 @@ from covey.steps.judged import JUDGEMENTS, TRIED
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
 UNJUDGED = 1.0  # nobody has trained such a model yet: whoever must use it trains it first
 JUDGED: Key[dict[int, list[list[float]]]] = Key("judged serving", 'add "judged" to after')
-JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key("judgements so far")  # of each model: rounds in which it was judged
+JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key(
+    "judgements so far"
+)  # of each model: rounds in which it was judged
 
 
 @dataclass(frozen=True, kw_only=True)
