@@ -25,8 +25,8 @@ def pacs(*, folder: Path | None = None, scaling: Scaling = "standard", side: int
     """PACS: photos, art paintings, cartoons and sketches of 7 classes; the natural grouping is "domain".
 
     From all.npz (x, y, classes, domain), averaged down to `side` pixels where they are larger, or from image files in
-    domain/class/ folders, resized to `side` pixels (needs Pillow). There is no official split: 20 % of every domain and class are the test set, with a
-    fixed seed.
+    domain/class/ folders, resized to `side` pixels (needs Pillow). There is no official split: 20 % of every domain
+    and class are the test set, with a fixed seed.
 
     Args:
         scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
