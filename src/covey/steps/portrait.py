@@ -127,7 +127,7 @@ def classes_in(view: View) -> NDArray[np.int64]:
     if not len(labels):
         return np.zeros(0, np.int64)
     one_each = labels.reshape(len(labels), -1).mean(axis=1)
-    return (one_each > np.median(one_each)).astype(np.int64)
+    return np.asarray(one_each > np.median(one_each), np.int64)
 
 
 def standardised(client: Client) -> Tensor:

@@ -63,11 +63,11 @@ def smaller(images: Tensor, side: int) -> Tensor:
     _check_side(side)
     if images.shape[-1] <= side:
         return images
-    parts = [
-        torch.nn.functional.adaptive_avg_pool2d(part.float(), side).round().to(torch.uint8)
-        for part in images.split(1000)
-    ]
-    return torch.cat(parts)
+    small = torch.empty(*images.shape[:2], side, side, dtype=torch.uint8)
+    for first in range(0, len(images), 1000):  # floats of all of them would be large
+        part = slice(first, first + 1000)
+        small[part] = torch.nn.functional.adaptive_avg_pool2d(images[part].float(), side).round()
+    return small
 
 
 def _check_side(side: int) -> None:
