@@ -36,6 +36,8 @@ import pyarrow.parquet as pq
 from covey.errors import UserError
 from covey.seeds import Bound, Number
 
+OF_SEVERAL_RUNS = ("ratio:", "difference:", "best90:")  # what no run tells by itself
+
 
 def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
     """The number, or None where the run has none; a bound for a target that was not reached."""
