@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
-    from covey.core import Method, Rule, Watcher
+    from covey.core import Method, Rule
     from covey.data.types import Dataset, Shift
     from covey.fleet.devices import Device
     from covey.metrics import Metric
     from covey.objective import Objective
+    from covey.tracking import Tracker
 
 # train, settings -> a method
 METHODS: Registry[Callable[..., Method]] = Registry(
@@ -47,10 +48,19 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "fedyogi": "covey.methods.server_optimisers:fedyogi",
         "fedadagrad": "covey.methods.server_optimisers:fedadagrad",
         "scaffold": "covey.methods.scaffold:scaffold",
+        "fednova": "covey.methods.fednova:fednova",
+        "moon": "covey.methods.moon:moon",
+        "mime-lite": "covey.methods.mime:mime_lite",
         "fine-tuned": "covey.methods.personal:fine_tuned",
         "fedper": "covey.methods.personal:fedper",
+        "fedrep": "covey.methods.personal:fedrep",
         "fedbn": "covey.methods.personal:fedbn",
         "ditto": "covey.methods.personal:ditto",
+        "pfedme": "covey.methods.pfedme:pfedme",
+        "apfl": "covey.methods.apfl:apfl",
+        "per-fedavg": "covey.methods.per_fedavg:per_fedavg",
+        "fedala": "covey.methods.fedala:fedala",
+        "fedamp": "covey.methods.fedamp:fedamp",
         "feddisco": "covey.methods.feddisco:feddisco",
         "feddyn": "covey.methods.feddyn:feddyn",
         "fedfa": "covey.methods.fedfa:fedfa",
@@ -192,8 +202,8 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
 # five uniform numbers from 0 to 1, the device's own -> a device
 PROFILES: Registry[Callable[[np.ndarray], Device]] = Registry("device profile", "covey.profiles", {})
 
-# the run folder and its configuration -> a watcher that is told of every round
-TRACKERS: Registry[Callable[..., Watcher]] = Registry("tracker", "covey.trackers", {})
+# settings -> a tracker, which is told of every round (`covey.tracking.Tracker`)
+TRACKERS: Registry[Callable[..., Tracker]] = Registry("tracker", "covey.trackers", {})
 
 # What a client may be asked, by the name of the class: the same name travels to real sites.
 STEPS: Registry[type] = Registry(
@@ -222,8 +232,15 @@ STEPS: Registry[type] = Registry(
         "TellLabel": "covey.group.label_feature:TellLabel",
         "DittoTrain": "covey.steps.personal:DittoTrain",
         "EvaluateOwn": "covey.steps.personal:EvaluateOwn",
-        "TrainWithHome": "covey.steps.personal:TrainWithHome",
+        "TrainWithHome": "covey.steps.home:TrainWithHome",
         "ControlledTrain": "covey.methods.scaffold:ControlledTrain",
+        "ContrastiveTrain": "covey.methods.moon:ContrastiveTrain",
+        "MimicTrain": "covey.methods.mime:MimicTrain",
+        "MoreauTrain": "covey.methods.pfedme:MoreauTrain",
+        "MixtureTrain": "covey.methods.apfl:MixtureTrain",
+        "MetaTrain": "covey.methods.per_fedavg:MetaTrain",
+        "LocalAggregationTrain": "covey.methods.fedala:LocalAggregationTrain",
+        "TrainNearCloud": "covey.methods.fedamp:TrainNearCloud",
         "TellDiscrepancy": "covey.methods.feddisco:TellDiscrepancy",
         "Best": "covey.methods.ifca:Best",
         "TrainAutoencoder": "covey.methods.pretraining:TrainAutoencoder",
@@ -304,6 +321,8 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "known-group": "covey.methods.cfl:to_known_group",
             "with-memory": "covey.methods.feddyn:WithMemory",
             "with-control": "covey.methods.scaffold:WithControl",
+            "with-momentum": "covey.methods.mime:WithMomentum",
+            "attended": "covey.methods.fedamp:ToAttended",
             "adapted": "covey.serving:ServeAdapted",
         },
     ),
@@ -317,8 +336,15 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "dyn": "covey.steps.dyn:DynTrain",
             "controlled": "covey.methods.scaffold:ControlledTrain",
             "judged": "covey.steps.judged:JudgedTrain",
-            "home": "covey.steps.personal:TrainWithHome",
+            "home": "covey.steps.home:TrainWithHome",
             "ditto": "covey.steps.personal:DittoTrain",
+            "moreau": "covey.methods.pfedme:MoreauTrain",
+            "mixture": "covey.methods.apfl:MixtureTrain",
+            "meta": "covey.methods.per_fedavg:MetaTrain",
+            "ala": "covey.methods.fedala:LocalAggregationTrain",
+            "near-cloud": "covey.methods.fedamp:TrainNearCloud",
+            "contrastive": "covey.methods.moon:ContrastiveTrain",
+            "mimic": "covey.methods.mime:MimicTrain",
         },
     ),
     "mix": Registry(
@@ -332,6 +358,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "krum": "covey.mix.robust:Krum",
             "discrepancy": "covey.methods.feddisco:DiscoAverage",
             "fairness": "covey.methods.fedfa:FairAverage",
+            "normalised": "covey.methods.fednova:NormalisedAverage",
             "common-descent": "covey.mix.mgda:CommonDescent",
             "split": "covey.methods.cfl:SplitAndAverage",
             "decentralized": "covey.mix.exchange:everybody_exchanges",
@@ -367,6 +394,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "sketches": "covey.select.clustered_sampling:remember_sketches",
             "moves": "covey.methods.feddyn:remember_moves",
             "controls": "covey.methods.scaffold:remember_control",
+            "mime-momentum": "covey.methods.mime:RememberMomentum",
             "choices": "covey.methods.ifca:remember_choices",
             "spread": "covey.mix.exchange:note_spread",
             "judged": "covey.serving:KeepJudgements",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from torch import nn
 
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS, TRACKERS
+from covey.choices import SeveralOf
 from covey.core import PATIENCE, Method
 from covey.data import Federation, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
@@ -68,6 +69,7 @@ class Top:
         checkpoint_seconds: at least so long between two checkpoints.
         checkpoints: how many are kept, to go back before what spoiled a run.
         patience: rounds in a row that may pass without an answer.
+        tracker: who is told of every round, as names or tables with a name and settings.
     """
 
     name: str = ""
@@ -81,6 +83,7 @@ class Top:
     checkpoint_seconds: NotNegative = 2.0
     checkpoints: Annotated[int, Range(1, 1000)] = 3
     patience: Natural = PATIENCE
+    tracker: Annotated[Sequence[Any], SeveralOf(TRACKERS)] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +153,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
             raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
     result: dict[str, Any] = _complete("", settings_of(Top), plain)
     _check_top(Top(**result))
+    if not result["tracker"]:  # a run that nobody tracks is the same run as before there were trackers
+        del result["tracker"]
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
     usual = usual_clients(data)
     if "clients" not in tables.get("data", {}):

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from covey.catalogue import DATASETS, METHODS, METRICS, MODELS, OBJECTIVES, PARTITIONS, PARTS, RULES, SHIFTS
+from covey.catalogue import (
+    DATASETS,
+    METHODS,
+    METRICS,
+    MODELS,
+    OBJECTIVES,
+    PARTITIONS,
+    PARTS,
+    RULES,
+    SHIFTS,
+    TRACKERS,
+)
 from covey.config import Config, DataSection, own_settings
 from covey.own_code import hash_of
 from covey.registry import Origin, Registry
@@ -29,6 +40,7 @@ def origins_of(config: Config) -> list[Origin]:
     if config.method_name == "compose":
         named += parts_of(config["method"])
     named += [(METRICS, name) for name in config["measure"]["metrics"]]
+    named += [(TRACKERS, table["name"]) for table in config.tables.get("tracker", ())]
     found = [origin for registry, name in named if (origin := registry.origin(name)) is not None]
     files = getattr(DATASETS.find(config["data"]["name"]), "files", None)
     for file in files(**own_settings(config["data"], DataSection)) if files else ():

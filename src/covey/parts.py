@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from covey.catalogue import PARTS
+from covey.choices import Table, entries_of, whole_table
 from covey.errors import UserError
-from covey.settings import REQUIRED, Setting, checked, settings_of
+from covey.settings import REQUIRED, Setting, settings_of
 
 # train: the settings of local training. step: what clients are asked to do. send: which models they would get.
 # exchange: the mix over a topology.
@@ -31,8 +32,6 @@ QUESTIONS = {
     "after": "what is remembered of a round; what other parts need is added by itself",
 }
 
-Table = dict[str, Any]
-
 
 def is_part(found: Callable[..., Any]) -> bool:
     """Whether this is a part itself, a function of the round, and not what makes one."""
@@ -41,7 +40,10 @@ def is_part(found: Callable[..., Any]) -> bool:
 
 def part_settings(kind: str, name: object, where: str = "") -> dict[str, Setting]:
     """The settings that a user can give the part."""
-    found = PARTS[kind].find(name, where)
+    return settings_of_part(PARTS[kind].find(name, where))
+
+
+def settings_of_part(found: Callable[..., Any]) -> dict[str, Setting]:
     return {} if is_part(found) else settings_of(found, given=GIVEN)
 
 
@@ -74,15 +76,7 @@ class PartOf:
             return None
         if self.auto and value == "auto":
             return "auto"
-        table = {"name": value} if isinstance(value, str) else value
-        if not isinstance(table, Mapping) or "name" not in table:
-            raise UserError(f"{where} is {value!r}; allowed: the name of a part, or a table with its name")
-        settings = part_settings(self.kind, table["name"], f"{where} = {table['name']!r}")
-        own = checked(where, settings, {key: part for key, part in table.items() if key != "name"})
-        for name, setting in settings.items():
-            if name not in own and setting.default is REQUIRED:
-                raise UserError(f"{where}.{name} is missing; allowed: {setting.allowed}")
-        return {"name": table["name"], **{name: own.get(name, s.default) for name, s in settings.items()}}
+        return whole_table(where, value, PARTS[self.kind], settings_of_part)
 
     def __str__(self) -> str:
         return f"{'auto, or ' if self.auto else ''}a part (see covey parts {self.kind})"
@@ -95,10 +89,10 @@ class PartsOf:
     kind: str
 
     def read(self, where: str, value: Any) -> list[Table]:
-        entries = [value] if isinstance(value, str | Mapping) else value
-        if not isinstance(entries, list | tuple):
-            raise UserError(f"{where} is {value!r}; allowed: a list of parts")
-        read = [PartOf(self.kind).read(f"{where}[{at}]", entry) for at, entry in enumerate(entries)]
+        read = [
+            PartOf(self.kind).read(f"{where}[{at}]", entry)
+            for at, entry in enumerate(entries_of(where, value))
+        ]
         return [table for table in read if isinstance(table, dict)]
 
     def __str__(self) -> str:

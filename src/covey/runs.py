@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from covey.origins import changed, origins_in, origins_of
 from covey.record import Recorder, same_version
 from covey.recovery import gone_back
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
+from covey.tracking import Tracking, tracked, trackers_of
 from covey.writing import storing
 
 
@@ -33,13 +34,22 @@ class Finished:
 
 
 class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C: the run is saved in `folder` and can be resumed."""
+    """Ctrl-C, or a watcher that has seen enough: the run is saved in `folder` and can be resumed."""
 
-    def __init__(self, folder: Path, rounds_done: int, command: str = "run") -> None:
+    pruned = False  # whether it was a watcher
+
+    def __init__(
+        self, folder: Path, rounds_done: int, command: str = "run", summary: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(
             f"interrupted after round {rounds_done}; go on with: covey {command} --resume {folder}"
         )
         self.folder = folder
+        self.summary = summary or {"finished": False}
+
+
+class Pruned(KeyboardInterrupt):
+    """What a watcher raises to end a run that is not worth going on with; it is saved as by Ctrl-C."""
 
 
 def run_config(
@@ -155,9 +165,17 @@ def _go(
         watchers = [*watchers, LearningWatch(config=config, say=say)]
     if checkpoint is not None and checkpoint.state.round:
         _load(fleet, checkpoint, folder)
+    state = checkpoint.state if checkpoint else None
+    trackers = trackers_of(config)
     recorder = Recorder(folder, config, fleet, resumed=checkpoint)
-    state = _run(config, fleet, recorder, checkpoint.state if checkpoint else None, watchers, say)
+    tracking = Tracking(trackers, tracked(config, folder, state.round if state else 0), say)
+    try:
+        state = _run(config, fleet, recorder, state, [*watchers, tracking], say)
+    except Interrupted as interrupted:
+        tracking.end(interrupted.summary)
+        raise
     summary = recorder.finish(state, finished=True)
+    tracking.end(summary)
     if report:
         with storing(folder):
             write_page(folder)
@@ -205,16 +223,19 @@ def _run(
             except SpoiledRunError as spoiled:
                 with storing(recorder.folder):
                     state = gone_back(spoiled, fleet, recorder, say)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         with storing(folder := recorder.folder):
             recorder.save()
             checkpoint = load_checkpoint(folder)
-            done = checkpoint.state.round if checkpoint else 0
+            done, summary = checkpoint.state.round if checkpoint else 0, None
             if checkpoint and done:
                 fleet.load(checkpoint.fleet)
                 recorder.go_back(checkpoint)
-                recorder.finish(checkpoint.state, finished=False)
-        raise Interrupted(folder, done, "run" if fleet.simulated else "serve") from None
+                summary = recorder.finish(checkpoint.state, finished=False)
+        command = "run" if fleet.simulated else "serve"
+        interrupted = Interrupted(folder, done, command, summary)
+        interrupted.pruned = isinstance(stopped, Pruned)
+        raise interrupted from None
 
 
 def write_page(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from covey.catalogue import PARTS
+from covey.choices import Table
 from covey.core import Method
 from covey.needs import (
     GROUPS,
@@ -17,7 +18,7 @@ from covey.needs import (
     gives_of,
     missing,
 )
-from covey.parts import PartOf, PartsOf, Table, make_part
+from covey.parts import PartOf, PartsOf, make_part
 from covey.serving import ServeAdapted
 from covey.steps import Train
 
