@@ -158,7 +158,7 @@ def check_round(method: Method, now: Round) -> None:
     if diverging(now):
         raise SpoiledRunError(
             f"round {now.number}: training diverges: {_losses_in_words(now)}; {_remedy(method.local)}"
-            f"{culprit_in_words(now.fleet)}",
+            f"{culprit_in_words(now.fleet, now.number)}",
             round=now.number,
         )
     if now.replies:
@@ -209,7 +209,7 @@ def not_measurable(fleet: Fleet, round: int) -> RunError:
         return RunError(f"round {round}: the models cannot be evaluated on the global test set: {reason}")
     return SpoiledRunError(
         f"round {round}: on the global test set {reason.replace('its ', 'the ', 1)}: training diverges; lower train.lr "
-        f"or set train.clip{culprit_in_words(fleet)}",
+        f"or set train.clip{culprit_in_words(fleet, round)}",
         round=round,
     )
 
@@ -219,7 +219,7 @@ def check_bank(method: Method, now: Round) -> None:
     if not is_finite(now.models):
         raise SpoiledRunError(
             f"round {now.number}: the new models hold NaN or infinity; {_remedy(method.local)}"
-            f"{culprit_in_words(now.fleet)}",
+            f"{culprit_in_words(now.fleet, now.number)}",
             round=now.number,
         )
 
@@ -235,13 +235,13 @@ def culprit(fleet: Fleet, since: int = 0) -> tuple[int, int, float] | None:
     return max(found, key=lambda one: one[2], default=None)
 
 
-def culprit_in_words(fleet: Fleet) -> str:
-    """Whose update stood out, for the end of a sentence."""
+def culprit_in_words(fleet: Fleet, round: int) -> str:
+    """Whose update stood out, for the end of a sentence; where nobody's did, what helps against several together."""
     found = culprit(fleet)
-    if found is None:
-        return ""
-    round, client, times = found
-    return f". In round {round} the update of client {client} was {times:.3g} times as long as the others'"
+    if found is not None:
+        when, client, times = found
+        return f". In round {when} the update of client {client} was {times:.3g} times as long as the others'"
+    return '; where clients may lie together, robust.name = "median"' if round > 1 else ""
 
 
 def _remedy(step: Step) -> str:
