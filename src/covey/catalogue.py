@@ -230,6 +230,7 @@ STEPS: Registry[type] = Registry(
         "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
         "Poisoned": "covey.steps.poison:Poisoned",
+        "Quiet": "covey.steps.private:Quiet",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",
         "Size": "covey.steps.size:Size",
         "Style": "covey.steps.style:Style",
@@ -283,6 +284,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         "covey.groupings",
         {
             "label-feature": "covey.group.label_feature:by_label",
+            "noisy-label-feature": "covey.group.label_feature:ByNoisyLabel",
             "label-mix": "covey.methods.cafa:by_label_mix",
             "label-clusters": "covey.group.labels:LabelClusters",
             "summary": "covey.methods.haccs:by_summary",
@@ -317,6 +319,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         {
             "uniform": "covey.select.plain:Uniform",
             "everybody": "covey.select.plain:Everybody",
+            "poisson": "covey.select.plain:Poisson",
             "server": "covey.select.plain:the_server",
             "every-cluster": "covey.select.clusters:EveryCluster",
             "each-group": "covey.select.groups:EachGroup",
