@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from covey.core import Method, Select
+from covey.core import Method, Select, Update
 from covey.errors import UserError
-from covey.group.label_feature import LabelWhenChosen, by_label
+from covey.group.label_feature import ByNoisyLabel, LabelWhenChosen, by_label
 from covey.mix.average import Average
+from covey.ranges import Epsilon
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.settings import validated
 from covey.steps import Train
+from covey.update.absent import AbsentRemembered
 from covey.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, CorrectionScale
 
 
@@ -27,8 +29,10 @@ def cfic(
     adaptive: bool = False,
     directions: Literal["clusters", "average"] = "clusters",
     sampling: Literal["clusters", "uniform"] = "clusters",
+    absent: Literal["remembered", "forgotten"] = "remembered",
     quota: Quota = "equal",
     lazy: bool = False,
+    epsilon: Epsilon | None = None,
 ) -> Method:
     """Every cluster works in every round, and the average is corrected along the clusters' directions.
 
@@ -39,7 +43,8 @@ def cfic(
     beta as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy`
     learns a client's label only when it is first chosen, `quota = "published"` draws one per cluster and the rest by
     chance. `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is
-    FedAvgM. `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
+    FedAvgM. A cluster without a place counts with its last move; `absent = "forgotten"` leaves it out, as in the paper.
+    `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
 
     Args:
         per_round: how many clients work in a round.
@@ -50,11 +55,15 @@ def cfic(
         adaptive: whether alpha and beta follow how far the clusters' directions agree.
         directions: corrects along the clusters' directions, or along the average update alone.
         sampling: draws evenly from the clusters, or uniformly from all clients.
+        absent: clusters that do not work in a round are remembered with their last move, or forgotten.
         quota: equal shares of the clusters, or published: one per cluster and the rest by chance.
         lazy: whether a client's label becomes known only when it is first chosen.
+        epsilon: privacy loss of telling the label, by randomised response; none tells it exactly.
     """
     if sampling not in ("clusters", "uniform"):
         raise UserError(f"sampling is {sampling!r}; allowed: clusters, uniform")
+    if lazy and epsilon is not None:
+        raise UserError(f"epsilon is {epsilon!r}, but lazy tells labels exactly; leave one of them out")
     if adaptive and (scale, decay) != ("relative", 1.0):
         raise UserError(
             f"adaptive sets beta itself: scale is {scale!r} and decay {decay!r}; allowed: relative, 1.0"
@@ -66,13 +75,21 @@ def cfic(
     )
     if directions not in ("clusters", "average"):
         raise UserError(f"directions is {directions!r}; allowed: clusters, average")
+    if absent not in ("remembered", "forgotten"):
+        raise UserError(f"absent is {absent!r}; allowed: remembered, forgotten")
     among: Among = "groups" if directions == "clusters" else "everybody"
-    fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among=among)
+    update: Update = (
+        AdaptiveCorrection(alpha=alpha, beta=beta, among=among)
+        if adaptive
+        else ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among=among)
+    )
+    if absent == "remembered" and directions == "clusters" and beta > 0:
+        update = AbsentRemembered(update=update)
     return Method(
         name="cfic",
-        group=None if lazy else by_label,
+        group=None if lazy else by_label if epsilon is None else ByNoisyLabel(epsilon=epsilon),
         select=LabelWhenChosen(select=select) if lazy else select,
         local=train,
         mix=Average(),
-        update=AdaptiveCorrection(alpha=alpha, beta=beta, among=among) if adaptive else fixed,
+        update=update,
     )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from covey.bench import Fit, Loss, Recipe
 from covey.core import Client, Reply, Step, Task
+from covey.data.augment import as_shown
 from covey.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
 from covey.settings import validated_in
 from covey.statistics import Known, Stat
@@ -76,7 +77,8 @@ class Train(Step):
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
         """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
         bench, recipe = clients[0].bench, self.recipe(clients[0].round)
-        if self.keep_momentum or not bench.fits_cohorts(recipe):
+        augmented = any(client.train.dataset.augment != "none" for client in clients)
+        if self.keep_momentum or augmented or not bench.fits_cohorts(recipe):
             return None
         found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
         data = [self.training_part(client).tensors() for client in clients]
@@ -167,10 +169,17 @@ def split(client: Client, holdout: float) -> tuple[View, View]:
 
 
 def best_row(client: Client, task: Task) -> tuple[int, Tensor]:
-    """The row to work on, and its slot: of several, the one with the lowest loss on the client's training data."""
+    """The row to work on, and its slot: of several, the one with the lowest loss on the client's training data.
+
+    The task's `choose_on` limits them to so many samples, drawn anew in every round.
+    """
     if len(task.models) == 1:
         return task.slots[0], with_own_buffers(client, task.models[0])
-    x, y = client.train.tensors()
+    data = client.train
+    if wanted := int(task.args.get("choose_on", 0)):
+        drawn = client.stream("choose", "round", client.round).permutation(len(data))[:wanted]
+        data = data.select(np.sort(drawn))
+    x, y = data.tensors()
     target = client.bench.objective.target(x, y)
     losses = []
     for row in task.models:
@@ -209,6 +218,9 @@ def local_fit(
     if train.batches is not None:
         part, batches = only_used(part, batches)
     x, y = part.tensors()
+    if part.dataset.augment != "none":
+        rng = client.stream("augment", "round", client.round)
+        x, y, batches = as_shown(x, y, batches, rng, part.dataset.scale)
     trainer = client.bench.fit if loss is None else partial(client.bench.on_torch().fit, loss_of=loss(x))
     fit = trainer(
         start,
