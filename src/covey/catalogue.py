@@ -88,6 +88,7 @@ DATASETS: Registry[Callable[..., Dataset]] = Registry(
         "digits": "covey.data.loaders.digits:digits",
         "mnist": "covey.data.loaders.idx:mnist",
         "fashion-mnist": "covey.data.loaders.idx:fashion_mnist",
+        "emnist": "covey.data.loaders.idx:emnist",
         "cifar10": "covey.data.loaders.cifar_svhn:cifar10",
         "cifar100": "covey.data.loaders.cifar_svhn:cifar100",
         "svhn": "covey.data.loaders.cifar_svhn:svhn",
