@@ -227,6 +227,7 @@ STEPS: Registry[type] = Registry(
         "LabelSummary": "covey.steps.summaries:LabelSummary",
         "FeatureSummary": "covey.steps.summaries:FeatureSummary",
         "JointSummary": "covey.steps.summaries:JointSummary",
+        "TargetSummary": "covey.steps.summaries:TargetSummary",
         "Train": "covey.steps.train:Train",
         "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
         "TellLabel": "covey.group.label_feature:TellLabel",
