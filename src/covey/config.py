@@ -17,6 +17,7 @@ from covey.choices import SeveralOf
 from covey.core import PATIENCE, Method
 from covey.data import Federation, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
+from covey.data.validation import on_validation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.fit import check_fit
@@ -32,6 +33,7 @@ from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
 from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown, validated
 from covey.steps import Train
+from covey.stopping import Stopping
 from covey.tables import check_tables, shown, with_full_names
 
 # Arguments that the program fills in; all others of a function are the user's settings.
@@ -93,11 +95,14 @@ class DataSection:
         clients: how many; natural partitions may have their own number.
         test_fraction: share of a client's samples that are its local test data; none: from the global test set in
             its label mix.
+        validation: share of a client's training data that stands in for its test data, to choose settings on; none:
+            the test data are measured.
     """
 
     name: str = "digits"
     clients: Count = 20
     test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
+    validation: Annotated[float, Range(above=0, below=1)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,11 +162,15 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     usual = usual_clients(data)
     if "clients" not in tables.get("data", {}):
         data["clients"] = usual.get("clients", data["clients"])
+    if data["validation"] is None:  # a run on its test data is the same run as before there was another
+        del data["validation"]
     result["data"] = data
     partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    if tables.get("stop"):
+        result["stop"] = _complete("stop", settings_of(Stopping), tables["stop"])
     if tables.get("robust"):
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     model = dict(tables.get("model", {}))
@@ -191,6 +200,7 @@ SECTIONS = (
     "partition",
     "shift",
     "robust",
+    "stop",
     "model",
     "train",
     "method",
@@ -367,10 +377,11 @@ def federation_of(config: Config) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
     given: object = PARTITIONS.find(config["partition"]["name"])
+    held_out = data.get("validation")
     if isinstance(given, Federation):
-        return given
+        return on_validation(given, held_out, config.top.seed) if held_out else given
     dataset = load(data["name"], **own_settings(data, DataSection))
-    return federate(
+    federation = federate(
         dataset,
         partition=config["partition"]["name"],
         clients=data["clients"],
@@ -380,6 +391,7 @@ def federation_of(config: Config) -> Federation:
         **own_settings(config["partition"]),
         **own_settings(shift),
     )
+    return on_validation(federation, held_out, config.top.seed) if held_out else federation
 
 
 def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalFleet:
