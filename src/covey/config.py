@@ -29,6 +29,8 @@ from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
 from covey.own_code import bare_name
+from covey.private.apply import made_private
+from covey.private.settings import Private
 from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
 from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown, validated
@@ -173,6 +175,9 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         result["stop"] = _complete("stop", settings_of(Stopping), tables["stop"])
     if tables.get("robust"):
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
+    if tables.get("private"):
+        result["private"] = _complete("private", settings_of(Private), tables["private"])
+        Private(**result["private"])
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
         model["name"] = USUAL_MODEL.get(data["name"], "mlp")
@@ -187,6 +192,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         ("measure", Measuring),
     ):
         values = train if section == "train" else tables.get(section, {})
+        if section == "guard" and "private" in result:
+            values = without_norm_guard(values)
         result[section] = _complete(section, settings_of(maker), values)
         maker(**result[section])  # checks the ranges
     config = Config(tables=result)
@@ -195,12 +202,23 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     return config
 
 
+def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
+    """The guard of a private run: whether an update counts must not depend on the others', or noise hides nobody."""
+    if guard.get("norm", 0):
+        raise UserError(
+            f"guard.norm is {shown(guard['norm'])}, which leaves out updates by the others' lengths: no noise "
+            "covers that; leave it out, as [private] clips every update"
+        )
+    return {**guard, "norm": 0}
+
+
 SECTIONS = (
     "data",
     "partition",
     "shift",
     "robust",
     "stop",
+    "private",
     "model",
     "train",
     "method",
@@ -358,7 +376,17 @@ def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[s
 
 
 def method_of(config: Config) -> Method:
-    """The method that the configuration describes, with the combine of [robust] inside its mix where there is one."""
+    """The method that the configuration describes, with [robust] inside its mix and [private] where it gathers."""
+    method, private = with_rule(config), config.tables.get("private")
+    if not private:
+        return method
+    return made_private(
+        method, Private(**private), clients=config["data"]["clients"], rounds=config.top.rounds
+    )
+
+
+def with_rule(config: Config) -> Method:
+    """The method, with the combine of [robust] in place of its weighted means where there is one."""
     table, robust = config["method"], config.tables.get("robust")
     method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
     if not robust:
