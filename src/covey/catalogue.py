@@ -213,7 +213,15 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
 PROFILES: Registry[Callable[[np.ndarray], Device]] = Registry("device profile", "covey.profiles", {})
 
 # settings -> a tracker, which is told of every round (`covey.tracking.Tracker`)
-TRACKERS: Registry[Callable[..., Tracker]] = Registry("tracker", "covey.trackers", {})
+TRACKERS: Registry[Callable[..., Tracker]] = Registry(
+    "tracker",
+    "covey.trackers",
+    {
+        "tensorboard": "covey.trackers.tensorboard:TensorBoard",
+        "mlflow": "covey.trackers.mlflow:MLflow",
+        "wandb": "covey.trackers.wandb:WandB",
+    },
+)
 
 # What a client may be asked, by the name of the class: the same name travels to real sites.
 STEPS: Registry[type] = Registry(
