@@ -142,7 +142,7 @@ def haccs(
         select=select,
         local=train,
         mix=Average(weighting=weighting),
-        after=(remember_losses,),
+        after=(remember_losses,) if losses == "reported" else (),
     )
 
 
