@@ -10,6 +10,7 @@ import typer
 from covey.cli import (
     advise,
     certs,
+    demo,
     export,
     health,
     lists,
@@ -19,7 +20,9 @@ from covey.cli import (
     run,
     serve,
     status,
+    sweep,
     topology,
+    tune,
 )
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
@@ -40,7 +43,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, advise, lists, look, export, topology, report, reproduce, certs, serve, status, health):
+for module in (
+    run,
+    demo,
+    sweep,
+    tune,
+    advise,
+    lists,
+    look,
+    export,
+    topology,
+    report,
+    reproduce,
+    certs,
+    serve,
+    status,
+    health,
+):
     module.register(app)
 
 

@@ -16,7 +16,7 @@ from covey.group.density import Density, nearest_fellow, place, reaches
 from covey.group.distances import conditional, hellinger_points, l2
 from covey.group.figures import note_groups
 from covey.needs import GROUPS, Facts, Key
-from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary
+from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
 
 Distance = Literal["l2", "hellinger"]
 Array = NDArray[np.float64]
@@ -51,7 +51,7 @@ class BySummary:
     they are more than the share `recluster` of all: then everything is clustered anew.
     """
 
-    ask: LabelSummary | FeatureSummary | JointSummary
+    ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
     distance: Distance = "l2"
     density: Density = Density()
     watch: int = 0

@@ -16,9 +16,9 @@ from covey.select.haccs import ByCluster, Draws, Inside, Speed
 from covey.settings import validated
 from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
-from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary
+from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
 
-Summary = Literal["labels", "features", "joint"]
+Summary = Literal["labels", "targets", "features", "joint"]
 
 
 @validated
@@ -58,8 +58,8 @@ def haccs(
 ) -> Method:
     """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
 
-    The histogram is of the labels, P(y), of the features by label, P(X|y), or of both together, P(X, y); clusters are
-    found by density (Wolfrath et al., 2022).
+    The histogram is of the labels (of a regression: of the targets), P(y), of the features by label, P(X|y), or of both
+    together, P(X, y); clusters are found by density (Wolfrath et al., 2022).
 
     `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
     and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +
@@ -67,14 +67,14 @@ def haccs(
 
     Args:
         per_round: how many clients work in a round.
-        summary: what clients tell: labels, P(y); features, P(X|y); or joint, P(X, y).
+        summary: what clients tell: labels or targets (of a regression), P(y); features, P(X|y); or joint, P(X, y).
         epsilon: privacy loss of one summary; none sends exact numbers.
         noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
         budget: the most epsilon that a client ever spends; none is no limit.
         label_space: number of labels that all agree on; none takes the classes of the data.
-        bins: of the feature histogram.
-        low: lower end of the feature histogram.
-        high: upper end of the feature histogram.
+        bins: of the histogram of features or targets.
+        low: lower end of the histogram of features or targets.
+        high: upper end of the histogram of features or targets.
         bound: what one sample may add to the feature histogram; none is no bound (joint: always 1 in all).
         distance: between summaries; none is l2 for labels, hellinger for joint.
         algorithm: of the clustering by density: optics, dbscan or hdbscan.
@@ -142,7 +142,7 @@ def haccs(
         select=select,
         local=train,
         mix=Average(weighting=weighting),
-        after=(remember_losses,),
+        after=(remember_losses,) if losses == "reported" else (),
     )
 
 
@@ -170,15 +170,17 @@ def by_summary(
 ) -> BySummary:
     """HACCS' clusters: private histograms of labels or features, by density. The settings are those of `haccs`."""
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
-    ask: LabelSummary | FeatureSummary | JointSummary
+    ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
     if summary == "labels":
         ask = LabelSummary(privacy=privacy, labels=label_space)
+    elif summary == "targets":
+        ask = TargetSummary(privacy=privacy, bins=bins, low=low, high=high)
     elif summary == "features":
         ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
     elif summary == "joint":
         ask = JointSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high)
     else:
-        raise UserError(f'summary is "{summary}"; it must be labels, features or joint.')
+        raise UserError(f'summary is "{summary}"; it must be labels, targets, features or joint.')
     extract = extract or ("xi" if summary == "features" else "dbscan")
     distance = distance or ("hellinger" if summary == "joint" else "l2")
     eps = (0.5 if summary == "joint" else 0.25) if eps is None else eps

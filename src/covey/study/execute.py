@@ -48,9 +48,15 @@ class StudyInterrupted(Exception):  # noqa: N818
 
 
 def execute(
-    plan: Plan, folder: Path, *, show: Show, say: Callable[[str], None], processes: int | None = None
+    plan: Plan,
+    folder: Path,
+    *,
+    show: Show,
+    say: Callable[[str], None],
+    processes: int | None = None,
+    page: bool = True,
 ) -> Studied:
-    """Makes what is not made yet, side by side as far as memory and cores allow, and writes the page."""
+    """Makes what is not made yet, side by side as far as memory and cores allow, and writes the page of all."""
     keep_plan(plan, folder)
     done = Studied(plan=plan, folder=folder)
     left = []
@@ -78,7 +84,7 @@ def execute(
                 run_jobs(iter(left), processes=at_once, show=shown, ended=ended)
     except (KeyboardInterrupt, Interrupted):
         raise StudyInterrupted(plan, folder) from None
-    if done.finished:
+    if done.finished and page:
         replicas = done.replicas()
         write_report(replicas.firsts, folder / "report.html", replicas)
     return done
