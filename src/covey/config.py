@@ -13,7 +13,7 @@ import tomli_w
 from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS, TRACKERS
-from covey.choices import SeveralOf
+from covey.choices import SeveralOf, complete
 from covey.core import PATIENCE, Method
 from covey.data import Federation, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
@@ -30,7 +30,7 @@ from covey.objective import objective_named
 from covey.own_code import bare_name
 from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
-from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown, validated
+from covey.settings import Setting, checked, settings_of, unknown, validated
 from covey.steps import Train
 from covey.tables import check_tables, shown, with_full_names
 
@@ -149,7 +149,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
             raise UserError(elsewhere(key, tables) or unknown(key, key, known))
         if key in SECTIONS and not isinstance(tables[key], dict):
             raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
-    result: dict[str, Any] = _complete("", settings_of(Top), plain)
+    result: dict[str, Any] = complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     if not result["tracker"]:  # a run that nobody tracks is the same run as before there were trackers
         del result["tracker"]
@@ -178,7 +178,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         ("measure", Measuring),
     ):
         values = train if section == "train" else tables.get(section, {})
-        result[section] = _complete(section, settings_of(maker), values)
+        result[section] = complete(section, settings_of(maker), values)
         maker(**result[section])  # checks the ranges
     config = Config(tables=result)
     _check_target(config)
@@ -300,18 +300,6 @@ def _check_target(config: Config) -> None:
         raise UserError(f"target_metric is {name!r}, of which nobody said whether higher is better")
 
 
-def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with defaults for the rest."""
-    given = checked(where, settings, values)
-    for name, setting in settings.items():
-        if name not in given:
-            if setting.default is REQUIRED:
-                raise UserError(f"{where}.{name} is missing; allowed: {setting.allowed}")
-            reader = reader_of(setting.type)
-            given[name] = reader.read(f"{where}.{name}", setting.default) if reader else setting.default
-    return {name: given[name] for name in settings}
-
-
 def _complete_choice(
     where: str,
     values: Mapping[str, Any],
@@ -326,7 +314,7 @@ def _complete_choice(
     found = registry.find(name, f"{where}.name = {name!r}")
     own = {} if not callable(found) or isinstance(found, nn.Module) else settings_of(found, given=GIVEN)
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
-    return _complete(where, settings, {**values, "name": name})
+    return complete(where, settings, {**values, "name": name})
 
 
 def _as_toml(value: Any) -> Any:

@@ -77,7 +77,7 @@ def test_recommend_lists_the_best_first(command: typer.Typer) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--weights", "heavy"], "weights = 'heavy': must be one of auto, equal, metropolis"),
+        (["--weights", "heavy"], "weights is 'heavy'; allowed: auto, equal, metropolis"),
         (["--nodes", "0"], "nodes = 0"),
         (["--clusters", "60"], "clusters = 60: must be from 1 to the number of nodes, 50"),
         (["--rounds", "0"], "rounds = 0"),

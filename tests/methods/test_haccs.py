@@ -265,7 +265,7 @@ def test_power_of_choice_takes_the_highest_losses_of_its_candidates_and_pays_for
     ("settings", "words"),
     [
         ({"epsilon": 0.0}, "epsilon is 0.0"),
-        ({"rho": 1.5}, "rho is 1.5; it must lie in 0 to 1"),
+        ({"rho": 1.5}, "rho is 1.5; allowed: a number from 0 to 1"),
         ({"rho": -0.1}, "rho is -0.1"),
         ({"per_round": 0}, "per_round is 0"),
         ({"summary": "pixels"}, "summary is 'pixels'"),

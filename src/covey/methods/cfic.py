@@ -8,6 +8,7 @@ from covey.core import Method, Select
 from covey.errors import UserError
 from covey.group.label_feature import LabelWhenChosen, by_label
 from covey.mix.average import Average
+from covey.ranges import Count, DecayRate, NotNegative, PartBelowOne
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.settings import validated
@@ -19,11 +20,11 @@ from covey.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, 
 def cfic(
     train: Train,
     *,
-    per_round: int = 10,
-    alpha: float = 0.9,
-    beta: float = 0.5,
+    per_round: Count = 10,
+    alpha: PartBelowOne = 0.9,
+    beta: NotNegative = 0.5,
     scale: CorrectionScale = "relative",
-    decay: float = 1.0,
+    decay: DecayRate = 1.0,
     adaptive: bool = False,
     directions: Literal["clusters", "average"] = "clusters",
     sampling: Literal["clusters", "uniform"] = "clusters",
@@ -53,8 +54,6 @@ def cfic(
         quota: equal shares of the clusters, or published: one per cluster and the rest by chance.
         lazy: whether a client's label becomes known only when it is first chosen.
     """
-    if sampling not in ("clusters", "uniform"):
-        raise UserError(f"sampling is {sampling!r}; allowed: clusters, uniform")
     if adaptive and (scale, decay) != ("relative", 1.0):
         raise UserError(
             f"adaptive sets beta itself: scale is {scale!r} and decay {decay!r}; allowed: relative, 1.0"
@@ -64,8 +63,6 @@ def cfic(
         if sampling == "uniform"
         else EveryCluster(per_round=per_round, quota=quota)
     )
-    if directions not in ("clusters", "average"):
-        raise UserError(f"directions is {directions!r}; allowed: clusters, average")
     among: Among = "groups" if directions == "clusters" else "everybody"
     fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among=among)
     return Method(

@@ -19,7 +19,7 @@ from typing import Literal
 from covey.core import Method, Select, Send, Step
 from covey.group.by_portrait import ByPortrait, one_per_flock
 from covey.mix.shared import GroupAverage
-from covey.ranges import Epsilon
+from covey.ranges import BelowHalf, Count, Epsilon, Natural
 from covey.rows import to_group
 from covey.select import Uniform
 from covey.select.fair import FairSchedule
@@ -42,9 +42,9 @@ Part = Literal["flocks", "selection", "correction", "serving"]
 def covey(
     train: Train,
     *,
-    per_round: int = 10,
-    every: int = 5,
-    flip: float = 0.1,
+    per_round: Count = 10,
+    every: Natural = 5,
+    flip: BelowHalf = 0.1,
     epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
     without: tuple[Part, ...] = (),
@@ -88,19 +88,23 @@ def covey(
     )
 
 
+@validated
 def by_flocks(
     *,
-    flip: float = 0.1,
-    epsilon: float | None = None,
+    flip: BelowHalf = 0.1,
+    epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
-    every: int = 5,
-    min_size: int = 2,
+    every: Natural = 5,
+    min_size: Count = 2,
 ) -> ByPortrait:
     """Flocks of clients whose classes look alike, by noisy bits of each class."""
     describe = DescribeClasses(flip=flip, privacy=Privacy(epsilon=epsilon, noise=noise), noise=noise)
     return ByPortrait(describe=describe, every=every, min_size=min_size)
 
 
-def within_flocks(step: Step, send: Send, *, per_round: int = 10, fullness: float = FULLNESS) -> WithinFlocks:
+@validated
+def within_flocks(
+    step: Step, send: Send, *, per_round: Count = 10, fullness: float = FULLNESS
+) -> WithinFlocks:
     """HACCS' fair schedule over all flocks and, inside each, over all label groups."""
     return WithinFlocks(select=FairSchedule(step=step, send=send, per_round=per_round, fullness=fullness))

@@ -7,11 +7,14 @@ from dataclasses import replace
 from covey.core import Method
 from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting
+from covey.ranges import Count
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.personal import DittoTrain, TrainWithHome
 
 
-def fine_tuned(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
+@validated
+def fine_tuned(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg whose clients train the common model once more on their own data before they use it.
 
     Args:
@@ -21,7 +24,8 @@ def fine_tuned(train: Train, *, per_round: int = 10, weighting: Weighting = "sam
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fine-tuned", adapt=train)
 
 
-def fedper(train: Train, *, per_round: int = 10, last: int = 2, weighting: Weighting = "samples") -> Method:
+@validated
+def fedper(train: Train, *, per_round: Count = 10, last: int = 2, weighting: Weighting = "samples") -> Method:
     """FedAvg in which the last tensors of the model, its head, stay with each client (Arivazhagan et al., 2019).
 
     A newcomer starts from the head of the first model. Bytes are booked for the whole model.
@@ -35,7 +39,8 @@ def fedper(train: Train, *, per_round: int = 10, last: int = 2, weighting: Weigh
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedper", local=local)
 
 
-def fedbn(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
+@validated
+def fedbn(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg in which BatchNorm's weights, biases and statistics stay with each client (Li et al., 2021).
 
     For a model without BatchNorm it is FedAvg. A newcomer starts from those of the first model.
@@ -48,8 +53,9 @@ def fedbn(train: Train, *, per_round: int = 10, weighting: Weighting = "samples"
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedbn", local=local)
 
 
+@validated
 def ditto(
-    train: Train, *, per_round: int = 10, pull: float = 0.1, weighting: Weighting = "samples"
+    train: Train, *, per_round: Count = 10, pull: float = 0.1, weighting: Weighting = "samples"
 ) -> Method:
     """FedAvg beside which every client trains a model of its own that is held to the common one (Li et al., 2021).
 

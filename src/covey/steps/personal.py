@@ -13,6 +13,7 @@ from covey.metrics import Metric
 from covey.model import Layout
 from covey.needs import Fact, Facts
 from covey.ranges import Natural, NotNegative
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import Evaluate, outputs_of
 from covey.steps.train import Train, best_row, local_fit, reply_of
@@ -20,6 +21,7 @@ from covey.steps.train import Train, best_row, local_fit, reply_of
 OWN_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class DittoTrain(Step):
     """Trains the common model w, and then the client's own v on F_k(v) + (pull / 2) ||v - w||^2 (Li et al., 2021).
@@ -51,6 +53,7 @@ class DittoTrain(Step):
         return 2 * self.train.work(train, test)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOwn(Step):
     """Like `Evaluate` on test data, of the client's own model; who has none yet uses the one that was sent."""
@@ -71,6 +74,7 @@ class EvaluateOwn(Step):
         return Evaluate(metrics=self.metrics).work(train, test)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TrainWithHome(Step):
     """Training in which some tensors of the model stay at home: the last `last`, and with `norms` those of the norms.

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
-from covey.errors import UserError
+from covey.ranges import BelowHalf
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.embedding import BitNoise, Embed, Spending, pack, respond, unpack
 from covey.steps.evaluate import FORWARD_SHARE
@@ -37,6 +38,7 @@ RANGE = 1.5  # class means are told in the range of -1.5 to 1.5 standard deviati
 USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told as
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class DescribeClasses(Step):
     """Asks for a portrait: counts of the labels, and noisy bits of every class's mean in two halves of the samples.
@@ -46,15 +48,11 @@ class DescribeClasses(Step):
     drawn once, so that asking again tells nothing new about data that did not change.
     """
 
-    flip: float = 0.1
+    flip: BelowHalf = 0.1
     privacy: Privacy = Privacy()
     noise: BitNoise = "simulated"
 
     kind: ClassVar[str] = "query.portrait"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.flip < 0.5:
-            raise UserError(f"flip is {self.flip!r}; allowed: from 0 to below 0.5")
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = max(1, len(client.train.dataset.classes))

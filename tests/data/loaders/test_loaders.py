@@ -112,7 +112,7 @@ def test_femnist_can_keep_the_first_labels_only(tmp_path):
     data = load("femnist", folder=tmp_path, first_labels=20)
     assert (data.y.tolist(), len(data.classes)) == ([1, 10, 1], 20)
     assert data.natural["writer"].tolist() == [0, 1, 0]
-    with pytest.raises(UserError, match="first_labels = 63: it must lie between 1 and 62"):
+    with pytest.raises(UserError, match="first_labels is 63; allowed: a whole number from 1 to 62"):
         load("femnist", folder=tmp_path, first_labels=63)
 
 
