@@ -270,7 +270,7 @@ def test_power_of_choice_takes_the_highest_losses_of_its_candidates_and_pays_for
         ({"per_round": 0}, "per_round is 0"),
         ({"summary": "pixels"}, "summary is 'pixels'"),
         ({"summary": "features", "bins": 1}, "bins is 1"),
-        ({"summary": "features", "low": 1.0}, "low is 1.0 and high is 1.0"),
+        ({"summary": "features", "low": 1.0}, "low is 1.0; allowed: below high, which is 1.0"),
         ({"summary": "features", "bound": 0.0}, "bound is 0.0"),
         ({"losses": "guessed"}, "losses is 'guessed'"),
         ({"draws": "none"}, "draws is 'none'"),

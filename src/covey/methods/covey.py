@@ -66,7 +66,7 @@ def covey(
         without: parts that are left out, to see what each is worth.
     """
     # without flocks everybody is one: no cut can have so many clients in each
-    least = 10**9 if "flocks" in without else 2
+    least = 10**6 if "flocks" in without else 2
     judged = "serving" not in without
     local = JudgedTrain(train=train) if judged else train
     flocks = within_flocks(local, to_group, per_round=per_round)
