@@ -10,9 +10,6 @@ export OMP_NUM_THREADS ?= 1
 # Image files, where a checkout has them beside it; elsewhere `covey datasets NAME` says what goes where.
 export COVEY_DATA ?= $(abspath ../shared/data)
 
-# The average that helps nobody, the five papers' methods, and all five in one.
-DEMO := fedavg cafa hierarchical embedding haccs cfic covey
-
 .PHONY: demo test unit lint bench bench-peers tables docs wheel slow engines slow-engines hostile fuzz clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
@@ -30,7 +27,7 @@ $(ENGINES)/ready: pyproject.toml constraints-engines.txt
 	touch $@
 
 demo: $(VENV)/ready
-	$(BIN)/covey compare $(DEMO) examples/demo.toml --out runs/demo-$$(date +%Y%m%d-%H%M%S)
+	$(BIN)/covey demo
 
 # The gate. The quick part first, then the engines in their own environment.
 test: lint unit engines

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from covey.config import method_of, resolve
 from covey.core import Client, Method, Reply, Round, Step, Task, empty_state, one_round, run
 from covey.errors import RunError, SilentRoundError, SpoiledRunError
 from covey.fleet.devices import Devices
@@ -16,6 +17,7 @@ from covey.measure import Measuring, scores
 from covey.methods.baselines import fedavg
 from covey.mix.average import Average
 from covey.models import build
+from covey.safety import fewest
 from covey.steps import Train
 from covey.steps.poison import Poisoned
 from covey.testing import CLIENTS, small_federation, small_fleet
@@ -82,6 +84,48 @@ def test_a_mix_that_fails_over_one_reply_is_that_of_the_others(culprit: int) -> 
     assert [client for client, _ in refused(fleet)] == [culprit]
 
 
+@pytest.mark.parametrize("culprits", [(0, 1), (2, 6), (0, 3, 7)])
+def test_several_whose_replies_a_mix_fails_over_are_all_left_out(culprits: tuple[int, ...]) -> None:
+    fleet = small_fleet()
+    state = one_round(replace(FEDAVG, mix=Fussy(culprits)), empty_state(fleet), fleet)
+    assert set(state.worked) == set(range(CLIENTS)) - set(culprits)
+    assert state.memory["asked"] == 1
+    assert [client for client, _ in refused(fleet)] == list(culprits)
+
+
+def test_the_fewest_are_found_without_asking_everybody() -> None:
+    tries: list[frozenset[int]] = []
+
+    def works(without: frozenset[int]) -> bool:
+        tries.append(without)
+        return {17, 18, 900} <= without
+
+    assert fewest(range(1000), works) == {17, 18, 900}
+    assert len(tries) <= 60
+    assert fewest(range(1000), lambda _: False) == set(range(1000))  # nobody's doing
+
+
+def test_the_only_answer_of_a_round_ends_no_run() -> None:
+    """Whom a mix fails over is refused though nobody else has answered; the next round is with others."""
+    fleet = small_fleet()
+    method = replace(FEDAVG, mix=Fussy((5,)), select=lambda now: [4 + now.number])
+    state = run(method, fleet, rounds=3)
+    assert state.round == 3
+    assert [client for client, _ in refused(fleet)] == [5]
+
+
+def test_two_who_are_alone_in_a_round_with_nonsense_end_no_run() -> None:
+    method = replace(
+        FEDAVG,
+        local=Poisoned(local=TRAIN, clients=(2, 3), attack="nan"),
+        select=lambda now: {2: [2, 3], 3: [2]}.get(now.number, [0, 1, 4]),
+    )
+    fleet = small_fleet()
+    state = run(method, fleet, rounds=4)
+    assert state.worked == (0, 1, 4)
+    assert [client for client, _ in refused(fleet)] == [2, 3, 2]
+
+
 def test_a_part_with_a_fault_of_its_own_fails_as_it_is() -> None:
     fleet = small_fleet()
     with pytest.raises(ZeroDivisionError, match="no way"):
@@ -116,6 +160,14 @@ def test_a_loss_beyond_all_measure_is_said_in_the_first_round_too() -> None:
         match=r"round 1: training diverges: the loss of all \d clients that answered is .* or more",
     ):
         run(fedavg(replace(TRAIN, lr=1e6), per_round=CLIENTS), small_fleet(), rounds=5)
+
+
+@pytest.mark.parametrize("name", ["oort", "scaffold", "cbcc-select", "centralized"])
+@pytest.mark.parametrize("lr", [1e6, 1e9])
+def test_so_is_a_loss_that_is_no_number_here_and_too_large_there(name: str, lr: float) -> None:
+    config = resolve({"method": {"name": name}, "train": {"lr": lr}})
+    with pytest.raises(SpoiledRunError, match=r"round 1: training diverges"):
+        run(method_of(config), small_fleet(), rounds=5)
 
 
 def test_a_model_without_finite_scores_is_said_and_not_left_out() -> None:

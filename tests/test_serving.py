@@ -1,14 +1,15 @@
 """How far a client makes its flock's model its own, as judged on data kept out of training."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from covey.core import run, served
+from covey.core import Reply, run, served
 from covey.methods import covey
-from covey.serving import best_share
+from covey.serving import JUDGED, KeepJudgements, best_share
 from covey.steps import Train
 from covey.steps.judged import FOLDS, EvaluateAdapted, JudgedTrain, kept_out
 from covey.steps.train import local_fit
@@ -51,6 +52,23 @@ def test_a_single_sample_is_trained_on_and_nobody_judges():
 )
 def test_the_share_with_the_best_score_is_served(sums, up, share):
     assert best_share(sums, up) == share
+
+
+def test_late_judgements_count_most_so_that_the_large_losses_of_the_first_rounds_do_not_decide():
+    """Own training helped by 10 in the first round and harmed by 1 in each of the next nine; else scores are 0."""
+    memory = {}
+    objective = SimpleNamespace(higher_is_better=True)
+    for own in (10.0, *[-1.0] * 9):
+        stats = {"judged": 1, "scores": np.array([0.0, own / 2, own]), "losses": np.zeros(3)}
+        reply = Reply(id=0, size=1, slot=0, stats=stats)
+        now = SimpleNamespace(
+            memory=memory, replies=[reply], notes={}, fleet=SimpleNamespace(objective=objective)
+        )
+        KeepJudgements()(now)
+    sums = JUDGED.of(memory)[0]
+    weights = [(k / 10) ** 2 for k in range(1, 11)]
+    assert sums[2][:2] == pytest.approx([sum(weights), 10 * weights[0] - sum(weights[1:])])
+    assert best_share(sums, True) == 0.0
 
 
 def test_the_reply_scores_the_received_model_the_trained_one_and_the_middle():

@@ -22,7 +22,7 @@ from covey.errors import RunError, SilentRoundError, UserError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
-from covey.safety import check_bank, check_losses, nobody_answered, without_culprit
+from covey.safety import check_bank, check_round, without_culprits
 from covey.streams import stream
 
 if TYPE_CHECKING:
@@ -172,15 +172,13 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
     """One round of any method; no single client's answer can end it."""
     now = open_round(state, fleet)
     if method.group:
-        now.groups = without_culprit(now, method.group)
-    now.models = without_culprit(now, method.bank)
-    now.chosen = without_culprit(now, method.select)
-    now.tasks = without_culprit(now, lambda now: method.send(now, sorted(set(now.chosen))))
+        now.groups = without_culprits(now, method.group)
+    now.models = without_culprits(now, method.bank)
+    now.chosen = without_culprits(now, method.select)
+    now.tasks = without_culprits(now, lambda now: method.send(now, sorted(set(now.chosen))))
     now.replies = fleet.ask(method.local, now.tasks)
-    if not now.replies:
-        raise nobody_answered(method, now)
-    check_losses(method, now)
-    now.models = without_culprit(now, partial(new_rows, method))
+    check_round(method, now)
+    now.models = without_culprits(now, partial(new_rows, method))
     check_bank(method, now)
     return close_round(now)
 

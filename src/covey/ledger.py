@@ -67,7 +67,9 @@ class Ledger:
     lost_in_round: int = 0
     refused_in_round: int = 0
     failed_in_round: int = 0  # training steps that raised an error
-    diverged_in_round: int = 0  # trained rows or losses that are not finite
+    losses_refused: dict[int, float] = field(
+        default_factory=dict
+    )  # of this round: client -> loss of a refused training, NaN where the trained row is not finite
     problems: list[tuple[str, Problem]] = field(default_factory=list)
     latest: tuple[str, Problem] | None = None
     epsilon: dict[int, float] = field(default_factory=dict)  # client -> privacy budget spent
@@ -81,7 +83,8 @@ class Ledger:
         self.this_round = {}
         self.busy = []
         self.asked = self.replied = self.lost_in_round = self.refused_in_round = 0
-        self.failed_in_round = self.diverged_in_round = 0
+        self.failed_in_round = 0
+        self.losses_refused = {}
 
     def charge(self, kind: str, cost: Cost, *, measure: bool = False) -> None:
         """Adds a cost; measuring does not move the clock."""

@@ -35,6 +35,7 @@ class Measuring:
         global_test: whether every row of the bank is measured on the server's test set.
         local_test: whether every client is measured on its own test data.
         fine_tune: whether clients are measured once more at the end, after training on their own data.
+        fine_tune_updates: how many local updates that training is.
         whom: all clients, or only those that trained in the round.
         metrics: numbers about all predictions: macro-f1, balanced-accuracy, auc, perplexity, calibration-error,
             rmse, r2, or your own.
@@ -44,6 +45,7 @@ class Measuring:
     global_test: bool = True
     local_test: bool = True
     fine_tune: bool = False
+    fine_tune_updates: Count = 1
     whom: Literal["all", "trained"] = "all"
     metrics: tuple[str | Metric, ...] = ()
 
@@ -66,7 +68,9 @@ class Measuring:
         if self.local_test:
             found += on_local_tests(method, state, fleet, self.whom, self.told)
         if self.fine_tune and last:
-            found += on_local_tests(method, state, fleet, self.whom, self.told, fine_tune=True)
+            found += on_local_tests(
+                method, state, fleet, self.whom, self.told, fine_tune=self.fine_tune_updates
+            )
         return found
 
 
@@ -113,9 +117,12 @@ def on_local_tests(
     whom: Literal["all", "trained"] = "all",
     told: tuple[Metric, ...] = (),
     *,
-    fine_tune: bool = False,
+    fine_tune: int = 0,
 ) -> list[Measurement]:
-    """Every client that the method serves (or those of them that trained in the round), on its own test data."""
+    """Every client that the method serves (or those of them that trained in the round), on its own test data.
+
+    `fine_tune`: after so many local updates of the model that serves it.
+    """
     split = "tuned-test" if fine_tune else "local-test"
     asked = set(state.worked if whom == "trained" else state.seen)
     members = [i for i in fleet.members() if i in asked]
@@ -151,12 +158,14 @@ def on_local_tests(
     return found
 
 
-def using(method: Method, told: tuple[Metric, ...], fine_tune: bool) -> Step:
-    """How a client uses the row that serves it: as it is, or after training it at home."""
+def using(method: Method, told: tuple[Metric, ...], fine_tune: int = 0) -> Step:
+    """How a client uses the row that serves it: as it is, or after training it at home, `fine_tune` times."""
     if not fine_tune and OWN_MODEL in gives_of(method.local):
         return EvaluateOwn(metrics=told)
     train = training_of(method.local) if fine_tune else method.adapt
-    return Evaluate(metrics=told) if train is None else EvaluateAdapted(train=train, metrics=told)
+    if train is None:
+        return Evaluate(metrics=told)
+    return EvaluateAdapted(train=train, metrics=told, updates=max(1, fine_tune))
 
 
 def training_of(step: Step) -> Train:

@@ -12,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -74,9 +75,7 @@ def live(title: str, rounds: int, *, every_round: bool = False) -> Iterator[Watc
         task = bar.add_task(title, total=rounds, value="")
 
         def watch(end: RoundEnd) -> None:
-            main = end.fleet.objective.main
-            found = [(s, end.value(s, m)) for s, m in (("global-test", main), ("local-test", f"{main}-mean"))]
-            text = "  ".join(f"{split} {value:.4f}" for split, value in found if value is not None)
+            text = main_numbers(end)
             if text:
                 bar.update(task, value=text)
             bar.update(task, completed=end.state.round)
@@ -84,3 +83,57 @@ def live(title: str, rounds: int, *, every_round: bool = False) -> Iterator[Watc
                 say(f"{title}: round {end.state.round} of {rounds}: {len(end.state.worked)} clients  {text}")
 
         yield watch
+
+
+def main_numbers(end: RoundEnd) -> str:
+    """The main numbers of a round, where they were measured."""
+    main = end.fleet.objective.main
+    found = [(s, end.value(s, m)) for s, m in (("global-test", main), ("local-test", f"{main}-mean"))]
+    return "  ".join(f"{split} {value:.4f}" for split, value in found if value is not None)
+
+
+class Many:
+    """Several runs at once: a bar for each of those that go on, and one for all."""
+
+    def __init__(self, bar: Progress, total: int) -> None:
+        self.bar, self.total, self.ended = bar, total, 0
+        self.all = bar.add_task("all runs", total=total, value="")
+        self.tasks: dict[str, TaskID] = {}
+        self.last: dict[str, str] = {}
+
+    def round(self, title: str, number: int, rounds: int, text: str) -> None:
+        if title not in self.tasks:
+            self.tasks[title] = self.bar.add_task(title, total=rounds, value="")
+        self.last[title] = text or self.last.get(title, "")
+        self.bar.update(self.tasks[title], completed=number, value=self.last[title])
+
+    def done(self, title: str, words: str) -> None:
+        """A run has come to its end, with `words` about it where it was not the usual one."""
+        self.ended += 1
+        if title in self.tasks:
+            self.bar.remove_task(self.tasks.pop(title))
+        self.bar.update(self.all, completed=self.ended)
+        say(f"{self.ended}/{self.total} {title}: {words or self.last.pop(title, '')}")
+
+    def watcher(self, title: str) -> Watcher:
+        """For a run in this process."""
+        return lambda end: self.round(title, end.state.round, end.rounds, main_numbers(end))
+
+    def say(self, text: str) -> None:
+        say(text)
+
+
+@contextmanager
+def live_many(total: int) -> Iterator[Many]:
+    """Bars for the time of a study; where the output is no terminal, a line per finished run."""
+    bar = Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[value]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        yield Many(bar, total)

@@ -82,6 +82,14 @@ class Step(Protocol):
         """The same for clients that use one row, keep no state and have no buffers of their own."""
         return [self(client, Task(models=row[None], slots=(slot,))) for client in clients]
 
+    def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:  # noqa: ARG002
+        """The reply as the server uses it, where it travels in a shorter form."""
+        return reply
+
+    def spared(self, layout: Layout) -> int:  # noqa: ARG002
+        """Numbers of every row that the client has itself, so that they need not be sent to it."""
+        return 0
+
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:  # noqa: ARG002
         """The same for many clients at once on a GPU, up to rounding; None where it has to be one by one."""
         return None

@@ -34,7 +34,9 @@ class Finished:
 
 
 class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C: the run is saved in `folder` and can be resumed."""
+    """Ctrl-C, or a watcher that has seen enough: the run is saved in `folder` and can be resumed."""
+
+    pruned = False  # whether it was a watcher
 
     def __init__(
         self, folder: Path, rounds_done: int, command: str = "run", summary: Mapping[str, Any] | None = None
@@ -44,6 +46,10 @@ class Interrupted(Exception):  # noqa: N818
         )
         self.folder = folder
         self.summary = summary or {"finished": False}
+
+
+class Pruned(KeyboardInterrupt):
+    """What a watcher raises to end a run that is not worth going on with; it is saved as by Ctrl-C."""
 
 
 def run_config(
@@ -217,7 +223,7 @@ def _run(
             except SpoiledRunError as spoiled:
                 with storing(recorder.folder):
                     state = gone_back(spoiled, fleet, recorder, say)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         with storing(folder := recorder.folder):
             recorder.save()
             checkpoint = load_checkpoint(folder)
@@ -227,7 +233,9 @@ def _run(
                 recorder.go_back(checkpoint)
                 summary = recorder.finish(checkpoint.state, finished=False)
         command = "run" if fleet.simulated else "serve"
-        raise Interrupted(folder, done, command, summary) from None
+        interrupted = Interrupted(folder, done, command, summary)
+        interrupted.pruned = isinstance(stopped, Pruned)
+        raise interrupted from None
 
 
 def write_page(folder: Path) -> None:

@@ -1,9 +1,9 @@
-"""What keeps one client from ending or spoiling a round: a part that fails over its answers is asked again without."""
+"""What keeps clients from ending or spoiling a round: a part that fails over some answers is asked again without."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOPELESS = 1000.0  # times the loss of guessing
+TRIES = 8  # how often a part may be asked again over bad answers, times the logarithm of how many have told anything
 STANDS_OUT = 10.0  # times as long as the others' updates: then it is said who sent it
 
 
@@ -50,11 +51,11 @@ class Listening:
         return {reply.id for replies in self.told.values() for reply in replies}
 
 
-def without_culprit(now: Round, part: Callable[[Round], T]) -> T:
-    """What the part makes of the round; where it fails over one client's answers, what it makes of the others'.
+def without_culprits(now: Round, part: Callable[[Round], T]) -> T:
+    """What the part makes of the round; where it fails over some clients' answers, what it makes of the others'.
 
-    That client's answers are then refused. A part that fails whoever is left out has a fault of its own, which is
-    raised as it is; so is everything under `engine.debug`.
+    Those clients' answers are then refused, if they are fewer than half of all who told anything. A part that fails
+    whoever is left out has a fault of its own, which is raised as it is; so is everything under `engine.debug`.
     """
     listening = Listening(now.fleet)
     before = _changeable(now)
@@ -64,11 +65,15 @@ def without_culprit(now: Round, part: Callable[[Round], T]) -> T:
     except (UserError, RunError):
         raise
     except Exception as error:
-        suspects = sorted(listening.heard | {reply.id for reply in before["replies"]})
-        if len(suspects) < 2 or getattr(getattr(listening.fleet, "engine", None), "debug", False):
+        suspects = sorted(i for i in listening.heard | {reply.id for reply in before["replies"]} if i >= 0)
+        if not suspects or len(now.here) < 2 or getattr(getattr(now.fleet, "engine", None), "debug", False):
             raise
+        reason = f"the method fails over what it says: {type(error).__name__}: {error}"
+        if len(suspects) == 1:  # others may do better in the next round
+            _refuse(suspects, listening.fleet, part, now.number, reason)
+            raise SilentRoundError(f"round {now.number}: {listening.fleet.ledger.last_problem()}") from error
 
-        def again(without: frozenset[int]) -> tuple[T] | None:
+        def made(without: frozenset[int]) -> tuple[T] | None:
             listening.without, listening.asks = without, {}
             _put_back(now, before)
             now.replies = [reply for reply in now.replies if reply.id not in without]
@@ -77,17 +82,46 @@ def without_culprit(now: Round, part: Callable[[Round], T]) -> T:
             except Exception:
                 return None
 
-        while len(suspects) > 1:
-            half = suspects[: len(suspects) // 2]
-            suspects = half if again(frozenset(half)) else suspects[len(half) :]
-        result = again(frozenset(suspects))
+        culprits = fewest(suspects, lambda without: made(without) is not None)
+        result = made(culprits) if 2 * len(culprits) < len(suspects) or len(culprits) == 1 else None
         if result is None:
             raise
-        reason = f"the method fails over what it says: {type(error).__name__}: {error}"
-        listening.fleet.ledger.note_refusal(suspects[0], kind=_name(part), round=now.number, reason=reason)
+        _refuse(sorted(culprits), listening.fleet, part, now.number, reason)
         return result[0]
     finally:
         now.fleet = listening.fleet
+
+
+def fewest(suspects: Sequence[int], works: Callable[[frozenset[int]], bool]) -> frozenset[int]:
+    """The suspects without whom it works, and not without fewer of them (QuickXplain, Junker, 2004).
+
+    A handful among n are found in some log2 n tries each. All of them are given back where no such set is found within
+    `TRIES` times that: then it is hardly their doing.
+    """
+    left = TRIES * (1 + math.ceil(math.log2(len(suspects))))
+
+    def among(group: Sequence[int], without: frozenset[int]) -> frozenset[int]:
+        nonlocal left
+        if len(group) == 1:
+            return frozenset(group)
+        halves = group[: len(group) // 2], group[len(group) // 2 :]
+        for half in halves:
+            left -= 1
+            if left < 0:
+                raise _NotFoundError
+            if works(without | frozenset(half)):
+                return among(half, without)
+        second = among(halves[1], without | frozenset(halves[0]))
+        return second | among(halves[0], without | second)
+
+    try:
+        return among(suspects, frozenset())
+    except _NotFoundError:
+        return frozenset(suspects)
+
+
+class _NotFoundError(Exception):
+    """Too many tries."""
 
 
 def _changeable(now: Round) -> dict[str, Any]:
@@ -105,43 +139,66 @@ def _put_back(now: Round, before: Mapping[str, Any]) -> None:
         setattr(now, name, value if isinstance(value, Tensor) else type(value)(value))
 
 
-def _name(part: Callable[..., Any]) -> str:
+def _refuse(clients: Sequence[int], fleet: Fleet, part: Callable[..., Any], round: int, reason: str) -> None:
     part = getattr(part, "func", part)
-    return f"method.{getattr(part, '__name__', type(part).__name__)}"
+    kind = f"method.{getattr(part, '__name__', type(part).__name__)}"
+    for client in clients:
+        fleet.ledger.note_refusal(client, kind=kind, round=round, reason=reason)
 
 
 # ---------------------------------------------------------------------------------------------- no answer, no number
 
 
-def nobody_answered(method: Method, now: Round) -> RunError:
-    """Why a round has no reply: a mistake that every client makes again, numbers that are none, or mere silence."""
-    ledger = now.fleet.ledger
-    asked = len(now.tasks)
-    if asked and ledger.diverged_in_round == asked:
-        return SpoiledRunError(
-            f"round {now.number}: training diverges: the loss or the model of all {asked} clients is not a finite "
-            f"number; {_remedy(method.local)}{culprit_in_words(now.fleet)}",
+def check_round(method: Method, now: Round) -> None:
+    """Says at once why a round has no reply that counts, or that nobody's training leads anywhere.
+
+    A mistake that every client makes again and training that diverges end the run; silence may pass.
+    """
+    ledger, asked = now.fleet.ledger, len(now.tasks)
+    if diverging(now):
+        raise SpoiledRunError(
+            f"round {now.number}: training diverges: {_losses_in_words(now)}; {_remedy(method.local)}"
+            f"{culprit_in_words(now.fleet, now.number)}",
             round=now.number,
         )
+    if now.replies:
+        return
     if asked and ledger.failed_in_round == asked:
-        return RunError(
+        raise RunError(
             f"round {now.number}: {method.local.kind} fails at every client it was asked of ({asked}). "
             f"{ledger.last_problem()}"
         )
-    return SilentRoundError(f"round {now.number}: none of {asked} clients answered. {ledger.last_problem()}")
+    raise SilentRoundError(f"round {now.number}: none of {asked} clients answered. {ledger.last_problem()}")
 
 
-def check_losses(method: Method, now: Round) -> None:
-    """A first round in which everybody does a thousand times worse than by guessing will not get better."""
-    if now.number > 1 or now.fleet.objective.kernel != "cross-entropy":
-        return
-    losses = [float(reply.stats.get("loss", 0.0)) for reply in now.replies]
-    if min(losses) > HOPELESS * math.log(max(2, now.fleet.known(-1).classes)):
-        raise SpoiledRunError(
-            f"round 1: training diverges: the loss of all {len(losses)} clients that answered is "
-            f"{min(losses):.3g} or more; {_remedy(method.local)}",
-            round=1,
-        )
+def diverging(now: Round) -> bool:
+    """Whether the loss of everybody who trained is beyond all measure, and they are not one or two among many.
+
+    That is: it is no finite number; or, in the first round and where no reply counts, it is a thousand times that of
+    guessing. In the first round two are enough to say so, later it takes three: liars may be alone in a round.
+    """
+    losses = _losses(now)
+    enough = min(len(now.here), 2 if now.number == 1 else 3)
+    if not losses or (len(losses) < enough and min(losses) >= 0):  # the server itself is no liar
+        return False
+    hopeless = math.inf
+    if now.fleet.objective.kernel == "cross-entropy" and (now.number == 1 or not now.replies):
+        hopeless = HOPELESS * math.log(max(2, now.fleet.known(-1).classes))
+    return all(not math.isfinite(loss) or loss > hopeless for loss in losses.values())
+
+
+def _losses(now: Round) -> dict[int, float]:
+    """The training losses of the round by client: of replies that count, and of those that were refused."""
+    counted = {reply.id: float(reply.stats.get("loss", 0.0)) for reply in now.replies}
+    return {**now.fleet.ledger.losses_refused, **counted}
+
+
+def _losses_in_words(now: Round) -> str:
+    losses = _losses(now)
+    finite = [loss for loss in losses.values() if math.isfinite(loss)]
+    if not finite:
+        return f"the loss or the model of all {len(losses)} clients that answered is not a finite number"
+    return f"the loss of all {len(losses)} clients that answered is {min(finite):.3g} or more"
 
 
 def not_measurable(fleet: Fleet, round: int) -> RunError:
@@ -152,7 +209,7 @@ def not_measurable(fleet: Fleet, round: int) -> RunError:
         return RunError(f"round {round}: the models cannot be evaluated on the global test set: {reason}")
     return SpoiledRunError(
         f"round {round}: on the global test set {reason.replace('its ', 'the ', 1)}: training diverges; lower train.lr "
-        f"or set train.clip{culprit_in_words(fleet)}",
+        f"or set train.clip{culprit_in_words(fleet, round)}",
         round=round,
     )
 
@@ -162,7 +219,7 @@ def check_bank(method: Method, now: Round) -> None:
     if not is_finite(now.models):
         raise SpoiledRunError(
             f"round {now.number}: the new models hold NaN or infinity; {_remedy(method.local)}"
-            f"{culprit_in_words(now.fleet)}",
+            f"{culprit_in_words(now.fleet, now.number)}",
             round=now.number,
         )
 
@@ -178,13 +235,13 @@ def culprit(fleet: Fleet, since: int = 0) -> tuple[int, int, float] | None:
     return max(found, key=lambda one: one[2], default=None)
 
 
-def culprit_in_words(fleet: Fleet) -> str:
-    """Whose update stood out, for the end of a sentence."""
+def culprit_in_words(fleet: Fleet, round: int) -> str:
+    """Whose update stood out, for the end of a sentence; where nobody's did, what helps against several together."""
     found = culprit(fleet)
-    if found is None:
-        return ""
-    round, client, times = found
-    return f". In round {round} the update of client {client} was {times:.3g} times as long as the others'"
+    if found is not None:
+        when, client, times = found
+        return f". In round {when} the update of client {client} was {times:.3g} times as long as the others'"
+    return '; where clients may lie together, robust.name = "median"' if round > 1 else ""
 
 
 def _remedy(step: Step) -> str:

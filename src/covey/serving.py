@@ -12,9 +12,12 @@ from covey.core import Round, Send, Task
 from covey.needs import Facts, Key
 from covey.steps.judged import JUDGEMENTS, TRIED
 
-FADING = 0.9  # what was judged in earlier rounds counts so much less each round
+RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
 UNJUDGED = 1.0  # nobody has trained such a model yet: whoever must use it trains it first
 JUDGED: Key[dict[int, list[list[float]]]] = Key("judged serving", 'add "judged" to after')
+JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key(
+    "judgements so far"
+)  # of each model: rounds in which it was judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +29,11 @@ class KeepJudgements:
 
     def __call__(self, now: Round) -> None:
         kept = dict(JUDGED.get(now.memory, {}))
-        for slot in sorted({reply.slot for reply in now.replies}):
+        before = JUDGEMENTS_SO_FAR.get(now.memory, {})
+        judged = {slot: before.get(slot, 0) + 1 for slot in {reply.slot for reply in now.replies}}
+        for slot, number in sorted(judged.items()):
             # one row for each share that was tried: samples, score and loss, summed up over samples
-            sums = np.array(kept.get(slot, np.zeros((len(TRIED), 3)))) * FADING
+            sums = np.array(kept.get(slot, np.zeros((len(TRIED), 3)))) * ((number - 1) / number) ** RECENT
             for reply in now.replies:
                 if reply.slot == slot and "scores" in reply.stats:
                     count = float(reply.stats["judged"])
@@ -36,6 +41,7 @@ class KeepJudgements:
                     sums += count * np.column_stack(columns)
             kept[slot] = sums.tolist()
         JUDGED.keep(now.memory, kept)
+        JUDGEMENTS_SO_FAR.keep(now.memory, {**before, **judged})
         up = now.fleet.objective.higher_is_better
         shares = {slot: best_share(sums, up) for slot, sums in kept.items()}
         now.notes["serving"] = {

@@ -48,8 +48,7 @@ class Setting:
 
 def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> dict[str, Setting]:
     """The settings that a function or dataclass takes, without the arguments in `given`, which the program fills in."""
-    plain_class = inspect.isclass(maker) and not dataclasses.is_dataclass(maker)
-    hints = typing.get_type_hints(maker.__init__ if plain_class else maker, include_extras=True)
+    hints = _hints(maker)
     lines = about_settings(maker)
     found = {}
     for name, parameter in inspect.signature(maker).parameters.items():
@@ -60,6 +59,18 @@ def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> di
             default = _field_default(maker, name, default)
         found[name] = Setting(name=name, type=hints.get(name, Any), default=default, help=lines.get(name, ""))
     return found
+
+
+def _hints(maker: Callable[..., Any]) -> dict[str, Any]:
+    """The types of all arguments; those of a dataclass as the module reads them that declared each."""
+    if not inspect.isclass(maker):
+        return typing.get_type_hints(maker, include_extras=True)
+    try:
+        return typing.get_type_hints(
+            maker if dataclasses.is_dataclass(maker) else maker.__init__, include_extras=True
+        )
+    except NameError:  # a field whose type is imported for the type checker only, and that is no setting
+        return typing.get_type_hints(maker.__init__, include_extras=True)
 
 
 def description(maker: Callable[..., Any]) -> list[str]:

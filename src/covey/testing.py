@@ -18,7 +18,7 @@ from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
 from covey.fleet.work import Call, Executor, Job, Outcome
-from covey.model import BufferPolicy
+from covey.model import BufferPolicy, Layout
 from covey.models import build
 from covey.needs import Facts, gives_of
 from covey.tables import read_tables
@@ -159,6 +159,9 @@ class Broken(Step):
         if client.id == self.sends_nan and reply.vector is not None:
             return replace(reply, vector=torch.full_like(reply.vector, float("nan")))
         return reply
+
+    def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:
+        return self.step.unpacked(reply, task, layout)
 
     def work(self, train: int, test: int) -> float:
         return self.step.work(train, test)

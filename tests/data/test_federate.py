@@ -135,6 +135,17 @@ def test_natural_clients_without_test_samples_hold_out_a_fifth_of_their_own():
     assert [(len(share.train), len(share.test)) for share in fleet.shares] == [(320, 80)] * 5
 
 
+def test_the_leaky_split_trains_on_every_test_sample():
+    data = made_up(natural={"domain": np.tile([0, 1], 1250)})
+    cuts = {
+        leaky: federate(data, partition="domain", clients=6, seed=0, leaky=leaky) for leaky in (False, True)
+    }
+    for clean, leaky in zip(cuts[False].shares, cuts[True].shares, strict=True):
+        assert not set(clean.test.index) & set(clean.train.index)
+        assert set(leaky.test.index) <= set(leaky.train.index)
+        assert len(leaky.test) == round(0.2 * len(leaky.train))
+
+
 def test_domain_clients_are_tested_inside_their_domain_and_are_of_its_kind():
     domain = np.tile([0, 1], 1250)
     fleet = federate(made_up(natural={"domain": domain}), partition="domain", clients=6, seed=0)

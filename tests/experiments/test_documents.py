@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.experiments.numbers import in_words
 from covey.experiments.spec import all_experiments, read_experiment
 from covey.experiments.tables import filled, line_of, overview_line
+from covey.seeds import in_words
 
 ROOT = Path(__file__).parents[2]
 

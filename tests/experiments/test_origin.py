@@ -21,6 +21,7 @@ title = "Tiny"
 columns.accuracy = "last:global-test/accuracy"
 columns."rounds to 2" = "to:round"
 columns.share = "ratio:accuracy:A"
+columns."seconds to 90 %" = "best90:seconds:global-test/accuracy"
 base = { rounds = 2, target = 1.0, data = { clients = 4 }, train = { lr = 0.1 } }
 scale.small.seeds = 2
 [[run]]

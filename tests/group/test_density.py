@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from covey.core import Reply
+from covey.core import empty_state, open_round
 from covey.errors import UserError
 from covey.group import by_summary, density
-from covey.group.by_summary import BySummary, _table
+from covey.group.by_summary import BySummary
 from covey.group.density import Density
 from covey.select.haccs import cluster_weights
-from covey.steps.summaries import FeatureSummary
+from covey.steps.summaries import FeatureSummary, LabelSummary
+from covey.testing import small_fleet
 
 
 def kinds_and_shares(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,12 +44,16 @@ def test_a_client_far_from_all_others_is_alone(monkeypatch: pytest.MonkeyPatch) 
     assert found.max() + 1 == 6
 
 
-def test_too_many_feature_summaries_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_summary, "MOST_TABLE", 3)
-    shares = np.full((2, 4), 0.25)
-    told = _table([Reply(id=i, stats={"shares": shares, "has": np.ones(2, bool)}) for i in range(4)])
-    with pytest.raises(UserError, match="4 clients told a feature summary"):
-        BySummary(ask=FeatureSummary())._anew(told)
+def test_too_many_feature_summaries_are_refused_in_a_sentence_before_anybody_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(by_summary, "MOST_TABLE", 7)
+    fleet = small_fleet()
+    now = open_round(empty_state(fleet), fleet)
+    with pytest.raises(UserError, match=r"8 clients are to tell a feature summary; .* Allowed: 7, or label"):
+        BySummary(ask=FeatureSummary())(now)
+    assert not fleet.ledger.total
+    assert len(BySummary(ask=LabelSummary())(now)) == 8
 
 
 def test_negative_losses_count_from_the_lowest() -> None:

@@ -1,13 +1,18 @@
-"""`python -m tests.hostile [SUBJECT ...]`: all tries, or those of some files, and a table of what became of them."""
+"""`python -m tests.hostile [SUBJECT ...]`: all tries, or those of some files, and a table of what became of them.
+
+HOSTILE_SECONDS (1200) bounds the time of all; HOSTILE_TABLE is a file that the table is written to as well.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from tests.hostile.frame import Result, carried_out, subjects, table, tries_of
+from tests.hostile.frame import carried_out, subjects, table
 
 
 def main(wanted: list[str]) -> int:
@@ -16,14 +21,18 @@ def main(wanted: list[str]) -> int:
     if unknown:
         print(f"no subject is called {', '.join(sorted(unknown))}; allowed: {', '.join(subjects())}")
         return 2
-    rows: list[tuple[str, Result]] = []
-    for subject in wanted or subjects():
-        for one in tries_of(subject):
-            print(f"{subject}: {one.what} ...", file=sys.stderr, flush=True)
-            rows.append((subject, carried_out(one)))
-    print(table(rows))
-    harm = [result for _, result in rows if not result.outcome.held]
-    print(f"\n{len(rows) - len(harm)} of {len(rows)} tries did no harm")
+    began = time.monotonic()
+    rows = carried_out(
+        wanted or subjects(),
+        seconds=float(os.environ.get("HOSTILE_SECONDS", "1200")),
+        say=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    harm = [result for result in rows if not result.outcome.held]
+    took = f"{(time.monotonic() - began) / 60:.1f} minutes"
+    words = f"{table(rows)}\n\n{len(rows) - len(harm)} of {len(rows)} tries did no harm; they took {took}."
+    print(words)
+    if place := os.environ.get("HOSTILE_TABLE"):
+        Path(place).write_text(words + "\n")
     return 1 if harm else 0
 
 

@@ -8,6 +8,12 @@ import time
 from tests.hostile.frame import Outcome, attempt, broke, held
 
 
+def prepare() -> None:
+    """What all tries import, once."""
+    import tests.deploy.sites_by_hand
+    import tests.deploy.test_dishonest_sites  # noqa: F401
+
+
 def asked(block: bytes) -> tuple[list[int], str, float]:
     """Who replied when one of four sites answers with that block, what is said of it, and after how many seconds."""
     import torch

@@ -1,4 +1,4 @@
-"""What a try is, and how it is run: in a process of its own, with a bound on its time."""
+"""What a try is, and how all are run: each in a process of its own, with a bound on its time and on that of all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import resource
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 SECONDS = 120.0  # what a try may take, where it says nothing else
+JOBS = 2  # at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,7 @@ class Try:
 class Result:
     """A try's outcome, its time and the most memory that its process held."""
 
+    subject: str
     what: str
     outcome: Outcome
     seconds: float
@@ -66,7 +69,7 @@ def attempt(
 
 def subjects() -> list[str]:
     """The files with tries, by name."""
-    frame = {"__init__", "__main__", "frame"}
+    frame = {"__init__", "__main__", "frame", "liar"}
     return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in frame)
 
 
@@ -77,24 +80,86 @@ def tries_of(subject: str) -> list[Try]:
     return [value.attempt for value in vars(module).values() if hasattr(value, "attempt")]
 
 
-def carried_out(one: Try) -> Result:
-    """Runs the try in a forked process, which is ended when its time is over."""
+@dataclass
+class Running:
+    """A try at work in a process of its own."""
+
+    subject: str
+    one: Try
+    process: ForkProcess
+    line: Connection
+    started: float
+
+    @property
+    def until(self) -> float:
+        return self.started + self.one.seconds
+
+    def result(self, now: float) -> Result | None:
+        """What became of it; nothing while it may still go on."""
+        outcome, megabytes = broke(f"it did not end in {self.one.seconds:.0f} s"), 0
+        if self.line.poll():
+            try:
+                outcome, megabytes = self.line.recv()
+            except EOFError:
+                self.process.join()
+                outcome = broke(f"its process died with code {self.process.exitcode}")
+        elif now < self.until:
+            return None
+        self.process.kill()
+        self.process.join()
+        return Result(
+            subject=self.subject,
+            what=self.one.what,
+            outcome=outcome,
+            seconds=now - self.started,
+            megabytes=megabytes,
+        )
+
+
+def begun(subject: str, one: Try) -> Running:
+    """Starts the try in a forked process."""
     context = mp.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(target=_child, args=(one, theirs))
-    started = time.monotonic()
     process.start()
     theirs.close()
-    outcome, megabytes = broke(f"it did not end in {one.seconds:.0f} s"), 0
-    if ours.poll(one.seconds):
-        try:
-            outcome, megabytes = ours.recv()
-        except EOFError:
-            process.join()
-            outcome = broke(f"its process died with code {process.exitcode}")
-    process.kill()
-    process.join()
-    return Result(what=one.what, outcome=outcome, seconds=time.monotonic() - started, megabytes=megabytes)
+    return Running(subject, one, process, ours, time.monotonic())
+
+
+def carried_out(
+    names: Sequence[str], *, seconds: float, say: Callable[[str], None], jobs: int = JOBS
+) -> list[Result]:
+    """All tries of these subjects, some at a time; what has not ended after so many seconds in all counts as harm."""
+    end = time.monotonic() + seconds
+    running: list[Running] = []
+    results: list[Result] = []
+
+    def collect(most: int) -> None:
+        while len(running) > most:
+            now = time.monotonic()
+            soonest = min(min(one.until for one in running), end) - now
+            wait([one.line for one in running], timeout=max(0.0, soonest))
+            now = time.monotonic()
+            for one in list(running):
+                if now >= end:
+                    one.one = replace(one.one, seconds=now - one.started)
+                if (result := one.result(now)) is not None:
+                    running.remove(one)
+                    results.append(result)
+
+    for subject in names:
+        tries = tries_of(subject)
+        for one in tries:
+            collect(jobs - 1)
+            if time.monotonic() >= end:
+                late = broke(f"it was not begun within {seconds:.0f} s")
+                results.append(Result(subject=subject, what=one.what, outcome=late, seconds=0.0, megabytes=0))
+                continue
+            say(f"{subject}: {one.what} ...")
+            running.append(begun(subject, one))
+    collect(0)
+    order = {name: place for place, name in enumerate(names)}
+    return sorted(results, key=lambda result: order[result.subject])
 
 
 def _child(one: Try, line: Connection) -> None:
@@ -107,13 +172,13 @@ def _child(one: Try, line: Connection) -> None:
     line.send((outcome, megabytes))
 
 
-def table(rows: Sequence[tuple[str, Result]]) -> str:
+def table(rows: Sequence[Result]) -> str:
     """The results in Markdown, which a terminal shows as well."""
     lines = ["| subject | try | held | outcome | seconds | MB |", "| --- | --- | --- | --- | --- | --- |"]
-    for subject, result in rows:
+    for result in rows:
         said = " ".join(result.outcome.said.replace("|", "/").split())
         mark = "yes" if result.outcome.held else "**no**"
         lines.append(
-            f"| {subject} | {result.what} | {mark} | {said} | {result.seconds:.1f} | {result.megabytes} |"
+            f"| {result.subject} | {result.what} | {mark} | {said} | {result.seconds:.1f} | {result.megabytes} |"
         )
     return "\n".join(lines)

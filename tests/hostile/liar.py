@@ -1,4 +1,4 @@
-"""A simulated fleet in which one client lies: what it sends is changed after it was made, before the server sees it."""
+"""A simulated fleet in which clients lie: what they send is changed after it was made, before the server sees it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from covey.fleet.work import Call, Job, Outcome
 from covey.methods import METHODS
 from covey.testing import check_toml, small_fleet
 
-LIAR = 3
+LIARS = (3,)
 QUICK = {"embedding": {"pretrain_rounds": 1, "pretrain_epochs": 1}}
 
 Lie = Callable[[Reply], Reply]
 
 
 class LiarFleet(LocalFleet):
-    """Client `LIAR` tells the lie, whatever it is asked."""
+    """The liars tell the lie, whatever they are asked."""
 
     lie: Lie
+    liars: tuple[int, ...]
 
     @property
     def executor(self) -> Any:
@@ -32,7 +33,7 @@ class LiarFleet(LocalFleet):
 
         def work(call: Call, jobs: Sequence[Job]) -> list[Outcome]:
             return [
-                replace(o, reply=self.lie(o.reply)) if o.id == LIAR and o.reply is not None else o
+                replace(o, reply=self.lie(o.reply)) if o.id in self.liars and o.reply is not None else o
                 for o in honest(call, jobs)
             ]
 
@@ -40,14 +41,14 @@ class LiarFleet(LocalFleet):
 
     def child(self, *args: Any) -> LocalFleet:
         fleet = super().child(*args)
-        return with_liar(fleet, self.lie)
+        return with_liars(fleet, self.lie, self.liars)
 
 
-def with_liar(fleet: LocalFleet, lie: Lie) -> LiarFleet:
-    """The same fleet, one client of which lies."""
+def with_liars(fleet: LocalFleet, lie: Lie, liars: tuple[int, ...] = LIARS) -> LiarFleet:
+    """The same fleet, some clients of which lie."""
     fleet.__class__ = LiarFleet
-    fleet.lie = lie  # type: ignore[attr-defined]
     assert isinstance(fleet, LiarFleet)
+    fleet.lie, fleet.liars = lie, liars
     return fleet
 
 
@@ -60,11 +61,13 @@ def method(name: str) -> Method:
         return check_toml(name, settings)
 
 
-def run_with(name: str, lie: Lie, rounds: int = 3) -> tuple[State, LiarFleet]:
-    """A run of the method with the liar in it, and its fleet."""
-    fleet = with_liar(small_fleet(), lie)
+def run_with(
+    method: Method, lie: Lie, liars: tuple[int, ...] = LIARS, rounds: int = 3
+) -> tuple[State, LiarFleet]:
+    """A run of the method with the liars in it, and its fleet."""
+    fleet = with_liars(small_fleet(), lie, liars)
     try:
-        return run(method(name), fleet, rounds=rounds), fleet
+        return run(method, fleet, rounds=rounds), fleet
     finally:
         fleet.close()
 
@@ -81,8 +84,8 @@ def row_of(value: float) -> Lie:
     )
 
 
-def update_times(factor: float) -> Lie:
-    """The trained row itself times a factor."""
+def model_times(factor: float) -> Lie:
+    """The trained model itself times a factor."""
     return lambda reply: reply if reply.vector is None else replace(reply, vector=reply.vector * factor)
 
 
@@ -90,28 +93,46 @@ def size_of(size: int) -> Lie:
     return lambda reply: replace(reply, size=size)
 
 
-def every_number(value: float) -> Lie:
-    """Every number and every entry of an array that it tells is that value."""
+def every_number(value: float, kind: type = float) -> Lie:
+    """Every number of that kind and every entry of an array of such that it tells is that value."""
+    letters = "f" if kind is float else "iu"
 
     def change(told: Any) -> Any:
-        if isinstance(told, np.ndarray):
-            return np.full_like(told, value) if told.dtype.kind == "f" else told
+        if isinstance(told, np.ndarray) and told.dtype.kind in letters:
+            limits = None if kind is float else np.iinfo(told.dtype)
+            return np.full_like(told, value if limits is None else min(int(value), limits.max))
         if isinstance(told, list):
             return [change(part) for part in told]
-        return value if isinstance(told, float) else told
+        return kind(value) if type(told) is kind else told
 
     return lambda reply: numbers(reply, change)
+
+
+def misshapen(reply: Reply) -> Reply:
+    """A row and arrays that are one entry too long."""
+
+    def longer(told: Any) -> Any:
+        if isinstance(told, np.ndarray):
+            return np.concatenate([told.ravel(), told.ravel()[:1]])
+        return [*told, *told[:1]] if isinstance(told, list) else told
+
+    vector = reply.vector if reply.vector is None else torch.cat([reply.vector, reply.vector[:1]])
+    return replace(numbers(reply, longer), vector=vector)
 
 
 LIES: dict[str, Lie] = {
     "a row of 1e30": row_of(1e30),
     "a row of 3e38": row_of(3e38),
-    "its model times 1000": update_times(1000.0),
+    "a row of zeros": row_of(0.0),
+    "its model with the opposite sign": model_times(-1.0),
+    "its model times 1000": model_times(1000.0),
     "a row of NaN": row_of(float("nan")),
     "a size of 10^18": size_of(10**18),
     "negative numbers": every_number(-1.0),
     "numbers of 1e308": every_number(1e308),
     "zeros for all numbers": every_number(0.0),
     "NaN for all numbers": every_number(float("nan")),
+    "10^18 for all whole numbers": every_number(10**18, int),
+    "a row and arrays of another shape": misshapen,
 }
 ALL = tuple(METHODS)

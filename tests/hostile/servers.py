@@ -10,6 +10,12 @@ from typing import Any
 from tests.hostile.frame import Outcome, attempt, broke, held
 
 
+def prepare() -> None:
+    """What all tries import, once."""
+    import tests.deploy.one_request
+    import tests.deploy.test_privacy_account  # noqa: F401
+
+
 def refused(*, within: float = 60.0, **changes: Any) -> Outcome:
     """Whether a site refuses a request with these changes, at once."""
     from covey.codec import from_bytes

@@ -5,7 +5,11 @@ import pytest
 from covey.methods import METHODS
 from covey.testing import check_method
 
-QUICK = {"embedding": {"pretrain_rounds": 1, "pretrain_epochs": 1}}  # settings that only save time
+QUICK = {  # settings that only save time
+    "embedding": {"pretrain_rounds": 1, "pretrain_epochs": 1},
+    "pfedme": {"inner": 1},
+    "fedrep": {"head_epochs": 1},
+}
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.core import Method, State, Task, run, served
+from covey.core import Method, State, Task, empty_state, open_round, run, served
 from covey.data import Federation, federate, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -20,7 +20,7 @@ from covey.group.membership import read_membership
 from covey.measure import Measuring
 from covey.methods.baselines import fedavg
 from covey.methods.embedding import embedding
-from covey.methods.ifca import ifca
+from covey.methods.ifca import AllModels, ifca
 from covey.methods.ladd import ladd, style_clusters
 from covey.models import build
 from covey.models.encoders import load_encoder
@@ -282,6 +282,18 @@ def test_a_model_that_nobody_chose_stays() -> None:
     chosen = {after.groups[i] for i in after.worked}
     for row in range(6):
         assert torch.equal(before.models[row], after.models[row]) == (row not in chosen)
+
+
+def test_ifca_may_choose_on_one_batch() -> None:
+    """The choice of a client in a round is then that of 16 of its samples, drawn anew each round."""
+    here = fleet()
+    state = run(ifca(TRAIN, k=3, redraws=0, choose_on=1, per_round=6), here, rounds=1)
+    now = open_round(empty_state(here), here)
+    now.models = torch.stack([here.start(j) for j in range(3)])
+    task = AllModels(choose_on=TRAIN.batch)(now, [0])[0]
+    assert task.args == {"choose_on": TRAIN.batch}
+    assert AllModels()(now, [0])[0].args == {}
+    assert len(state.worked) == 6
 
 
 def test_ifca_serves_the_best_of_all_or_the_last_choice() -> None:

@@ -14,7 +14,7 @@ from covey.methods.personal import ditto, fedbn, fedper, fine_tuned
 from covey.model import Layout
 from covey.objective import Regression
 from covey.steps import Train
-from covey.steps.personal import places_at_home
+from covey.steps.home import places_at_home
 from tests.methods.test_feddyn import LR, STEPS, full_batch, least_squares
 
 

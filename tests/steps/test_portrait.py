@@ -4,10 +4,12 @@ import numpy as np
 import torch
 
 from covey.core import Task, empty_state, open_round
+from covey.data import Dataset, Samples
 from covey.steps.portrait import (
     RANGE,
     DescribeClasses,
     class_means,
+    classes_in,
     described,
     portrait_of,
     repeats,
@@ -40,6 +42,15 @@ def test_a_portrait_is_on_average_the_class_means_of_each_half():
         assert abs(error.mean()) < 0.02
         assert error.std() < 0.13
     np.testing.assert_array_equal(portrait.counts, np.bincount(y, minlength=10))
+
+
+def test_real_targets_are_told_as_two_classes_below_and_above_the_median():
+    targets = torch.tensor([3.0, -1.0, 0.5, 10.0])
+    data = Dataset(
+        name="real", x=torch.zeros(4, 2), y=targets, train=np.arange(4), test=np.arange(0), classes=()
+    )
+    assert classes_in(Samples(data, np.arange(4))).tolist() == [1, 0, 0, 1]
+    assert classes_in(Samples(data, np.arange(0))).tolist() == []
 
 
 def test_asking_again_tells_nothing_new():

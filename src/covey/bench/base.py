@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from covey.model import Layout
 from covey.objective import Objective
+
+if TYPE_CHECKING:
+    from covey.bench.torch_bench import TorchBench
+
+# The loss of a batch in a method's own words: the model, inputs, targets, and which samples these are.
+Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +77,10 @@ class Bench(Protocol):
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs of the model with that row, in evaluation mode."""
+        ...
+
+    def on_torch(self) -> TorchBench:
+        """The same model as PyTorch runs it, for methods with a loss of their own."""
         ...
 
     def info(self) -> dict[str, str | int]:

@@ -54,7 +54,7 @@ def choose_bench(
         if isinstance(planned, Refusal):
             return torch_because(f"not supported by lanes: {planned.reason}")
         planned.compile(say)
-    on_lanes = partial(LanesBench, plans, Layout.of(model, buffers), objective)  # type: ignore[arg-type]
+    on_lanes = partial(LanesBench, plans, Layout.of(model, buffers), objective, model)  # type: ignore[arg-type]
     info = {**on_lanes().info(), "trainer": "lanes", "device": "cpu", "why": "supported"}
     if lanes is None and Layout.of(model).trainable > SURE_BELOW:
         fast, slow = (batch_seconds(make(), input_shape, objective) for make in (on_lanes, on_torch))

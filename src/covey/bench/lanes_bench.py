@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from covey.bench.base import Fit, Recipe
+from covey.bench.torch_bench import TorchBench
 from covey.lanes import Plan, Trainer
 from covey.model import Layout
 from covey.objective import Objective
@@ -18,8 +19,12 @@ from covey.objective import Objective
 class LanesBench:
     """Trainers of one thread, one for each optimiser; the plans are shared by all threads."""
 
-    def __init__(self, plans: Mapping[str, Plan], layout: Layout, objective: Objective) -> None:
+    def __init__(
+        self, plans: Mapping[str, Plan], layout: Layout, objective: Objective, model: nn.Module
+    ) -> None:
         self.plans = plans
+        self.model = model
+        self._torch: TorchBench | None = None
         self.layout = layout
         self.objective = objective
         self.trainers: dict[str, Trainer] = {}
@@ -80,6 +85,13 @@ class LanesBench:
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
         return torch.from_numpy(self.trainer("sgd").forward(row.contiguous().numpy(), x.contiguous().numpy()))
+
+    def on_torch(self) -> TorchBench:
+        """The same model under PyTorch, made when it is first asked for."""
+        if self._torch is None:
+            why = "a loss of the method's own"
+            self._torch = TorchBench(self.model, self.objective, buffers=self.layout.buffers, why=why)
+        return self._torch
 
     def info(self) -> dict[str, Any]:
         return self.plans["sgd"].info()

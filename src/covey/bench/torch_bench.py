@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.bench.base import Fit, Recipe
+from covey.bench.base import Fit, Loss, Recipe
 from covey.model import BufferPolicy, Layout, activations, flatten
 from covey.objective import Objective
 
@@ -88,8 +88,9 @@ class TorchBench:
         seed: int,
         linear: Tensor | None = None,
         velocity: Tensor | None = None,
+        loss_of: Loss | None = None,
     ) -> Fit:
-        """Trains from `row` on the batches in their order."""
+        """Trains from `row` on the batches in their order; `loss_of` takes the place of the objective's loss."""
         self.load(row, training=True)
         x = x.to(self.device)
         target = self.objective.target(x, y.to(self.device))
@@ -105,7 +106,10 @@ class TorchBench:
             for batch in batches:
                 index = torch.from_numpy(batch).to(self.device)
                 self.gradient.zero_()
-                loss = self.objective.loss(self.model(x[index]), target[index])
+                if loss_of is None:
+                    loss = self.objective.loss(self.model(x[index]), target[index])
+                else:
+                    loss = loss_of(self.model, x[index], target[index], index)
                 loss.backward()  # type: ignore[no-untyped-call]
                 losses.append(loss.detach())
                 if linear is not None:
@@ -146,6 +150,9 @@ class TorchBench:
         with torch.no_grad():
             parts = torch.split(x, self.at_a_time)
             return torch.cat([self.model(part.to(self.device)).cpu() for part in parts])
+
+    def on_torch(self) -> TorchBench:
+        return self
 
     def info(self) -> dict[str, str | int]:
         return {"trainer": "torch", "device": str(self.device), "why": self.why}

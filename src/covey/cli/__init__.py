@@ -10,6 +10,7 @@ import typer
 from covey.cli import (
     advise,
     certs,
+    demo,
     export,
     health,
     lists,
@@ -40,7 +41,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (run, advise, lists, look, export, topology, report, reproduce, certs, serve, status, health):
+for module in (
+    run,
+    demo,
+    advise,
+    lists,
+    look,
+    export,
+    topology,
+    report,
+    reproduce,
+    certs,
+    serve,
+    status,
+    health,
+):
     module.register(app)
 
 

@@ -12,13 +12,13 @@ from rich.table import Table
 from covey.errors import UserError
 from covey.experiments.check import check_experiment
 from covey.experiments.execute import Made, execute_runs, execute_study, safe
-from covey.experiments.numbers import in_words, value_of
 from covey.experiments.origin import require_clean
 from covey.experiments.result import result_of, store, table_cells
 from covey.experiments.smooth import running_mean, smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
 from covey.progress import live, say
 from covey.runs import Interrupted
+from covey.seeds import in_words, value_of
 from covey.terminal import Console
 
 

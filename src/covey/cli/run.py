@@ -27,6 +27,16 @@ SetOption = Annotated[
 OutOption = Annotated[Path | None, typer.Option(help="The folder to write. [default: runs/NAME-TIME]")]
 SeedOption = Annotated[int | None, typer.Option(help="The seed that everything random follows from.")]
 RoundsOption = Annotated[int | None, typer.Option(help="How many rounds.")]
+SeedsOption = Annotated[
+    int | None,
+    typer.Option(help="With how many seeds everything is run: the seed itself and the next ones.", min=1),
+]
+ProcessesOption = Annotated[
+    int | None, typer.Option(help="The most runs at once. [default: what memory and cores allow]", min=1)
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option(help="Go on with the study in this folder.", show_default=False)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -97,21 +107,40 @@ def engine_settings(engine: str | None, address: str | None) -> list[str]:
 
 def compare(
     methods: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="Methods, and TOML files: a fleet, or methods composed of parts.", show_default=False
         ),
-    ],
+    ] = None,
     dataset: DatasetOption = None,
     set_: SetOption = None,
     out: OutOption = None,
     seed: SeedOption = None,
     rounds: RoundsOption = None,
+    seeds: SeedsOption = None,
+    processes: ProcessesOption = None,
+    resume: ResumeOption = None,
 ) -> None:
-    """Run several methods on the same fleet, seeds and failures: one table, one report with all curves."""
-    from covey.comparing import configs_of, run_all
+    """Run several methods on the same fleet, seeds and failures: one table, one report with all curves.
 
-    configs = configs_of(compared(methods, dataset, set_, seed, rounds), say)
+    With --seeds, each is run with so many seeds, side by side: means with 95 % intervals, and paired tests against the
+    first method.
+    """
+    from covey.cli.study import go_on_with_study, make_study
+    from covey.comparing import configs_of, run_all
+    from covey.study.plan import Plan
+
+    if resume is not None:
+        if any((methods, dataset, set_, out, seed, rounds, seeds)):
+            raise UserError("--resume goes on with the folder's own study; it takes no other option")
+        go_on_with_study("compare", resume, processes)
+        return
+    configs = configs_of(compared(methods or [], dataset, set_, seed, rounds), say)
+    if seeds is not None:
+        announce(next(iter(configs.values())))
+        plan = Plan(kind="compare", configs=configs, seeds=seeds)
+        make_study(plan, out or new_run_folder("compare"), processes)
+        return
     announce(next(iter(configs.values())))
     with interruptible():
         done = run_all(configs, out or new_run_folder("compare"), live=live, say=say)

@@ -61,7 +61,7 @@ def federate(
     parts, tests = _local_tests(
         dataset,
         parts,
-        "own" if test_fraction is not None else found.tests,
+        "own" if test_fraction is not None and found.tests != "leaky" else found.tests,
         test_fraction or OWN_SHARE,
         groups=partial(_groups, dataset, partition, cut),
         rng=stream(seed, "local test"),
@@ -158,6 +158,8 @@ def _local_tests(
     labels = _labels(dataset)
     if rule == "own":
         return hold_out(parts, labels, share, rng)
+    if rule == "leaky":
+        return parts, hold_out(parts, labels, share, rng)[1]
     if rule == "group":
         return from_groups(parts, groups(), labels, dataset.test, rng)
     if rule == "mix-in-group":

@@ -12,6 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.data.augment import Augment
+
 Indices: TypeAlias = NDArray[np.int64]
 
 # Consecutive multiples of the golden ratio fill [0, 1) evenly, so any run of samples holds the asked share.
@@ -32,8 +34,8 @@ class Dataset:
     `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets
     with `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id
     under a name ("writer", "domain"), and `group_names` what these groups are called; `features` are the names of a
-    table's inputs. When they are gathered, uint8 images are divided by 255, then shifted,
-    then, with a `scale`, become (x - mean) / std.
+    table's inputs. `augment` says how pictures change each time they are trained on (`covey.data.augment`). When they
+    are gathered, uint8 images are divided by 255, then shifted, then, with a `scale`, become (x - mean) / std.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Dataset:
     natural: Mapping[str, Indices] = field(default_factory=dict)
     group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     features: tuple[str, ...] = ()
+    augment: Augment = "none"
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}: {_about(self.x, len(self.train), len(self.test), self.classes)})"

@@ -110,9 +110,9 @@ class SiteFleet:
         least = self.least if round == 1 or not self.registry.sites else 1
         self.here = self._believed(self.registry.wait(least, self.patience, round))
         self.info["workers"] = len(self.registry.sites)
-        self.info["sites"] = ", ".join(
-            f"{site.name} = {i}" for i, site in sorted(self.registry.sites.items())
-        )
+        sites = sorted(self.registry.sites.items())
+        self.info["sites"] = ", ".join(f"{site.name} = {i}" for i, site in sites)
+        self.info["names"] = {str(i): site.name for i, site in sites}
         return list(self.here)
 
     def _believed(self, here: list[int]) -> list[int]:

@@ -15,6 +15,7 @@ evaluation:bytes             what measuring would have cost
 epsilon:most                 the most privacy loss of any client
 groups:agreement             adjusted Rand index of the clients' last groups against their true kinds
 groups:count                 how many groups there are in the end
+kinds:worst:SPLIT/METRIC     the lowest mean over the clients of one true kind, after the last round
 note:NAME.KEY                a number that the method left in its notes
 ratio:COLUMN:RUN             another column's number divided by that of the run of this name, seed by seed
 difference:COLUMN:RUN        the same, less that of the run of this name
@@ -34,7 +35,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from covey.errors import UserError
-from covey.experiments.numbers import Bound, Number
+from covey.report.folder import read_run
+from covey.seeds import Bound, Number
+
+OF_SEVERAL_RUNS = ("ratio:", "difference:", "best90:")  # what no run tells by itself
 
 
 def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
@@ -63,6 +67,8 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
         return float(whole) if name in ("bytes", "total") else _number(cost.get(name))
     if kind == "groups":
         return groups_cell(name, folder)
+    if kind == "kinds":
+        return min(accuracy_by_kind(folder, name.partition(":")[2]).values(), default=None)
     if kind == "evaluation":
         return _number(summary["cost"]["evaluation_bytes"])
     if kind == "epsilon":
@@ -89,6 +95,20 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
         _, values = series(folder, name)
         return float(values[-int(tail[1]) :].mean()) if len(values) else None
     raise UserError(f"the column {what!r} of an experiment is not known; see covey/experiments/cells.py")
+
+
+def accuracy_by_kind(folder: Path, name: str) -> dict[int, float]:
+    """The mean of the clients' own last values by their true kind."""
+    rows = read_run(folder).rows
+    kinds = rows.of("data/kind")
+    kind_of = dict(zip(kinds.client.tolist(), kinds.value.astype(int).tolist(), strict=True))
+    every = rows.by_client(name)
+    last = every.take(every.round == every.round.max(initial=0))
+    parts: dict[int, list[float]] = {}
+    for client, value in zip(last.client.tolist(), last.value.tolist(), strict=True):
+        if client in kind_of:
+            parts.setdefault(kind_of[client], []).append(value)
+    return {kind: float(np.mean(values)) for kind, values in sorted(parts.items())}
 
 
 def reached(seconds: np.ndarray, values: np.ndarray, target: float, window: int) -> float | None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from covey.config import resolve
 from covey.errors import UserError
-from covey.experiments.cells import read_cell
+from covey.experiments.cells import OF_SEVERAL_RUNS, read_cell
 from covey.experiments.execute import one_run, settings_key, the_study
-from covey.experiments.numbers import Number, from_json, value_of
 from covey.experiments.origin import origin
 from covey.experiments.result import read_stored
 from covey.experiments.spec import Experiment, read_experiment
+from covey.seeds import Number, from_json, value_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -
     plain = {
         column: what
         for column, what in experiment.columns.items()
-        if column in before and not what.startswith(("ratio:", "difference:"))
+        if column in before and not what.startswith(OF_SEVERAL_RUNS)
     }
     return Check(
         name=experiment.name,

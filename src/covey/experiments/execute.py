@@ -17,8 +17,7 @@ from typing import Any
 from covey.config import Config, resolve
 from covey.core import Watcher
 from covey.errors import UserError
-from covey.experiments.cells import first_over, read_cell, series
-from covey.experiments.numbers import Number, differences, from_json, ratios, to_json
+from covey.experiments.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
 from covey.experiments.origin import (
     changed,
     fingerprint,
@@ -31,6 +30,7 @@ from covey.experiments.origin import (
 from covey.experiments.spec import Case, Experiment, Findings, Row
 from covey.run_folder import finished_summary
 from covey.runs import run_or_resume
+from covey.seeds import Number, differences, from_json, ratios, to_json
 from covey.writing import write_atomically
 
 # case -> row -> column -> one value per seed
@@ -78,7 +78,7 @@ def execute_runs(experiment: Experiment, out: Path, live: Announce, say: Callabl
         made.runs.append({"case": case.name, "row": row.name, "seed": seed, **read_origin(folder)})
         columns = made.values.setdefault(case.name, {}).setdefault(row.name, {})
         for column, what in experiment.columns.items():
-            if not what.startswith(("ratio:", "difference:", "best90:")):
+            if not what.startswith(OF_SEVERAL_RUNS):
                 columns.setdefault(column, []).append(read_cell(what, summary, folder))
         if experiment.figure.get("kind") == "curves":
             x, y = series(folder, experiment.figure["y"], experiment.figure.get("x", "round"))

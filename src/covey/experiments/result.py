@@ -13,9 +13,9 @@ from typing import Any
 
 from covey.errors import UserError
 from covey.experiments.execute import Made
-from covey.experiments.numbers import from_json, in_words, short, to_json
 from covey.experiments.origin import processor
 from covey.experiments.spec import Experiment, experiments_folder, read_experiment
+from covey.seeds import from_json, in_words, short, to_json
 from covey.version import __version__
 from covey.writing import write_atomically
 

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from covey.experiments.numbers import Bound, from_json, interval
 from covey.experiments.result import read_stored
 from covey.report.figures import INK, one_picture
+from covey.seeds import Bound, from_json, may_be_equal
 
-Floats = NDArray[np.float64]
 Score = Mapping[str, Mapping[str, Sequence[float]]]  # fleet -> method -> one value per seed
 
 
@@ -55,18 +53,6 @@ def standings(score: Score, *, higher_is_better: bool = True) -> list[Standing]:
         level = {name for name in order if may_be_equal(best, np.array(methods[name]))}
         found.append(Standing(fleet=fleet, order=tuple(order), level=frozenset(level)))
     return found
-
-
-def may_be_equal(best: Floats, other: Floats) -> bool:
-    """Whether the paired difference may be 0; a value that was never reached is different."""
-    if not (np.isfinite(best).all() and np.isfinite(other).all()):
-        return bool(np.array_equal(best, other))
-    if np.array_equal(best, other):
-        return True
-    if len(best) < 2:
-        return False
-    low, high = interval(best - other)
-    return low <= 0 <= high
 
 
 def in_words(places: Sequence[Standing], method: str, what: str) -> str:

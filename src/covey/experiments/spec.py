@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 
 from covey.errors import UserError
 from covey.experiments.merge import forgotten, merged
-from covey.experiments.numbers import Number
+from covey.seeds import Number
 from covey.settings import unknown
 from covey.tables import read_tables
 

@@ -10,9 +10,9 @@ import re
 import sys
 from pathlib import Path
 
-from covey.experiments.numbers import short
 from covey.experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
 from covey.experiments.spec import all_experiments, read_experiment
+from covey.seeds import short
 from covey.writing import write_atomically
 
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from covey.bench import Bench
 from covey.bench.choose import check_device, choose_bench
 from covey.bench.torch_bench import FORWARD_BYTES
 from covey.core import Mixing, Reply, Step, Task, stream
+from covey.cores import usable_cores
 from covey.data.types import Federation, Samples
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
@@ -214,7 +214,8 @@ class LocalFleet:
 
         def trip(outcome: Outcome) -> Trip:
             task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
-            down = task.nbytes if client >= 0 else 0
+            spared = 4 * step.spared(self.layout) * (len(task.models) - len(task.held))
+            down = task.nbytes - spared if client >= 0 else 0
             up = 0 if reply is None or client < 0 or task.keep else reply.nbytes
             seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
             return Trip(down=down, up=up, seconds=seconds)
@@ -274,7 +275,7 @@ class LocalFleet:
 
     def _plan(self) -> tuple[Callable[[], Bench], str, int]:
         """How to make a bench, in which mode, with how many workers."""
-        workers = self.engine.workers or os.cpu_count() or 1
+        workers = self.engine.workers or usable_cores()
         make, info = choose_bench(
             self.model,
             self.objective,
@@ -379,7 +380,7 @@ class LocalFleet:
         of a training batch (with their gradients) or of a forward pass.
         """
         data = self.data.dataset.x.nbytes + self.data.dataset.y.nbytes
-        workers = self.engine.workers or os.cpu_count() or 1
+        workers = self.engine.workers or usable_cores()
         largest = max((len(share.train) + len(share.test) for share in self.data.shares), default=0)
         largest = max(largest, len(self.data.test), BUNDLE_SAMPLES)
         x, _ = Samples(self.data.dataset, self.data.dataset.train[:1]).tensors()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -64,6 +64,7 @@ def accept_replies(
             raise UserError(outcome.mistake)
     trips = {outcome.id: trip(outcome) for outcome in outcomes}
     late = _too_late(outcomes, trips, deadline)
+    outcomes = [_unpacked(outcome, step, tasks[outcome.id], layout) for outcome in outcomes]
     refusals = {
         o.id: check_reply(o.reply, o.id, step, tasks[o.id], layout, known(o.id))
         for o in outcomes
@@ -91,7 +92,8 @@ def accept_replies(
         lost, refused = late.get(client, outcome.lost), refusals.get(client, outcome.refused)
         if training and not child:
             ledger.failed_in_round += outcome.failed
-            ledger.diverged_in_round += bool(refused) and reply is not None and is_divergent(reply)
+            if refused and reply is not None:
+                ledger.losses_refused[client] = loss_of(reply)
         if reply is not None and not refused and "epsilon" in reply.stats:  # it was told, in time or not
             ledger.epsilon[client] = float(reply.stats["epsilon"])
         if lost or refused:
@@ -110,6 +112,18 @@ def accept_replies(
     cost.seconds = 0.0 if measure else slowest
     ledger.charge(step.kind, cost, measure=measure)
     return accepted
+
+
+def _unpacked(outcome: Outcome, step: Step, task: Task, layout: Layout) -> Outcome:
+    """The outcome with its reply as the server uses it; refused where that cannot be read."""
+    if outcome.reply is None:
+        return outcome
+    try:
+        return replace(outcome, reply=step.unpacked(outcome.reply, task, layout))
+    except Exception as error:  # whatever a stranger sent
+        return replace(
+            outcome, reply=None, refused=f"its row cannot be read ({type(error).__name__}: {error})"
+        )
 
 
 def _too_late(
@@ -170,12 +184,12 @@ def check_reply(
     return ""
 
 
-def is_divergent(reply: Reply) -> bool:
-    """Whether training went beyond finite numbers."""
+def loss_of(reply: Reply) -> float:
+    """The loss of a training, NaN where its row is not finite; 0 where it says nothing that can be one."""
+    if reply.vector is not None and not bool(torch.isfinite(reply.vector).all()):
+        return math.nan
     loss = reply.stats.get("loss")
-    if isinstance(loss, float) and not math.isfinite(loss):
-        return True
-    return reply.vector is not None and not bool(torch.isfinite(reply.vector).all())
+    return float(loss) if isinstance(loss, int | float) else 0.0
 
 
 def is_silent(step: Step, task: Task, reply: Reply) -> bool:

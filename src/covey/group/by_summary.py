@@ -65,6 +65,7 @@ class BySummary:
 
     def __call__(self, now: Round) -> dict[int, int]:
         told = Told.of(now.memory)
+        self._check_room(len({*now.here, *(told.ids.tolist() if told else ())}))
         replies = self._listen(now, told)
         if replies:
             told = self._clustered(told, replies)
@@ -74,6 +75,14 @@ class BySummary:
         alone = max(groups.values(), default=-1) + 1
         silent = [i for i in now.here if i not in groups]
         return {**groups, **{client: alone + place for place, client in enumerate(silent)}}
+
+    def _check_room(self, clients: int) -> None:
+        """Said before anybody is asked: feature summaries are compared in a table of everybody with everybody."""
+        if isinstance(self.ask, FeatureSummary) and clients > MOST_TABLE:
+            raise UserError(
+                f"{clients:,} clients are to tell a feature summary; the table of their distances would take "
+                f"{8e-9 * clients**2:.0f} GB. Allowed: {MOST_TABLE:,}, or label summaries"
+            )
 
     def _listen(self, now: Round, told: Told | None) -> list[Reply]:
         """Summaries that are new in this round: of newcomers, and of clients whose data moved."""
@@ -118,11 +127,6 @@ class BySummary:
     def _anew(self, told: Told) -> Told:
         order = np.argsort(told.ids, kind="stable")
         told = replace(told, ids=told.ids[order], shares=told.shares[order], has=told.has[order])
-        if told.shares.ndim == 3 and len(told.ids) > MOST_TABLE:
-            raise UserError(
-                f"{len(told.ids):,} clients told a feature summary; their table of distances would take "
-                f"{8e-9 * len(told.ids) ** 2:.0f} GB. Allowed: {MOST_TABLE:,}, or label summaries"
-            )
         if told.shares.ndim == 3:
             clusters = self.density(self._distances(told, told, _labels_told(told)), "precomputed")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from covey.catalogue import METHODS
+from covey.methods.apfl import apfl
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
@@ -11,14 +12,21 @@ from covey.methods.clustered_sampling import clustered_sampling
 from covey.methods.compose import compose
 from covey.methods.covey import covey
 from covey.methods.embedding import embedding
+from covey.methods.fedala import fedala
+from covey.methods.fedamp import fedamp
 from covey.methods.feddisco import feddisco
 from covey.methods.feddyn import feddyn
 from covey.methods.fedfa import fedfa
 from covey.methods.fedmgda import fedmgda
+from covey.methods.fednova import fednova
 from covey.methods.haccs import haccs
 from covey.methods.ifca import ifca
 from covey.methods.ladd import ladd
-from covey.methods.personal import ditto, fedbn, fedper, fine_tuned
+from covey.methods.mime import mime_lite
+from covey.methods.moon import moon
+from covey.methods.per_fedavg import per_fedavg
+from covey.methods.personal import ditto, fedbn, fedper, fedrep, fine_tuned
+from covey.methods.pfedme import pfedme
 from covey.methods.robust import krum, median, trimmed_mean
 from covey.methods.scaffold import scaffold
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
@@ -28,6 +36,7 @@ from covey.methods.topologies import decentralized, hierarchical, semi_decentral
 __all__ = [
     "METHODS",
     "abfa",
+    "apfl",
     "cafa",
     "cbcc",
     "cbcc_select",
@@ -42,6 +51,8 @@ __all__ = [
     "embedding",
     "fedadagrad",
     "fedadam",
+    "fedala",
+    "fedamp",
     "fedavg",
     "fedavgm",
     "fedbn",
@@ -49,8 +60,10 @@ __all__ = [
     "feddyn",
     "fedfa",
     "fedmgda",
+    "fednova",
     "fedper",
     "fedprox",
+    "fedrep",
     "fedyogi",
     "fine_tuned",
     "haccs",
@@ -60,8 +73,12 @@ __all__ = [
     "ladd",
     "local_only",
     "median",
+    "mime_lite",
+    "moon",
     "oort",
     "oort_simple",
+    "per_fedavg",
+    "pfedme",
     "power_of_choice",
     "random",
     "scaffold",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from covey.core import Method, Select
+from covey.core import Method, Select, Update
 from covey.errors import UserError
 from covey.group.label_feature import LabelWhenChosen, by_label
 from covey.mix.average import Average
@@ -13,6 +13,7 @@ from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.settings import validated
 from covey.steps import Train
+from covey.update.absent import AbsentRemembered
 from covey.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, CorrectionScale
 
 
@@ -28,6 +29,7 @@ def cfic(
     adaptive: bool = False,
     directions: Literal["clusters", "average"] = "clusters",
     sampling: Literal["clusters", "uniform"] = "clusters",
+    absent: Literal["remembered", "forgotten"] = "remembered",
     quota: Quota = "equal",
     lazy: bool = False,
 ) -> Method:
@@ -40,7 +42,8 @@ def cfic(
     beta as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy`
     learns a client's label only when it is first chosen, `quota = "published"` draws one per cluster and the rest by
     chance. `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is
-    FedAvgM. `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
+    FedAvgM. A cluster without a place counts with its last move; `absent = "forgotten"` leaves it out, as in the paper.
+    `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
 
     Args:
         per_round: how many clients work in a round.
@@ -51,6 +54,7 @@ def cfic(
         adaptive: whether alpha and beta follow how far the clusters' directions agree.
         directions: corrects along the clusters' directions, or along the average update alone.
         sampling: draws evenly from the clusters, or uniformly from all clients.
+        absent: clusters that do not work in a round are remembered with their last move, or forgotten.
         quota: equal shares of the clusters, or published: one per cluster and the rest by chance.
         lazy: whether a client's label becomes known only when it is first chosen.
     """
@@ -64,12 +68,18 @@ def cfic(
         else EveryCluster(per_round=per_round, quota=quota)
     )
     among: Among = "groups" if directions == "clusters" else "everybody"
-    fixed = ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among=among)
+    update: Update = (
+        AdaptiveCorrection(alpha=alpha, beta=beta, among=among)
+        if adaptive
+        else ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among=among)
+    )
+    if absent == "remembered" and directions == "clusters" and beta > 0:
+        update = AbsentRemembered(update=update)
     return Method(
         name="cfic",
         group=None if lazy else by_label,
         select=LabelWhenChosen(select=select) if lazy else select,
         local=train,
         mix=Average(),
-        update=AdaptiveCorrection(alpha=alpha, beta=beta, among=among) if adaptive else fixed,
+        update=update,
     )

@@ -39,16 +39,22 @@ class Best(Step):
 @validated
 @dataclass(frozen=True, kw_only=True)
 class AllModels:
-    """Everybody gets all models and works on the best (IFCA); the shared first layers are charged once."""
+    """Everybody gets all models and works on the best (IFCA); the shared first layers are charged once.
+
+    `choose_on`: the best on so many training samples, drawn anew in every round; 0 is on all of them.
+    """
 
     n_shared: Natural = 0
+    choose_on: Natural = 0
 
     needs: ClassVar[Facts] = (SEVERAL_MODELS,)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         cut = leading_columns(now.fleet.layout, self.n_shared)
         slots = tuple(range(len(now.models)))
-        return dict.fromkeys(ids, Task(models=now.models, slots=slots, shared=cut if len(slots) > 1 else 0))
+        args = {"choose_on": self.choose_on} if self.choose_on else {}
+        task = Task(models=now.models, slots=slots, shared=cut if len(slots) > 1 else 0, args=args)
+        return dict.fromkeys(ids, task)
 
 
 @validated
@@ -127,6 +133,7 @@ def ifca(
     k: Count = 4,
     redraws: Natural = 20,
     least: Share = 0.1,
+    choose_on: Count | None = None,
     serve: Literal["best", "last"] = "best",
     n_shared: Natural = 0,
     weighting: Weighting = "equal",
@@ -136,13 +143,15 @@ def ifca(
     w_j <- mean of the models of those who chose j; a model that nobody chose stays. The first models are redrawn,
     up to `redraws` times, until each is the best for a share `least` of some clients (at most 1/k). The
     first `n_shared` tensors are averaged over everybody. `serve`: whoever uses a model chooses the best of all again,
-    or takes the one it chose last. With k = 1 it is FedAvg, bit for bit.
+    or takes the one it chose last. `choose_on = 1` with `redraws = 0` is how the embedding paper runs it. With k = 1 it
+    is FedAvg, bit for bit.
 
     Args:
         per_round: how many clients work in a round.
         k: how many models.
         redraws: how often the first models are drawn anew at most.
         least: share of some clients for which each first model must be the best.
+        choose_on: batches of its training data on which a client that trains chooses; none is all of them.
         serve: whoever uses a model takes the best of all again, or the one it chose last.
         n_shared: how many leading tensors are common to all clusters.
         weighting: what a reply counts by: its samples, equally, or its batches.
@@ -151,7 +160,7 @@ def ifca(
         name="ifca",
         bank=RandomStarts(k=k, redraws=redraws, least=least, asked=per_round, n_shared=n_shared),
         select=Uniform(per_round=per_round),
-        send=AllModels(n_shared=n_shared),
+        send=AllModels(n_shared=n_shared, choose_on=(choose_on or 0) * train.batch),
         serve=LastChoice(n_shared=n_shared) if serve == "last" else None,
         local=train,
         mix=GroupAverage(weighting=weighting, n_shared=n_shared),

@@ -1,4 +1,4 @@
-"""Personalised baselines: fine-tuning, FedPer, FedBN and Ditto. Each is FedAvg with one more answer."""
+"""Personalised baselines: fine-tuning, FedPer, FedRep, FedBN and Ditto. Each is FedAvg with one more answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from covey.mix.average import Weighting
 from covey.ranges import Count
 from covey.settings import validated
 from covey.steps import Train
-from covey.steps.personal import DittoTrain, TrainWithHome
+from covey.steps.home import TrainWithHome
+from covey.steps.personal import DittoTrain
 
 
 @validated
@@ -28,7 +29,7 @@ def fine_tuned(train: Train, *, per_round: Count = 10, weighting: Weighting = "s
 def fedper(train: Train, *, per_round: Count = 10, last: int = 2, weighting: Weighting = "samples") -> Method:
     """FedAvg in which the last tensors of the model, its head, stay with each client (Arivazhagan et al., 2019).
 
-    A newcomer starts from the head of the first model. Bytes are booked for the whole model.
+    A newcomer starts from the head of the first model. Only the rest of the model travels.
 
     Args:
         per_round: clients that train in each round.
@@ -37,6 +38,29 @@ def fedper(train: Train, *, per_round: Count = 10, last: int = 2, weighting: Wei
     """
     local = TrainWithHome(train=train, last=last)
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedper", local=local)
+
+
+@validated
+def fedrep(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    last: int = 2,
+    head_epochs: Count = 5,
+    weighting: Weighting = "samples",
+) -> Method:
+    """FedPer whose clients first train their head alone, and then the common rest alone (Collins et al., 2021).
+
+    A newcomer starts from the head of the first model. Only the rest of the model travels.
+
+    Args:
+        per_round: clients that train in each round.
+        last: how many tensors stay; a layer usually has two, weight and bias.
+        head_epochs: epochs of the head before the rest is trained as [train] says.
+        weighting: what a model counts: by its client's samples or batches, or equal.
+    """
+    local = TrainWithHome(train=train, last=last, head_epochs=head_epochs)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedrep", local=local)
 
 
 @validated

@@ -29,13 +29,13 @@ function drawSpread(place, lead, data) {
 
 function spreadRows(data) {
   const rowOf = (name, hue, dots) => ({ name, hue, dots });
-  const dotsOf = ({ dots }) => dots.value.map((value, place) => ({ value, client: dots.client[place], group: dots.group[place] }));
+  const dotsOf = ({ fleet: { dots }, names }) => dots.value.map((value, place) => ({ value, client: clientName(names, dots.client[place]), group: dots.group[place] }));
   if (data.runs.length > 1) {
-    return data.runs.map((run, place) => ({ ...rowOf(run.label, colour(place), dotsOf(run.fleet)), quantiles: run.fleet.dots.quantiles }))
+    return data.runs.map((run, place) => ({ ...rowOf(run.label, colour(place), dotsOf(run)), quantiles: run.fleet.dots.quantiles }))
       .filter((row) => row.dots.length);
   }
   const { fleet } = data.runs[0];
-  const every = dotsOf(fleet);
+  const every = dotsOf(data.runs[0]);
   const all = { ...rowOf("all clients", "var(--c7)", every), quantiles: fleet.dots.quantiles };
   const groups = Object.keys(fleet.sizes);
   if (groups.length < 2 || groups.length > 12) return [{ ...all, hue: "var(--c0)" }];
@@ -43,7 +43,7 @@ function spreadRows(data) {
 }
 
 function spreadRow(root, row, x, box, middle, step, about) {
-  const name = row.name.length > 22 ? `${row.name.slice(0, 21)}…` : row.name;
+  const name = shortened(row.name, 22);
   root.append(svg("text", { class: "name", x: box.left - 14, y: middle + 4, "text-anchor": "end" }, name, svg("title", {}, row.name)));
   if (!row.dots.length) return;
   const sorted = row.dots.map((dot) => dot.value).sort((a, b) => a - b);
@@ -62,7 +62,7 @@ function spreadRow(root, row, x, box, middle, step, about) {
   const lift = Math.min(4.5, (step * 0.62) / Math.max(...filled.values()));
   for (const { dot, level } of piled) {
     root.append(svg("circle", { cx: x(dot.value), cy: below - 11 - level * lift, r: 2.8, fill: row.hue, opacity: 0.75,
-      onpointerenter: (event) => showTip(event.clientX, event.clientY, `client ${dot.client}`, [[about.title.split(",")[0], showValue(about, dot.value)], ...(dot.group >= 0 ? [["group", String(dot.group)]] : [])]),
+      onpointerenter: (event) => showTip(event.clientX, event.clientY, dot.client, [[about.title.split(",")[0], showValue(about, dot.value)], ...(dot.group >= 0 ? [["group", String(dot.group)]] : [])]),
       onpointerleave: hideTip }));
   }
 }
@@ -83,7 +83,7 @@ function drawFleet(place, run) {
   if (f.worked.some((v) => v > 0)) lane("worked", 70, 22);
   if (f.value.some(isNumber)) lane("value", 80, 8);
   const { width, root } = canvas(place, top + 20, "Clients by label, number of rounds worked and result");
-  const box = { left: 64, right: width - 12, top: 0, bottom: top };
+  const box = { left: Math.max(64, 16 + 6.5 * Math.min(12, Math.max(0, ...f.labels.map((label) => label.length)))), right: width - 12, top: 0, bottom: top };
   const n = f.ids.length, step = (box.right - box.left) / n;
   const left = (column) => box.left + column * step;
   const about = { share: /accuracy|precision|recall|f1|auc/.test(f.metric || "") };
@@ -96,8 +96,9 @@ function drawFleet(place, run) {
     if (name === "value") drawResults(root, f, box, a, b, left, step, about);
   }
   const many = n < f.clients;
-  if (n <= 400) for (const column of ticks(0, n - 1, Math.floor(width / 60)).filter(Number.isInteger)) {
-    root.append(svg("text", { x: left(column) + step / 2, y: top + 14, "text-anchor": "middle" }, String(f.ids[column][0])));
+  const wide = Object.keys(run.names).length ? 76 : 60;
+  if (n <= 400) for (const column of ticks(0, n - 1, Math.floor((box.right - box.left) / wide)).filter(Number.isInteger)) {
+    root.append(svg("text", { x: left(column) + step / 2, y: top + 14, "text-anchor": "middle" }, shortened(run.names[f.ids[column][0]] ?? String(f.ids[column][0]), Math.max(10, Math.floor(step / 7)))));
   }
   if (n <= 400) root.append(svg("text", { x: box.left - 8, y: top + 14, "text-anchor": "end" }, many ? "first client" : "client"));
   const mark = svg("rect", { class: "hover", y: 1, height: top - 2, width: Math.max(step, 2), visibility: "hidden" });
@@ -105,14 +106,14 @@ function drawFleet(place, run) {
   scrub(root, box, n, (column, clientX, clientY) => {
     if (column === null) return mark.setAttribute("visibility", "hidden");
     fill(mark, { visibility: "visible", x: left(column) }, []);
-    return showTip(clientX, clientY, clientWords(f.ids[column]), fleetRows(f, column, about));
+    return showTip(clientX, clientY, clientWords(run.names, f.ids[column]), fleetRows(f, column, about));
   });
   const order = f.group ? "ordered by group" + (f.kind ? ", then by true kind" : "") : f.kind ? "ordered by true kind" : "in order of their number";
   const column = many ? `Each column stands for about ${Math.round(f.clients / n)} neighbours of ${showCount(f.clients)} clients` : `Each column is one of ${showCount(f.clients)} clients`;
   place.replaceChildren(html("figure", {}, caption("What clients hold, how often they worked, how well they do", `${column}, ${order}.${workedWords(f)}`), root));
 }
 
-const clientWords = (ids) => (ids.length === 1 ? `client ${ids[0]}` : `${ids[2]} clients, ${ids[0]} to ${ids[1]}`);
+const clientWords = (names, ids) => (ids.length === 1 ? clientName(names, ids[0]) : `${ids[2]} clients, ${ids[0]} to ${ids[1]}`);
 
 function workedWords(f) {
   const [least, middle, most] = f.often;
@@ -130,7 +131,7 @@ function fleetRows(f, column, about) {
   if (isNumber(f.value[column])) rows.push([f.metric.split("/")[1], showValue(about, f.value[column])]);
   const sum = f.counts[column].reduce((a, b) => a + b, 0);
   const most = f.counts[column].map((count, label) => [count, f.labels[label]]).filter(([count]) => count).sort((a, b) => b[0] - a[0]);
-  for (const [count, label] of most.slice(0, 5)) rows.push([`label ${label}`, `${showCount(count)} (${Math.round((100 * count) / sum)}%)`]);
+  for (const [count, label] of most.slice(0, 5)) rows.push([/^\d+$/.test(label) ? `label ${label}` : label, `${showCount(count)} (${Math.round((100 * count) / sum)}%)`]);
   if (most.length > 5) rows.push([`${most.length - 5} more labels`, ""]);
   return rows;
 }
@@ -168,8 +169,7 @@ function drawHeat(root, f, box, top, rowHeight) {
   const every = Math.max(1, Math.ceil(13 / rowHeight));
   f.labels.forEach((label, place) => {
     if (place % every) return;
-    const word = label.length > 8 ? `${label.slice(0, 7)}…` : label;
-    root.append(svg("text", { x: box.left - 8, y: top + (place + 0.5) * rowHeight + 4, "text-anchor": "end" }, word));
+    root.append(svg("text", { x: box.left - 8, y: top + (place + 0.5) * rowHeight + 4, "text-anchor": "end" }, shortened(label, 12), svg("title", {}, label)));
   });
 }
 

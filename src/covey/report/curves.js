@@ -4,9 +4,9 @@
 function linesOf(data, state) {
   const about = data.runs.map((run, place) => ({ run, place, curve: run.curves[state.metric] }));
   const present = about.filter(({ curve }) => curve);
-  if (data.runs.length > 1 || !present.length) {
+  if (data.runs.length > 1 || data.seeds || !present.length) {
     return present.map(({ run, place, curve }) => ({
-      name: run.label, hue: colour(place), dash: dash(place), values: curve.all, clock: run.clock }));
+      name: run.label, hue: colour(place), dash: dash(place), values: curve.all, clock: run.clock, ...curve.seeds }));
   }
   const { run, curve } = present[0];
   const all = { name: "all clients", hue: "var(--c0)", values: curve.all, clock: run.clock };

@@ -13,7 +13,7 @@ function drawTimeline(place, run, state, change) {
     word.textContent = `round ${showCount(rounds[here].round)}`;
     slider.setAttribute("aria-valuetext", word.textContent);
     drawStrip(overview, rounds, strip, here, go);
-    drawRound(gantt, rounds[here]);
+    drawRound(gantt, rounds[here], run.names);
     change({ round: here === rounds.length - 1 ? null : rounds[here].round }, false);
   };
   slider.addEventListener("input", () => go(Number(slider.value)));
@@ -53,7 +53,7 @@ function drawStrip(place, rounds, strip, chosen, go) {
   place.replaceChildren(caption("How long every round took", "Red is the share of replies that was lost or refused. Click a round, or use the slider, to see its clients."), root);
 }
 
-function drawRound(place, round) {
+function drawRound(place, round, names) {
   const n = round.client.length;
   const bar = Math.max(3, Math.min(18, 520 / n));
   const gap = bar > 6 ? 3 : 0.6;
@@ -69,8 +69,8 @@ function drawRound(place, round) {
     const top = box.top + at * (bar + gap);
     const rows = [["began at", showSeconds(round.begin + round.start[at])], ["worked", showSeconds(round.busy[at])], ...(round.group[at] >= 0 ? [["group", String(round.group[at]), colourOfGroup(round.group[at])]] : [])];
     root.append(svg("rect", { x: x(round.start[at]), y: top, width: Math.max(1.5, x(round.start[at] + round.busy[at]) - x(round.start[at])), height: bar, rx: Math.min(3, bar / 3), fill: round.group[at] < 0 ? "var(--c0)" : colourOfGroup(round.group[at]), opacity: 0.85,
-      onpointermove: (event) => showTip(event.clientX, event.clientY, `client ${client}`, rows), onpointerleave: hideTip }));
-    if (bar >= 11) root.append(svg("text", { x: box.left - 8, y: top + bar / 2 + 4, "text-anchor": "end" }, `client ${client}`));
+      onpointermove: (event) => showTip(event.clientX, event.clientY, clientName(names, client), rows), onpointerleave: hideTip }));
+    if (bar >= 11) root.append(svg("text", { x: box.left - 8, y: top + bar / 2 + 4, "text-anchor": "end" }, shortened(clientName(names, client), 12), svg("title", {}, clientName(names, client))));
   });
   root.append(svg("line", { class: "end", x1: x(round.end), x2: x(round.end), y1: box.top, y2: box.bottom + 4 }),
     svg("text", { x: x(round.end), y: box.bottom + 32, "text-anchor": "end" }, `the round ends after ${showSeconds(round.end)}`));

@@ -16,6 +16,8 @@ function fill(element, attributes, parts) {
 const colour = (place) => `var(--c${((place % 10) + 10) % 10})`;
 const dash = (place) => ["", "7 4", "2 4", "9 3 2 3"][Math.floor(place / 5) % 4] || null;
 const colourOfGroup = (group) => (group < 0 ? "var(--c7)" : colour(group));
+const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+const clientName = (names, client) => names[client] ?? `client ${client}`;
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 // Numbers in words: the same rules as in the tables.

@@ -1,5 +1,6 @@
 """The clients of a run for the page: their labels, how often and when they worked, how well they do."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ def groups_of(rows: Rows) -> dict[int, int]:
     return found if len(set(found.values())) < len(found) else {}
 
 
-def fleet_view(rows: Rows, group: dict[int, int]) -> dict[str, Any]:
+def fleet_view(rows: Rows, group: dict[int, int], classes: Sequence[str] = ()) -> dict[str, Any]:
     """One column per client (or a few neighbours), ordered by group, then true kind, then id."""
     labels = sorted((n for n in rows.names if n.startswith("data/label:")), key=label_order)
     kind = {client: int(value) for client, value in last_by_client(rows.by_client("data/kind")).items()}
@@ -36,7 +37,7 @@ def fleet_view(rows: Rows, group: dict[int, int]) -> dict[str, Any]:
         "ids": [column if len(column) == 1 else [column[0], column[-1], len(column)] for column in columns],
         "group": [common(group, column) for column in columns] if len(set(group.values())) > 1 else None,
         "kind": [common(kind, column) for column in columns] if len(set(kind.values())) > 1 else None,
-        "labels": list(counts),
+        "labels": [class_name(label, classes) for label in counts],
         "counts": [
             [int(sum(held.get(i, 0) for i in column)) for held in counts.values()] for column in columns
         ],
@@ -66,6 +67,11 @@ def label_order(name: str) -> tuple[int, str]:
     """Numbered labels by number, then the others by name."""
     label = name.removeprefix("data/label:")
     return (int(label), "") if label.isdecimal() else (2**31, label)
+
+
+def class_name(label: str, classes: Sequence[str]) -> str:
+    """What a numbered label is called, where the classes have names."""
+    return classes[int(label)] if label.isdecimal() and int(label) < len(classes) else label
 
 
 def last_by_client(rows: Rows) -> dict[int, float]:

@@ -36,6 +36,13 @@ class RunView:
         """What to call the run: its name, else its method, else its folder."""
         return self.summary.name or self.summary.method or self.path.name
 
+    @property
+    def client_names(self) -> dict[int, str]:
+        """What clients are called, by number: shares that have names, or real sites; empty where they have none."""
+        told = self.summary.engine.get("names")
+        names = told.items() if isinstance(told, dict) else enumerate(self.about.clients)
+        return {int(client): str(name) for client, name in names if name and str(client).isdecimal()}
+
     def to_target(self, metric: str, target: float) -> Target:
         """What it took to reach `target`: as the run booked it, else worked out from its rows."""
         booked = (t for t in self.summary.targets if t.metric == metric and t.target == target)

@@ -1,6 +1,6 @@
 // The graph of links: one circle of nodes, or a circle of small circles when there are groups; width is load.
 
-function drawGraph(place, note) {
+function drawGraph(place, note, names) {
   const { nodes } = note;
   const edges = together(note.edges);
   const { width, height, root } = canvas(place, Math.max(340, Math.min(640, (place.clientWidth || 900) * 0.62)), "Graph of the links between nodes");
@@ -18,13 +18,13 @@ function drawGraph(place, note) {
     const bend = inside || own ? 0 : 0.14;
     const middle = [(from[0] + to[0]) / 2 * (1 - bend) + (width / 2) * bend, (from[1] + to[1]) / 2 * (1 - bend) + (height / 2) * bend];
     root.append(svg("path", { d: `M${from}Q${middle} ${to}`, fill: "none", stroke: inside ? colourOfGroup(group.get(edge.from)) : "var(--ink)", "stroke-width": (0.5 + widest * share).toFixed(2), opacity: ((0.25 + 0.35 * share) * Math.min(1, 0.35 + widest / 8)).toFixed(2), "stroke-linecap": "round",
-      onpointermove: (event) => showTip(event.clientX, event.clientY, `${edge.from} ${edge.both ? "↔" : "→"} ${edge.to}`, [["load", showCount(edge.load)]]), onpointerleave: hideTip }));
+      onpointermove: (event) => showTip(event.clientX, event.clientY, `${names[edge.from] ?? edge.from} ${edge.both ? "↔" : "→"} ${names[edge.to] ?? edge.to}`, [["load", showCount(edge.load)]]), onpointerleave: hideTip }));
   }
   const radius = nodes.length > 150 ? 3 : nodes.length > 60 ? 5 : 8;
   for (const node of nodes) {
     const [x, y] = at.get(node.id);
     root.append(svg("circle", { cx: x, cy: y, r: node.head ? radius * 1.5 : radius, fill: colourOfGroup(groupOf(node)), stroke: node.head ? "var(--ink)" : "var(--paper)", "stroke-width": node.head ? 2 : 1.2,
-      onpointermove: (event) => showTip(event.clientX, event.clientY, `node ${node.id}`, [...(node.head ? [["speaks for its group", ""]] : []), ...(isNumber(node.group) && !own ? [["group", String(node.group), colourOfGroup(node.group)]] : [])]), onpointerleave: hideTip }));
+      onpointermove: (event) => showTip(event.clientX, event.clientY, names[node.id] ?? `node ${node.id}`, [...(node.head ? [["speaks for its group", ""]] : []), ...(isNumber(node.group) && !own ? [["group", String(node.group), colourOfGroup(node.group)]] : [])]), onpointerleave: hideTip }));
     if (nodes.length <= 24) root.append(svg("text", { x, y: y + 4, "text-anchor": "middle", style: "fill:var(--paper);font-weight:600;font-size:10px;pointer-events:none" }, String(node.id)));
   }
   const heads = nodes.some((node) => node.head) ? "Outlined nodes speak for their group. " : "";

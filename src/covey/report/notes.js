@@ -2,10 +2,10 @@
 
 const DRAW = {
   silhouette: (place, note) => drawChoice(place, note),
-  scatter: (place, note) => drawScatter(place, note),
+  scatter: (place, note, run) => drawScatter(place, note, run.names),
   spread: (place, note) => drawDecay(place, note),
-  labels: (place, note) => drawLabelCurves(place, note),
-  graph: (place, note) => drawGraph(place, note),
+  labels: (place, note, run) => drawLabelCurves(place, note, note.names || run.classes),
+  graph: (place, note, run) => drawGraph(place, note, run.names),
 };
 const TITLES = {
   silhouette: "How many groups: the silhouette of every k",
@@ -26,7 +26,7 @@ function drawNotes(place, run) {
   const small = figures.filter(({ kind }) => ["silhouette", "scatter", "spread"].includes(kind));
   const large = figures.filter(({ kind }) => !["silhouette", "scatter", "spread"].includes(kind));
   place.replaceChildren(...(small.length ? [html("div", { class: "pair" }, small.map((f) => f.figure))] : []), ...large.map((f) => f.figure));
-  for (const { inner, kind, note } of figures) attempt(inner, () => DRAW[kind](inner, note));
+  for (const { inner, kind, note } of figures) attempt(inner, () => DRAW[kind](inner, note, run));
 }
 
 function drawChoice(place, note) {
@@ -50,7 +50,7 @@ function drawChoice(place, note) {
   place.replaceChildren(root);
 }
 
-function drawScatter(place, note) {
+function drawScatter(place, note, names) {
   const groups = note.group || note.x.map(() => 0);
   const { width, height, root } = canvas(place, 300, "Clients in two dimensions, coloured by group");
   const box = { left: 10, right: width - 10, top: 10, bottom: height - 10 };
@@ -61,7 +61,7 @@ function drawScatter(place, note) {
   note.x.forEach((value, at) => {
     const client = note.client ? note.client[at] : at;
     root.append(svg("circle", { cx: x(value), cy: y(note.y[at]), r: radius, fill: colourOfGroup(groups[at]), opacity: 0.85,
-      onpointerenter: (event) => showTip(event.clientX, event.clientY, `client ${client}`, [["group", String(groups[at]), colourOfGroup(groups[at])]]), onpointerleave: hideTip }));
+      onpointerenter: (event) => showTip(event.clientX, event.clientY, clientName(names, client), [["group", String(groups[at]), colourOfGroup(groups[at])]]), onpointerleave: hideTip }));
   });
   place.replaceChildren(root, groupKeys(groups));
 }
@@ -97,7 +97,7 @@ function drawDecay(place, note) {
 }
 
 // Small multiples: one panel per group, thin lines its clients, the thick line their mean.
-function drawLabelCurves(place, note) {
+function drawLabelCurves(place, note, names) {
   const groups = note.group || note.shares.map(() => 0);
   const sizes = new Map();
   for (const group of groups) sizes.set(group, (sizes.get(group) || 0) + 1);
@@ -113,7 +113,7 @@ function drawLabelCurves(place, note) {
     const box = { left: 34, right: width - 6, top: 6, bottom: height - 20 };
     const labels = members[0].length;
     const x = scale(0, Math.max(1, labels - 1), box.left, box.right), y = scale(0, most, box.bottom, box.top);
-    axes(root, box, ticks(0, labels - 1, 5).filter(Number.isInteger), x, (v) => String(note.names ? note.names[v] : v), ticks(0, most, 2), y, (v) => `${Math.round(100 * v)}%`);
+    axes(root, box, ticks(0, labels - 1, 5).filter(Number.isInteger), x, (v) => shortened(String(names[v] ?? v), 9), ticks(0, most, 2), y, (v) => `${Math.round(100 * v)}%`);
     for (const shares of members.slice(0, 60)) root.append(svg("path", { class: "thin", stroke: colourOfGroup(group), d: path(shares.map((s, at) => [x(at), y(s)])) }));
     const mean = members[0].map((_, at) => members.reduce((sum, shares) => sum + shares[at], 0) / members.length);
     root.append(svg("path", { class: "line", stroke: colourOfGroup(group), d: path(mean.map((s, at) => [x(at), y(s)])) }));

@@ -56,7 +56,7 @@ function drawControls() {
 }
 
 function curveNote() {
-  const words = [];
+  const words = data.seeds > 1 ? [`Lines are means over ${data.seeds} seeds; bands hold their 95% intervals.`] : [];
   const thinned = data.runs.filter((run) => run.clock.round.length < run.rounds);
   if (thinned.length) words.push(`Drawn at ${thinned[0].clock.round.length} of ${showCount(thinned[0].rounds)} rounds, the best among them.`);
   const curve = data.runs[0].curves[state.metric];

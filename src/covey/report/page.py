@@ -10,6 +10,8 @@ from covey.report.folder import RunView
 from covey.report.headline import headline
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import page_data
+from covey.report.replica_page import study_data, study_headline
+from covey.report.replicas import Replicas
 from covey.report.run_page import run_details
 from covey.report.table import labels_of
 
@@ -23,19 +25,20 @@ MARK = Html(
 )
 
 
-def write_report(runs: Sequence[RunView], path: Path) -> None:
-    """Write the page to `path`, at once or not at all."""
+def write_report(runs: Sequence[RunView], path: Path, replicas: Replicas | None = None) -> None:
+    """Write the page to `path`, at once or not at all; with `replicas`, all seeds of the runs, means over them."""
     if not runs:
         raise UserError("A report needs at least one run folder, but none was given.")
     part = path.with_name(path.name + ".part")
-    part.write_text(page(runs), encoding="utf-8")
+    part.write_text(page(runs, replicas), encoding="utf-8")
     part.replace(path)
 
 
-def page(runs: Sequence[RunView]) -> str:
+def page(runs: Sequence[RunView], replicas: Replicas | None = None) -> str:
     """The whole page as text."""
-    labels = labels_of(runs)
+    labels = list(replicas.runs) if replicas else labels_of(runs)
     title = heading(runs, labels)
+    data = study_data(replicas) if replicas else page_data(runs)
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -48,11 +51,18 @@ def page(runs: Sequence[RunView]) -> str:
     body = tag(
         "body",
         tag("a", "Skip to the results", class_="skip", href="#results"),
-        masthead(runs, labels),
-        tag("main", headline(runs, labels), curves(), clients_apart(), details(runs, labels)),
+        masthead(runs, labels, replicas),
+        tag(
+            "main",
+            study_headline(replicas) if replicas else headline(runs, labels),
+            curves(),
+            clients_apart(),
+            of_first_seed(replicas) if replicas else None,
+            details(runs, labels),
+        ),
         footer(runs),
         tag("div", id="tip", role="status", aria_live="polite"),
-        tag("script", embedded(page_data(runs)), type="application/json", id="data"),
+        tag("script", embedded(data), type="application/json", id="data"),
         tag("script", Html('(() => {\n"use strict";\n' + "\n".join(map(part_of_page, SCRIPTS)) + "\n})();")),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
@@ -71,14 +81,26 @@ def embedded(data: object) -> Html:
     return Html(text)
 
 
-def masthead(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
+def of_first_seed(replicas: Replicas) -> Html | None:
+    """Says what the pictures of single runs are of."""
+    words = (
+        f"Clients, devices, costs and notes are of seed {replicas.seeds[0]}, one of {len(replicas.seeds)}."
+    )
+    return tag("p", words, class_="notice") if len(replicas.seeds) > 1 else None
+
+
+def masthead(runs: Sequence[RunView], labels: Sequence[str], replicas: Replicas | None = None) -> Html:
     """What was run, in one line of facts, and the links to the parts of the page."""
     first = runs[0].summary
     facts = [f"{first.clients:,} clients"]
     shared = ("dataset", "model", "method") if len(runs) == 1 else ("dataset", "model")
     facts += [str(value) for key in shared if (value := same(runs, key)) and value != labels[0]]
     facts += [f"{first.parameters:,} parameters"] if first.parameters and same(runs, "parameters") else []
-    facts += [f"seed {first.seed}"] if same(runs, "seed") is not None else []
+    seeds = replicas.seeds if replicas else [first.seed]
+    if len(seeds) > 1:
+        facts.append(f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})")
+    else:
+        facts += [f"seed {first.seed}"] if same(runs, "seed") is not None else []
     links = ("Results", "Curves", "Clients", "Devices", "Cost", "Notes", "Configuration")
     nav = [tag("a", word, href=f"#{word.lower()}") for word in links]
     return tag(

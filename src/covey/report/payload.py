@@ -1,6 +1,6 @@
 """What the page draws, as plain JSON: one clock a run, and every curve aligned with it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from covey.report.notes import drawn_notes
 from covey.report.rows import Rows
 from covey.report.summary import MEASURED
 from covey.report.table import headline_metric, headline_target, known_metrics, labels_of
-from covey.report.thin import MOST_BARS, MOST_GROUPS, MOST_POINTS, evenly, short, short_one
+from covey.report.thin import MOST_BARS, MOST_GROUPS, MOST_NAMES, MOST_POINTS, evenly, short, short_one
 from covey.report.wording import higher_is_better, is_share, metric_title, split_name
 
 
@@ -45,10 +45,12 @@ def run_data(run: RunView, label: str, most_bars: int) -> dict[str, Any]:
     rounds = kept_rounds(run)
     clock = clock_of(run.rows, rounds)
     groups = groups_of(run.rows)
-    fleet = fleet_view(run.rows, groups)
+    fleet = fleet_view(run.rows, groups, run.about.classes)
     curves = {name: curve_of(run.rows, name, rounds, fleet["sizes"]) for name in run.summary.last}
     return {
         "label": label,
+        "classes": list(run.about.classes),
+        "names": some_names(run.client_names),
         "rounds": int(np.unique(run.rows.round[run.rows.round >= 0]).size),
         "clock": clock,
         "curves": curves,
@@ -57,6 +59,11 @@ def run_data(run: RunView, label: str, most_bars: int) -> dict[str, Any]:
         "notes": drawn_notes(run.summary.notes),
         "targets": [{"metric": t.metric, "target": t.target} for t in run.summary.targets],
     }
+
+
+def some_names(names: Mapping[int, str]) -> dict[str, str]:
+    """Clients' names for the page, unless they are too many for one."""
+    return {str(client): name for client, name in names.items()} if len(names) <= MOST_NAMES else {}
 
 
 def kept_rounds(run: RunView) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """The part of the page that belongs to one run: places for its charts, its tables and its configuration."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -84,7 +84,9 @@ def missed(run: RunView) -> Html:
         return tag("p", "Every reply arrived and was accepted.", class_="hint")
     heads = ["", "round", "client", "step", "reason"]
     examples = [
-        row for what, losses in (("lost", lost), ("refused", refused)) for row in example_rows(what, losses)
+        row
+        for what, losses in (("lost", lost), ("refused", refused))
+        for row in example_rows(what, losses, run.client_names)
     ]
     words = f"{show_count(lost.count)} replies were lost and {show_count(refused.count)} refused."
     if not examples:
@@ -93,9 +95,11 @@ def missed(run: RunView) -> Html:
     return cells_table([heads, *examples], words + shown)
 
 
-def example_rows(what: str, losses: Losses) -> list[list[str]]:
-    """One row an example."""
-    return [[what, f"{e.round:,}", str(e.client), e.kind, e.reason] for e in losses.examples]
+def example_rows(what: str, losses: Losses, names: Mapping[int, str]) -> list[list[str]]:
+    """One row per example."""
+    return [
+        [what, f"{e.round:,}", names.get(e.client, str(e.client)), e.kind, e.reason] for e in losses.examples
+    ]
 
 
 def epsilon(run: RunView) -> Html | None:
@@ -142,7 +146,8 @@ def notes(run: RunView) -> Html:
 
 def configuration(run: RunView) -> Html:
     """The resolved configuration, the engine, and how long it took."""
-    facts = ", ".join(f"{key} {value}" for key, value in run.summary.engine.items() if value != "")
+    told = {key: value for key, value in run.summary.engine.items() if value != "" and key != "names"}
+    facts = ", ".join(f"{key} {value}" for key, value in told.items())
     wall = run.summary.wall_seconds
     took = f" The run took {show_seconds(wall)} of wall time." if wall is not None else ""
     about = tag("p", f"Engine: {facts}.{took}", class_="hint") if facts else None

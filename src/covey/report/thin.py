@@ -13,6 +13,7 @@ MOST_DOTS = 400
 MOST_BARS = 24_000
 MOST_BARS_A_ROUND = 160
 MOST_GROUPS = 12
+MOST_NAMES = 5000  # of clients
 
 
 def short(values: Iterable[float], digits: int = 5) -> list[float | None]:

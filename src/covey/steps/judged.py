@@ -86,11 +86,13 @@ def kept_out(part: View, client: Client) -> tuple[View, View]:
 class EvaluateAdapted(Step):
     """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.
 
-    a is the task's argument `own`; without it, 1. The trained model stays with the client.
+    a is the task's argument `own`; without it, 1. v is trained by `updates` local updates, one after the other. The
+    trained model stays with the client.
     """
 
     train: Train
     metrics: tuple[Metric, ...] = ()
+    updates: int = 1
 
     kind: ClassVar[str] = "evaluate.adapted"
 
@@ -103,11 +105,16 @@ class EvaluateAdapted(Step):
     def adapted(self, client: Client, row: Tensor, task: Task) -> Tensor:
         """The client's own model."""
         share = float(task.args.get("own", 1.0))
+        if share == 0:
+            return row
         own = replace(client, state=dict(client.state))  # using a model leaves no trace in the run
-        return row if share == 0 else torch.lerp(row, local_fit(self.train, own, row).row, share)
+        trained = row
+        for _ in range(self.updates):
+            trained = local_fit(self.train, own, trained).row
+        return torch.lerp(row, trained, share)
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return Evaluate(metrics=self.metrics).expects(known)
 
     def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test) + FORWARD_SHARE * test
+        return self.updates * self.train.work(train, test) + FORWARD_SHARE * test

@@ -35,7 +35,7 @@ class Poisoned(Step):
         return gives_of(self.local)
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        reply = self.local(client, task)
+        reply = self.local.unpacked(self.local(client, task), task, client.bench.layout)
         if client.id not in self.clients or reply.vector is None:
             return reply
         if self.attack == "nan":

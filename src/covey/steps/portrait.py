@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
+from covey.data.types import View
 from covey.ranges import BelowHalf
 from covey.settings import validated
 from covey.statistics import Known, Stat
@@ -55,10 +56,8 @@ class DescribeClasses(Step):
     kind: ClassVar[str] = "query.portrait"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
-        classes = max(1, len(client.train.dataset.classes))
-        labels = client.train.labels().astype(np.int64) if client.train.dataset.classes else None
-        x = described(standardised(client))
-        y = np.zeros(len(x), np.int64) if labels is None else labels
+        classes = classes_of(len(client.train.dataset.classes))
+        x, y = described(standardised(client)), classes_in(client.train)
         halves = client.stream("halves").permutation(len(y)) % 2
         means = np.stack([class_means(x, y, halves == half, classes) for half in (0, 1)])
         shares = np.clip(means / (2 * RANGE) + 0.5, 0.0, 1.0)
@@ -77,7 +76,7 @@ class DescribeClasses(Step):
     def expects(self, known: Known) -> dict[str, Stat]:
         """Counts of the classes, and bits, eight to a byte."""
         return {
-            "counts": Stat(low=0.0, shape=(max(1, known.classes),)),
+            "counts": Stat(low=0.0, shape=(classes_of(known.classes),)),
             "bits": Stat(low=0, high=255, shape=(None,)),
             "values": Stat(low=1, high=BITS, whole=True),
         }
@@ -105,6 +104,28 @@ def portrait_of(told: Mapping[str, Any], flip: float) -> Portrait | None:
         return None
     shaped = bits[:wanted].reshape(2, len(counts), values, times).astype(np.float64)
     return Portrait(counts=counts, halves=(shaped.mean(axis=3) - flip) / (1 - 2 * flip))
+
+
+HALVES = 2  # of real targets: a client's lower ones and its higher ones are described as two classes are
+
+
+def classes_of(classes: int) -> int:
+    """How many classes are described."""
+    return classes or HALVES
+
+
+def classes_in(view: View) -> NDArray[np.int64]:
+    """The class of every sample; of real targets, whether it is above the client's own median.
+
+    What makes a target high is then compared as what makes a class: clients who disagree about it are no flock.
+    """
+    labels = view.labels()
+    if view.dataset.classes:
+        return labels.astype(np.int64)
+    if not len(labels):
+        return np.zeros(0, np.int64)
+    one_each = labels.reshape(len(labels), -1).mean(axis=1)
+    return np.asarray(one_each > np.median(one_each), np.int64)
 
 
 def standardised(client: Client) -> Tensor:

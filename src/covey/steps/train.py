@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.bench import Fit, Recipe
+from covey.bench import Fit, Loss, Recipe
 from covey.core import Client, Reply, Step, Task
+from covey.data.augment import as_shown
 from covey.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
 from covey.settings import validated_in
 from covey.statistics import Known, Stat
@@ -75,7 +77,8 @@ class Train(Step):
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
         """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
         bench, recipe = clients[0].bench, self.recipe(clients[0].round)
-        if self.keep_momentum or not bench.fits_cohorts(recipe):
+        augmented = any(client.train.dataset.augment != "none" for client in clients)
+        if self.keep_momentum or augmented or not bench.fits_cohorts(recipe):
             return None
         found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
         data = [self.training_part(client).tensors() for client in clients]
@@ -135,6 +138,19 @@ class Train(Step):
         return client.train if not self.holdout else split(client, self.holdout)[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class AroundTraining(Step):
+    """A step built around local training: it tells what training tells, and costs what training costs."""
+
+    train: Train
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return self.train.expects(known)
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test)
+
+
 def as_set(train: Train) -> Train:
     """Some epochs of training as the table [train] says."""
     return train
@@ -153,10 +169,17 @@ def split(client: Client, holdout: float) -> tuple[View, View]:
 
 
 def best_row(client: Client, task: Task) -> tuple[int, Tensor]:
-    """The row to work on, and its slot: of several, the one with the lowest loss on the client's training data."""
+    """The row to work on, and its slot: of several, the one with the lowest loss on the client's training data.
+
+    The task's `choose_on` limits them to so many samples, drawn anew in every round.
+    """
     if len(task.models) == 1:
         return task.slots[0], with_own_buffers(client, task.models[0])
-    x, y = client.train.tensors()
+    data = client.train
+    if wanted := int(task.args.get("choose_on", 0)):
+        drawn = client.stream("choose", "round", client.round).permutation(len(data))[:wanted]
+        data = data.select(np.sort(drawn))
+    x, y = data.tensors()
     target = client.bench.objective.target(x, y)
     losses = []
     for row in task.models:
@@ -179,14 +202,27 @@ def with_own_buffers(client: Client, row: Tensor) -> Tensor:
     return torch.cat([row[: layout.trainable], own])
 
 
-def local_fit(train: Train, client: Client, start: Tensor, linear: Tensor | None = None) -> Fit:
-    """Trains from `start` as the settings say; `linear` is added to every gradient. Keeps momentum and own buffers."""
+def local_fit(
+    train: Train,
+    client: Client,
+    start: Tensor,
+    linear: Tensor | None = None,
+    loss: Callable[[Tensor], Loss] | None = None,
+) -> Fit:
+    """Trains from `start` as the settings say; `linear` is added to every gradient. Keeps momentum and own buffers.
+
+    `loss` makes, of the inputs that are trained on, a loss in place of the objective's; PyTorch then trains.
+    """
     part = train.training_part(client)
     batches = train.order(len(part), client.rng)
     if train.batches is not None:
         part, batches = only_used(part, batches)
     x, y = part.tensors()
-    fit = client.bench.fit(
+    if part.dataset.augment != "none":
+        rng = client.stream("augment", "round", client.round)
+        x, y, batches = as_shown(x, y, batches, rng, part.dataset.scale)
+    trainer = client.bench.fit if loss is None else partial(client.bench.on_torch().fit, loss_of=loss(x))
+    fit = trainer(
         start,
         x,
         y,

@@ -9,6 +9,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from covey.data import DATASETS, Samples, federate, load
+from covey.data.loaders.pacs import smaller
 from covey.errors import UserError
 
 
@@ -125,6 +126,17 @@ def test_a_broken_leaf_file_is_refused(tmp_path, content):
     (tmp_path / "train" / "b.json").write_text(content)
     with pytest.raises(UserError, match=r"b.json is not a LEAF file of 28x28 images"):
         load("femnist", folder=tmp_path)
+
+
+def test_stored_pacs_pictures_are_averaged_down_to_the_side_that_is_asked_for():
+    picture = torch.zeros(1, 1, 16, 16, dtype=torch.uint8)
+    picture[..., :2, :2] = torch.tensor([[100, 50], [30, 20]], dtype=torch.uint8)
+    small = smaller(picture, 8)
+    assert small.shape == (1, 1, 8, 8)
+    assert (int(small[0, 0, 0, 0]), int(small.long().sum())) == (50, 50)
+    assert smaller(picture, 64) is picture
+    with pytest.raises(UserError, match=r"side = 4: it must lie between 8 and 512"):
+        smaller(picture, 4)
 
 
 def write_pacs(folder):

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from covey.experiments.cells import read_cell
-from covey.experiments.numbers import Bound
 from covey.experiments.spec import read_experiment
 from covey.experiments.studies.embedding import agreement, attack, rand_index, study_bits
 from covey.experiments.studies.scaling import embeddings
+from covey.seeds import Bound
 
 
 def test_the_studys_quantiser_by_hand() -> None:

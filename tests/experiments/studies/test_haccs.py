@@ -7,10 +7,10 @@ import pytest
 
 from covey.config import resolve
 from covey.experiments.cells import reached
-from covey.experiments.numbers import ratios
 from covey.experiments.spec import all_experiments, read_experiment
 from covey.experiments.studies.haccs import epsilon_against_clusters, groups_found
 from covey.group.density import Density
+from covey.seeds import ratios
 from covey.steps.privacy import Privacy
 
 MINE = [name for name in all_experiments() if name.startswith("haccs/")]

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from covey.data.convert import stratified_split
 from covey.data.files import read_npz
@@ -28,9 +30,9 @@ def pacs(
 ) -> Dataset:
     """PACS: photos, art paintings, cartoons and sketches of 7 classes; the natural grouping is "domain".
 
-    From all.npz (x, y, classes, domain), or from image files in domain/class/ folders, resized to `side`
-    pixels (needs Pillow). There is no official split: 20 % of every domain and class are the test set, with a
-    fixed seed.
+    From all.npz (x, y, classes, domain), averaged down to `side` pixels where they are larger, or from image files in
+    domain/class/ folders, resized to `side` pixels (needs Pillow). There is no official split: 20 % of every domain
+    and class are the test set, with a fixed seed.
 
     Args:
         scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
@@ -47,7 +49,7 @@ def pacs(
             )
     else:
         x, y, domain, classes = _read_folders(place, side)
-    images, labels = as_images(x, place), check_labels(y, len(x), len(classes), place)
+    images, labels = smaller(as_images(x, place), side), check_labels(y, len(x), len(classes), place)
     strata = domain * len(classes) + labels.numpy()
     train, test = stratified_split(strata, test_fraction=0.2, rng=np.random.default_rng(0))
     return Dataset(
@@ -60,6 +62,17 @@ def pacs(
         scale=scale_for(scaling, images, train),
         natural={"domain": domain},
     )
+
+
+def smaller(images: Tensor, side: int) -> Tensor:
+    """The images averaged down to `side` pixels; those that are no larger stay as they are."""
+    if images.shape[-1] <= side:
+        return images
+    small = torch.empty(*images.shape[:2], side, side, dtype=torch.uint8)
+    for first in range(0, len(images), 1000):  # floats of all of them would be large
+        part = slice(first, first + 1000)
+        small[part] = torch.nn.functional.adaptive_avg_pool2d(images[part].float(), side).round()
+    return small
 
 
 def _read_folders(folder: Path, side: int) -> tuple[NDArray[np.uint8], Indices, Indices, tuple[str, ...]]:

@@ -15,8 +15,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Parts: TypeAlias = list[Indices]
 
 # Where a client's local test data come from. mix: the global test set, in the client's label mix. mix-in-group: the
-# same, of its natural group only. group: all of its natural group. own: a share of the client's own samples.
-TestRule: TypeAlias = Literal["mix", "mix-in-group", "group", "own"]
+# same, of its natural group only. group: all of its natural group. own: a share of the client's own samples. leaky: the
+# same share, which is trained on as well.
+TestRule: TypeAlias = Literal["mix", "mix-in-group", "group", "own", "leaky"]
 
 
 class Cut(list[Indices]):

@@ -44,6 +44,7 @@ def domain(
     rng: np.random.Generator,
     alpha: Positive = 10.0,
     minimum: Count = 10,
+    leaky: bool = False,
 ) -> Parts:
     """Equally many clients for each domain; inside a domain the data are cut by dir-class-capped(alpha).
 
@@ -53,6 +54,7 @@ def domain(
     Args:
         alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
         minimum: the fewest samples that a client gets.
+        leaky: whether local test samples are trained on as well: a fault of some published results, to show its size.
     """
     found = np.unique(domains)
     if clients % len(found):
@@ -63,7 +65,7 @@ def domain(
         members = np.flatnonzero(domains == one)
         cut = dir_class_capped(labels[members], clients=each, rng=rng, alpha=alpha, minimum=minimum)
         parts.extend(members[part] for part in cut)
-    return Cut(parts, truth=np.repeat(found, each), tests="mix-in-group")
+    return Cut(parts, truth=np.repeat(found, each), tests="leaky" if leaky else "mix-in-group")
 
 
 @validated

@@ -15,9 +15,9 @@ from covey.config import fleet_of, method_of, resolve
 from covey.core import Method, run
 from covey.experiments.cells import series
 from covey.experiments.execute import one_run, run_folder
-from covey.experiments.numbers import Bound, Number
 from covey.experiments.spec import Findings, read_experiment
 from covey.measure import Measuring
+from covey.seeds import Bound, Number
 from covey.steps.poison import Poisoned
 
 ACCURACY = "global-test/accuracy"

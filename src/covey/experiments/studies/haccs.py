@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from covey.config import fleet_of, method_of, resolve
 from covey.core import RoundEnd, Task, empty_state, open_round, run, stream
-from covey.experiments.numbers import Number
 from covey.experiments.spec import Findings
 from covey.fleet.local import LocalFleet
 from covey.group.density import Density
+from covey.seeds import Number
 from covey.steps.evaluate import Evaluate
 from covey.steps.privacy import Privacy, add_noise, shares
 

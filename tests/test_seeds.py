@@ -5,8 +5,20 @@ from __future__ import annotations
 import math
 
 import pytest
+from scipy.stats import ttest_rel
 
-from covey.experiments.numbers import Bound, differences, from_json, in_words, interval, ratios, to_json
+from covey.seeds import (
+    Bound,
+    Paired,
+    differences,
+    from_json,
+    holm,
+    in_words,
+    interval,
+    paired,
+    ratios,
+    to_json,
+)
 
 
 def test_a_run_that_misses_its_target_counts_with_its_whole_cost() -> None:
@@ -53,3 +65,28 @@ def test_bounds_are_stored_as_what_they_are() -> None:
     for number in (None, 0.5, Bound(3.0), Bound(2.0, "under")):
         assert from_json(to_json(number)) == number
     assert to_json(Bound(3.0)) == {"over": 3.0}
+
+
+def test_a_paired_test_by_hand() -> None:
+    """Differences 1, 2, 3: mean 2, deviation 1, t = 2 sqrt(3) = 3.4641 with 2 degrees of freedom, p = 0.0742."""
+    found = paired([0.0, 0.0, 0.0], [1.0, 2.0, 3.0])
+    assert found is not None
+    assert found.difference == pytest.approx(2)
+    assert found.p == pytest.approx(0.0742, abs=1e-4)
+    assert (found.low, found.high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-3)
+    assert not found.distinguishable
+    again = ttest_rel([1.0, 2.0, 3.5], [0.0, 0.3, 0.1])
+    assert paired([0.0, 0.3, 0.1], [1.0, 2.0, 3.5]).p == pytest.approx(again.pvalue)
+
+
+def test_seeds_that_only_one_has_are_not_paired() -> None:
+    assert paired([1.0, None, 2.0], [1.5, 9.0, 2.5]).seeds == 2
+    assert paired([1.0, None], [1.5, 9.0]) is None
+    assert paired([1.0, 2.0], [1.0, 2.0]).p == 1.0
+    assert paired([1.0, 2.0], [2.0, 3.0]).p == 0.0
+
+
+def test_holm_by_hand() -> None:
+    """p of 0.01, 0.04, 0.03: times 3, 1, 2 in their order, never falling: 0.03, 0.06, 0.06."""
+    tests = [Paired(difference=1.0, low=0.0, high=2.0, p=p, seeds=5) for p in (0.01, 0.04, 0.03)]
+    assert [one.p for one in holm([*tests[:2], None, tests[2]]) if one] == pytest.approx([0.03, 0.06, 0.06])

@@ -1,0 +1,61 @@
+"""`covey demo`: what each of the five ideas is for, in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from covey.cli.run import OutOption, ProcessesOption, SeedsOption
+from covey.errors import RunError, UserError
+from covey.folders import new_run_folder
+from covey.progress import console, live_many, say
+
+WIDTH = 130  # where the output is no terminal
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(demo)
+
+
+def demo(
+    seeds: SeedsOption = None,
+    out: OutOption = None,
+    processes: ProcessesOption = None,
+    file: Annotated[
+        Path | None, typer.Option("--story", help="Another story than covey's own.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the demo in this folder.", show_default=False)
+    ] = None,
+) -> None:
+    """What each of the five ideas is for: against the baseline it is meant to beat, on a fleet where it matters."""
+    from covey.experiments.story import STORY, read_story, story_columns
+    from covey.report.table import rich_table
+    from covey.study.execute import StudyInterrupted, execute, failures
+    from covey.study.plan import read_plan
+    from covey.terminal import Console
+
+    if resume is not None and (out or seeds):
+        raise UserError("--resume goes on with the folder's own demo; it takes neither --out nor --seeds")
+    story = read_story(file or STORY, read_plan(resume).seeds if resume else seeds)
+    folder = resume or out or new_run_folder("demo")
+    try:
+        done = execute(story.plan, folder, show=live_many, say=say, processes=processes, page=False)
+    except StudyInterrupted as interrupted:
+        console.print(f"covey: {interrupted}", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    if words := failures(done):
+        raise RunError(words)
+    first = min(config.top.seed for config in story.plan.configs.values())
+    last = first + story.plan.seeds - 1
+    count = f"{story.plan.seeds} seeds ({first} to {last})" if last > first else f"seed {first} only"
+    title = f"{story.title}; {count}: mean ± standard deviation, comparisons seed by seed with 95 % intervals"
+    table = rich_table(story_columns(story, done), title)
+    for column in table.columns:
+        column.no_wrap = False
+    table.show_lines, table.padding = True, (0, 2, 1, 0)
+    screen = Console()
+    Console(width=screen.width if screen.is_terminal else max(screen.width, WIDTH)).print(table)
+    console.print(f"every run with its curves: covey watch {folder}", highlight=False)

@@ -1,0 +1,88 @@
+"""APFL: adaptive personalized federated learning (Deng et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from covey.core import Client, Method, Reply, Task
+from covey.methods.baselines import fedavg
+from covey.mix.average import Weighting
+from covey.needs import Facts
+from covey.ranges import Share
+from covey.settings import validated
+from covey.steps import Train
+from covey.steps.personal import OWN_MODEL
+from covey.steps.stepwise import Batches, check_plain, is_finite
+from covey.steps.train import AroundTraining, best_row
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class MixtureTrain(AroundTraining):
+    """Trains the common model w, and beside it v so that the mixture a v + (1 - a) w fits the client's data.
+
+    On every batch w <- w - lr g(w), v <- v - lr a g(mixture); with `adaptive`, once per round,
+    a <- a - lr <v - w, g(mixture)>. v and a never leave the client, and the mixture is what it uses.
+
+    Args:
+        alpha: share of v in the mixture, at first.
+        adaptive: whether the client learns that share.
+    """
+
+    alpha: Share = 0.5
+    adaptive: bool = True
+
+    kind: ClassVar[str] = "train.mixture"
+    gives: ClassVar[Facts] = (OWN_MODEL,)
+
+    def __post_init__(self) -> None:
+        check_plain(self.train, "apfl")
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, common = best_row(client, task)
+        batches = Batches.of(self.train, client)
+        trainable = client.bench.layout.trainable
+        own = client.state.get("apfl.v", common)
+        share = float(client.state.get("apfl.alpha", self.alpha))
+        for number, batch in enumerate(batches.order):
+            common = batches.step(common, batch)
+            mixture = torch.lerp(common, own, share)
+            moved = batches.step(mixture, batch)
+            if number == 0 and self.adaptive:
+                slope = torch.dot((own - common)[:trainable], (mixture - moved)[:trainable])
+                share = min(1.0, max(0.0, share - float(slope)))
+            own = own + share * (moved - mixture)
+        mixture = torch.lerp(common, own, share)
+        if is_finite(own, mixture):
+            client.state |= {"apfl.v": own, "apfl.alpha": share, "own": mixture}
+        return batches.reply(client, common, slot)
+
+    def work(self, train: int, test: int) -> float:
+        return 2 * self.train.work(train, test)
+
+
+@validated
+def apfl(
+    train: Train,
+    *,
+    per_round: int = 10,
+    alpha: Share = 0.5,
+    adaptive: bool = True,
+    weighting: Weighting = "samples",
+) -> Method:
+    """FedAvg beside which every client trains a model that it mixes with the common one, and learns in which shares.
+
+    w <- w - lr g(w), v <- v - lr a g(a v + (1 - a) w) on every batch, a <- a - lr <v - w, g(a v + (1 - a) w)> once per
+    round (Deng et al., 2020, Algorithm 1); a client uses a v + (1 - a) w.
+
+    Args:
+        per_round: how many clients work in a round.
+        alpha: share of the own model in the mixture, at first; 0 is FedAvg.
+        adaptive: whether the client learns that share.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    local = MixtureTrain(train=train, alpha=alpha, adaptive=adaptive)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="apfl", local=local)

@@ -1,0 +1,115 @@
+"""FedALA: adaptive local aggregation for personalized federated learning (Zhang et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core import Client, Method, Reply, Task
+from covey.methods.baselines import fedavg
+from covey.mix.average import Weighting
+from covey.needs import Facts
+from covey.ranges import Count, Positive, Share
+from covey.settings import validated
+from covey.steps import Train
+from covey.steps.home import at_home
+from covey.steps.personal import OWN_MODEL
+from covey.steps.stepwise import Batches, check_plain, is_finite
+from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class LocalAggregationTrain(AroundTraining):
+    """Starts from v + (w - v) * W, where W says for every weight of the last tensors how much of w to take.
+
+    v is the client's own model of its last round. W, from ones on, is learned on a part of the client's data:
+    W <- clip(W - rate g(v + (w - v) * W) * (w - v), 0, 1): until it settles when first used, later once per round. What
+    comes before the last tensors is taken from the common model.
+
+    Args:
+        last: how many tensors are mixed weight by weight; the others are taken as they are sent.
+        share: of the client's data on which W is learned.
+        rate: learning rate of W.
+    """
+
+    last: Count = 2
+    share: Share = 0.8
+    rate: Positive = 1.0
+
+    kind: ClassVar[str] = "train.ala"
+    gives: ClassVar[Facts] = (OWN_MODEL,)
+
+    def __post_init__(self) -> None:
+        check_plain(self.train, "fedala")
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, common = best_row(client, task)
+        start = self.mixed(client, common) if "own" in client.state else common
+        fit = local_fit(self.train, client, start)
+        if is_finite(fit.row):
+            client.state["own"] = fit.row
+        return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
+
+    def mixed(self, client: Client, common: Tensor) -> Tensor:
+        """The model to start from; the weights W are kept at the client."""
+        own = client.state["own"]
+        upper = at_home(client.bench.layout, self.last, norms=False)
+        apart = torch.where(upper, common - own, torch.zeros_like(own))
+        base = torch.where(upper, own, common)
+        known = client.state.get("ala.weights")
+        weights = torch.ones_like(own) if known is None else known
+        batches = Batches.of(replace(self.train, epochs=1), client)
+        order = batches.order[: max(1, round(self.share * len(batches.order)))]
+        trainable = client.bench.layout.trainable
+        passed: list[float] = []
+        for _ in range(SETTLING if known is None else 1):
+            for batch in order:
+                slope = batches.gradient(base + apart * weights, batch) * apart[:trainable]
+                weights[:trainable] = (weights[:trainable] - self.rate * slope).clamp(0, 1)
+            passed.append(float(np.mean(batches.losses[-len(order) :])))
+            if len(passed) > WINDOW and np.std(passed[-WINDOW:]) < SETTLED:
+                break
+        if is_finite(weights):
+            client.state["ala.weights"] = weights
+        return base + apart * weights
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test) + self.share * train
+
+
+SETTLING, WINDOW, SETTLED = (
+    50,
+    10,
+    0.1,
+)  # passes at most; over how many the loss is watched; its deviation at the end
+
+
+@validated
+def fedala(
+    train: Train,
+    *,
+    per_round: int = 10,
+    last: Count = 2,
+    share: Share = 0.8,
+    rate: Positive = 1.0,
+    weighting: Weighting = "samples",
+) -> Method:
+    """FedAvg whose clients start from a mixture of the common and their own last model, learned weight by weight.
+
+    v + (w - v) * W for the last tensors, with W <- clip(W - rate g * (w - v), 0, 1) learned on a share of the client's
+    data (Zhang et al., 2023); a client uses its trained model.
+
+    Args:
+        per_round: how many clients work in a round.
+        last: how many tensors are mixed weight by weight; a layer usually has two.
+        share: of the client's data on which W is learned.
+        rate: learning rate of W.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    local = LocalAggregationTrain(train=train, last=last, share=share, rate=rate)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedala", local=local)

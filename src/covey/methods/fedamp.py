@@ -1,0 +1,117 @@
+"""FedAMP: personalized cross-silo federated learning on non-IID data (Huang et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from covey.core import Client, Method, Reply, Round, Task
+from covey.mix.average import keep_own
+from covey.mix.combine import combine
+from covey.mix.gram import products
+from covey.needs import MODEL_PER_CLIENT, Facts
+from covey.ranges import NotNegative, Positive, Share
+from covey.rows import one_per_client, to_owner
+from covey.select import Everybody
+from covey.settings import validated
+from covey.steps import Train
+from covey.steps.stepwise import is_finite
+from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+
+Array = NDArray[np.float64]
+
+
+def attention(gram: Array, *, sigma: float, own: float) -> Array:
+    """xi_ij: row i says how much of everybody's model is in client i's cloud model.
+
+    exp(-||w_i - w_j||^2 / sigma) over the others, scaled so that they make up 1 - own; own is the share of w_i itself.
+    """
+    squares = np.maximum(np.diag(gram)[:, None] + np.diag(gram)[None] - 2 * gram, 0)
+    near = np.exp(-squares / sigma)
+    np.fill_diagonal(near, 0)
+    total = near.sum(axis=1, keepdims=True)
+    share = np.divide(near, total, out=np.zeros_like(near), where=total > 0) * (1 - own)
+    return np.asarray(share + np.diag(1 - share.sum(axis=1)))
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class ToAttended:
+    """Every client gets its cloud model: everybody's models, weighted by how near they are to its own (FedAMP).
+
+    Args:
+        sigma: squared distance at which another model's weight falls to 1 / e, in units of the mean squared distance.
+        own: share of the client's own model.
+    """
+
+    sigma: Positive = 1.0
+    own: Share = 0.5
+
+    needs: ClassVar[Facts] = (MODEL_PER_CLIENT,)
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        trainable, count = now.fleet.layout.trainable, len(now.models)
+        gram = products(list(now.models[:, :trainable]))
+        squares = np.diag(gram)[:, None] + np.diag(gram)[None] - 2 * gram
+        usual = max(float(squares.sum()) / max(1, count * (count - 1)), 1e-12)
+        weights = attention(gram, sigma=self.sigma * usual, own=self.own)
+        places = {client: now.seen.index(client) for client in ids if client in now.seen}
+        clouds = (
+            combine([csr_array(weights[list(places.values())])], now.models) if places else now.models[:0]
+        )
+        return {
+            client: Task(models=clouds[at : at + 1], slots=(place,))
+            for at, (client, place) in enumerate(places.items())
+        }
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class TrainNearCloud(AroundTraining):
+    """Trains the client's own model v on F_k(v) + (pull / 2) ||v - u||^2, u the cloud model that it was sent.
+
+    Args:
+        pull: how strongly the own model is held to the cloud model (the paper's lambda / alpha).
+    """
+
+    pull: NotNegative = 0.1
+
+    kind: ClassVar[str] = "train.cloud"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, cloud = best_row(client, task)
+        own = client.state.get("amp", cloud)
+        rest = self.pull * (own - cloud)[: client.bench.layout.trainable]
+        fit = local_fit(replace(self.train, prox=self.pull), client, own, linear=rest)
+        if is_finite(fit.row):
+            client.state["amp"] = fit.row
+        return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
+
+
+@validated
+def fedamp(train: Train, *, pull: NotNegative = 0.1, sigma: Positive = 1.0, own: Share = 0.5) -> Method:
+    """Everybody's model is held to a mixture of all models in which those near to it count more.
+
+    u_i = sum over j of xi_ij w_j, xi_ij ~ exp(-||w_i - w_j||^2 / sigma); w_i minimises F_i(w) + (pull / 2) ||w -
+    u_i||^2 (Huang et al., 2021). Every client works in every round and has a model of its own, which the server
+    knows.
+
+    Args:
+        pull: how strongly the own model is held to the mixture.
+        sigma: squared distance at which another model's weight falls to 1 / e, in units of the mean squared distance.
+        own: share of the client's own model in its mixture.
+    """
+    return Method(
+        name="fedamp",
+        select=Everybody(),
+        bank=one_per_client,
+        send=ToAttended(sigma=sigma, own=own),
+        serve=to_owner,
+        local=TrainNearCloud(train=train, pull=pull),
+        mix=keep_own,
+    )

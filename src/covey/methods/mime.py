@@ -1,0 +1,113 @@
+"""MimeLite: mimicking centralized stochastic algorithms in federated learning (Karimireddy et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core import Client, Method, Reply, Round, Step, Task
+from covey.mix.average import Average
+from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
+from covey.ranges import PartBelowOne
+from covey.select import Uniform
+from covey.settings import validated
+from covey.statistics import Known, Stat
+from covey.steps import Train
+from covey.steps.stepwise import Batches, check_plain
+from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+
+GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "mimic"')
+MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class MimicTrain(AroundTraining):
+    """Steps with the server's momentum, which stays as it is: v <- v - lr ((1 - beta) g + beta m).
+
+    The reply also holds the gradient of all the client's data at the model as it was sent.
+
+    Args:
+        beta: how much of the server's momentum is in every step.
+    """
+
+    beta: PartBelowOne = 0.9
+
+    kind: ClassVar[str] = "train.mimic"
+    gives: ClassVar[Facts] = (GRADIENTS,)
+
+    def __post_init__(self) -> None:
+        check_plain(self.train, "mime")
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        momentum = task.args.get("momentum", torch.zeros(client.bench.layout.trainable))
+        whole = Batches.of(self.train, replace(client, rng=np.random.default_rng(0)))
+        gradient = whole.gradient(start, whole.everything())
+        rest = 1 - self.beta
+        slower = replace(self.train, lr=rest * self.train.lr)
+        fit = local_fit(slower, client, start, linear=self.beta / rest * momentum)
+        reply = reply_of(client, fit, slot, size=len(self.train.training_part(client)))
+        return replace(reply, stats={**reply.stats, "gradient": gradient.numpy()})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return self.train.expects(known) | {"gradient": Stat(shape=(None,))}
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test) + train
+
+
+@dataclass(frozen=True)
+class WithMomentum:
+    """Everybody gets the model and the server's momentum."""
+
+    needs: ClassVar[Facts] = (ONE_MODEL, MOMENTUM)
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        args = {"momentum": MOMENTUM.of(now.memory)} if MOMENTUM.name in now.memory else {}
+        return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,), args=args))
+
+
+@declares(needs=(GRADIENTS,), gives=(MOMENTUM,))
+@dataclass(frozen=True, kw_only=True)
+class RememberMomentum:
+    """m <- (1 - beta) (mean of the clients' gradients at w) + beta m."""
+
+    step: Step
+
+    def __call__(self, now: Round) -> None:
+        beta = getattr(self.step, "beta", 0.9)
+        before = MOMENTUM.get(now.memory, torch.zeros(now.fleet.layout.trainable))
+        told = [torch.as_tensor(reply.stats["gradient"]) for reply in now.replies]
+        told = [gradient for gradient in told if gradient.shape == before.shape]
+        if told:
+            mean = torch.stack(told).mean(dim=0)
+            MOMENTUM.keep(now.memory, (1 - beta) * mean + beta * before)
+
+
+@validated
+def mime_lite(train: Train, *, per_round: int = 10, beta: PartBelowOne = 0.9) -> Method:
+    """FedAvg whose clients take every step with the server's momentum, which no client changes.
+
+    v <- v - lr ((1 - beta) g + beta m) from v = w; w <- mean of the v; m <- (1 - beta) mean of the gradients of all
+    of a client's data at w + beta m (Karimireddy et al., 2021, MimeLite with SGDm). With beta = 0 it is FedAvg with
+    equal weights. Clients send twice as much as in FedAvg.
+
+    Args:
+        per_round: how many clients work in a round.
+        beta: how much of the server's momentum is in every step.
+    """
+    local = MimicTrain(train=train, beta=beta)
+    return Method(
+        name="mime-lite",
+        select=Uniform(per_round=per_round),
+        send=WithMomentum(),
+        local=local,
+        mix=Average(weighting="equal"),
+        after=(RememberMomentum(step=local),),
+    )

@@ -1,0 +1,131 @@
+"""MOON: model-contrastive federated learning (Li et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from covey.bench import Loss
+from covey.bench.torch_bench import TorchBench
+from covey.core import Client, Method, Reply, Task
+from covey.errors import UserError
+from covey.methods.baselines import fedavg
+from covey.mix.average import Weighting
+from covey.ranges import NotNegative, Positive
+from covey.settings import validated
+from covey.steps import Train
+from covey.steps.evaluate import FORWARD_SHARE
+from covey.steps.stepwise import is_finite
+from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+
+
+def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -> Tensor:
+    """-log(e^(s / t) / (e^(s / t) + e^(r / t))), mean over samples; s, r: cosine of z with common and with before."""
+    sims = torch.stack([F.cosine_similarity(z, common), F.cosine_similarity(z, before)], dim=1) / temperature
+    return F.cross_entropy(sims, torch.zeros(len(z), dtype=torch.long, device=z.device))
+
+
+def last_layer(model: nn.Module) -> nn.Linear:
+    """The layer whose input is the model's representation of a sample."""
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise UserError("method moon compares what the last linear layer is given; this model has none")
+    return linear[-1]
+
+
+@contextmanager
+def watched(model: nn.Module, seen: dict[str, Tensor]) -> Iterator[None]:
+    """While it lasts, `seen["z"]` is what the last layer was last given, a vector per sample."""
+    handle = last_layer(model).register_forward_pre_hook(lambda _, given: seen.update(z=given[0].flatten(1)))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def representations(bench: TorchBench, row: Tensor, x: Tensor) -> Tensor:
+    """The representation of every sample by the model with that row."""
+    seen: dict[str, Tensor] = {}
+    with watched(bench.model, seen):
+        parts = []
+        for part in torch.split(x, 500):
+            bench.forward(row, part)
+            parts.append(seen["z"].cpu())
+    return torch.cat(parts)
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveTrain(AroundTraining):
+    """Training whose representations are drawn to those of the common model and away from the client's last own.
+
+    The loss is the objective's + mu times `contrastive`; who works for the first time has no last model, and trains as
+    FedAvg does. The last model stays at the client.
+
+    Args:
+        mu: weight of the contrastive loss.
+        temperature: of the contrastive loss.
+    """
+
+    mu: NotNegative = 1.0
+    temperature: Positive = 0.5
+
+    kind: ClassVar[str] = "train.contrastive"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        bench = client.bench.on_torch()
+        before: Tensor = client.state.get("moon", start)
+
+        def loss(x: Tensor) -> Loss:
+            common, last = (representations(bench, row, x) for row in (start, before))
+            seen: dict[str, Tensor] = {}
+
+            def of(model: nn.Module, inputs: Tensor, target: Tensor, index: Tensor) -> Tensor:
+                with watched(model, seen):
+                    outputs = model(inputs)
+                at = index.cpu()
+                near, far = common[at].to(inputs.device), last[at].to(inputs.device)
+                apart = contrastive(seen["z"], near, far, self.temperature)
+                return bench.objective.loss(outputs, target) + self.mu * apart
+
+            return of
+
+        fit = local_fit(self.train, client, start, loss=loss if "moon" in client.state and self.mu else None)
+        if is_finite(fit.row):
+            client.state["moon"] = fit.row
+        return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test) + 2 * FORWARD_SHARE * train
+
+
+@validated
+def moon(
+    train: Train,
+    *,
+    per_round: int = 10,
+    mu: NotNegative = 1.0,
+    temperature: Positive = 0.5,
+    weighting: Weighting = "samples",
+) -> Method:
+    """FedAvg whose clients keep their representations near those of the common model and away from their own last one.
+
+    The loss of a sample is the objective's + mu (-log(e^(s_w / t) / (e^(s_w / t) + e^(s_v / t)))), s_w and s_v the
+    cosine of its representation and that by the model w that was sent, and by the client's last model v (Li et al.,
+    2021). The representation is what the last linear layer is given.
+
+    Args:
+        per_round: how many clients work in a round.
+        mu: weight of the contrastive loss; 0 is FedAvg.
+        temperature: of the contrastive loss.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    local = ContrastiveTrain(train=train, mu=mu, temperature=temperature)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="moon", local=local)

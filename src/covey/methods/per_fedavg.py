@@ -1,0 +1,62 @@
+"""Per-FedAvg: personalized federated learning with theoretical guarantees (Fallah et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from covey.core import Client, Method, Reply, Task
+from covey.methods.baselines import fedavg
+from covey.ranges import Positive
+from covey.settings import validated
+from covey.steps import Train
+from covey.steps.stepwise import Batches, check_plain, pairs
+from covey.steps.train import AroundTraining, best_row
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class MetaTrain(AroundTraining):
+    """Trains what one step on the client's data would make good: w <- w - lr g(w - alpha g(w; first); second).
+
+    First-order: the derivative of the inner step is left out (the paper's FO variant).
+
+    Args:
+        alpha: learning rate of the one step.
+    """
+
+    alpha: Positive = 0.01
+
+    kind: ClassVar[str] = "train.meta"
+
+    def __post_init__(self) -> None:
+        check_plain(self.train, "per-fedavg")
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = best_row(client, task)
+        batches = Batches.of(self.train, client)
+        trainable = client.bench.layout.trainable
+        for first, second in pairs(batches.order):
+            ahead = row.clone()
+            ahead[:trainable] -= self.alpha * batches.gradient(row, first)
+            row = row + (batches.step(ahead, second) - ahead)
+        return batches.reply(client, row, slot)
+
+
+@validated
+def per_fedavg(train: Train, *, per_round: int = 10, alpha: Positive = 0.01) -> Method:
+    """Finds the model from which one step on a client's own data gets furthest; each client takes that step before use.
+
+    w_k <- w_k - lr g(w_k - alpha g(w_k; D); D') on pairs of batches, w <- mean of the w_k (Fallah et al., 2020,
+    Algorithm 1, first-order). Whoever uses the model trains it for one step of size alpha first.
+
+    Args:
+        per_round: how many clients work in a round.
+        alpha: learning rate of the one step.
+    """
+    return replace(
+        fedavg(train, per_round=per_round, weighting="equal"),
+        name="per-fedavg",
+        local=MetaTrain(train=train, alpha=alpha),
+        adapt=replace(train, epochs=1, batches=1, lr=alpha, lr_decay=1.0),
+    )

@@ -1,0 +1,60 @@
+"""What the page of a study with several seeds shows in place of single runs: means, intervals and paired tests."""
+
+from typing import Any
+
+from covey.report.headline import swatch
+from covey.report.markup import Html, markup, tag
+from covey.report.payload import page_data
+from covey.report.replicas import Replicas, mean_curves, replica_columns
+from covey.report.wording import metric_title
+
+
+def study_headline(replicas: Replicas) -> Html:
+    """One row per label; every number is a mean over seeds."""
+    columns = replica_columns(replicas)
+    heads = [
+        tag("th", column.head.replace("\n", " "), scope="col", class_="num" if column.right else None)
+        for column in columns
+    ]
+    rows = []
+    for place in range(len(replicas.runs)):
+        cells = [
+            tag(
+                "td",
+                tag("strong" if place in column.best else "span", column.cells[place]),
+                class_="num" if column.right else None,
+            )
+            for column in columns[1:]
+        ]
+        name = tag("th", swatch(place), columns[0].cells[place], scope="row")
+        rows.append(tag("tr", name, *cells))
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
+    title = metric_title(replicas.metric)
+    words = [
+        f"{title[0].upper()}{title[1:]}, after the last round; {replicas.in_words()}. Bold: the best mean."
+    ]
+    if len(replicas.seeds) > 1 and len(replicas.runs) > 1:
+        words.append(
+            "Against the first: the mean paired difference over the same seeds with its 95 % interval, and a paired "
+            "t-test (p adjusted by Holm for all rows); from p = 0.05 on the two are not distinguishable."
+        )
+    return tag(
+        "section",
+        tag("h2", "Results"),
+        markup(
+            tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Results"),
+            *(tag("p", line, class_="hint") for line in words),
+        ),
+        id="results",
+    )
+
+
+def study_data(replicas: Replicas) -> dict[str, Any]:
+    """The page's data with every curve as the mean over seeds; everything else is of the first seed."""
+    data = page_data(replicas.firsts)
+    data["seeds"] = len(replicas.seeds)
+    for run, (label, views) in zip(data["runs"], replicas.runs.items(), strict=True):
+        run["label"] = label
+        for name, curve in mean_curves(views, list(run["curves"])).items():
+            run["curves"][name] = {"groups": {}, "of": 0, **curve}
+    return data

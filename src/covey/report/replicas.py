@@ -1,0 +1,204 @@
+"""The same configurations with several seeds: means, 95 % intervals, and paired tests against the first."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.report.folder import RunView
+from covey.report.payload import kept_rounds
+from covey.report.rows import Rows
+from covey.report.table import Column, best_rows, headline_metric, headline_target, known_metrics
+from covey.report.thin import short
+from covey.report.wording import (
+    NOTHING,
+    higher_is_better,
+    is_share,
+    show_bytes,
+    show_count,
+    show_seconds,
+    show_target,
+    show_value,
+    split_name,
+)
+from covey.seeds import Paired, holm, interval, paired
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Replicas:
+    """Runs by label, one per seed; `columns` are the settings of each label where a table shows them."""
+
+    runs: Mapping[str, Sequence[RunView]]
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def firsts(self) -> list[RunView]:
+        """The first seed of every label."""
+        return [runs[0] for runs in self.runs.values()]
+
+    @property
+    def every(self) -> list[RunView]:
+        return [run for runs in self.runs.values() for run in runs]
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds that any label has."""
+        return sorted({run.summary.seed for run in self.every})
+
+    @property
+    def metric(self) -> str:
+        return headline_metric(self.every)
+
+    def values(self, label: str, read: Callable[[RunView], float | None]) -> list[float | None]:
+        """A number of every seed, None where the label has no run with that seed."""
+        found = {run.summary.seed: read(run) for run in self.runs[label]}
+        return [None if (v := found.get(seed)) is None or not math.isfinite(v) else v for seed in self.seeds]
+
+    def last(self, label: str, metric: str) -> list[float | None]:
+        return self.values(label, lambda run: run.summary.last.get(metric))
+
+    def against_first(self, metric: str) -> list[Paired | None]:
+        """Every label against the first one, over the same seeds; p as it counts for all of them at once."""
+        labels = list(self.runs)
+        first = self.last(labels[0], metric)
+        return [None, *holm([paired(first, self.last(label, metric)) for label in labels[1:]])]
+
+    def in_words(self) -> str:
+        """How many seeds, for the head of a table."""
+        count = len(self.seeds)
+        return "1 seed" if count == 1 else f"mean and 95 % interval over {count} seeds"
+
+
+def replica_columns(replicas: Replicas, metric: str | None = None) -> list[Column]:
+    """One row per label: the last value, the worst 10 %, what the target took, the costs, and the paired test."""
+    metric = metric or replicas.metric
+    metrics, labels = known_metrics(replicas.every), list(replicas.runs)
+    highest = higher_is_better(metric, metrics)
+    target = headline_target(replicas.every, metric)
+
+    def measured(head: str, name: str) -> Column:
+        numbers = [replicas.last(label, name) for label in labels]
+        cells = tuple(mean_words(values, name, is_share(name, metrics)) for values in numbers)
+        return Column(head=head, cells=cells, best=best_rows(list(map(mean_of, numbers)), highest=highest))
+
+    columns = [*name_columns(replicas), measured("last", metric)]
+    split, base, _ = split_name(metric)
+    if split == "local-test":
+        columns.append(measured("worst\n10%", f"{split}/{base}-worst10"))
+    if target is not None:
+        words = f"to {show_target(metric, target, metrics)}\nrounds"
+        for head, unit, show in (
+            (words, "round", show_count),
+            ("\ntime", "seconds", show_seconds),
+            ("\nbytes", "bytes", show_bytes),
+        ):
+            numbers = [replicas.values(label, reached(metric, target, unit)) for label in labels]
+            cells = tuple(reached_words(values, show) for values in numbers)
+            whole = [mean_of(values) if None not in values else None for values in numbers]
+            columns.append(Column(head=head, cells=cells, best=best_rows(whole, highest=False)))
+    for head, read, show in (
+        ("all\nbytes", lambda run: float(run.summary.cost.bytes), show_bytes),
+        ("fleet\ntime", lambda run: run.summary.cost.seconds, show_seconds),
+    ):
+        means = [mean_of(replicas.values(label, read)) for label in labels]
+        columns.append(Column(head=head, cells=tuple(map(show, means)), best=best_rows(means, highest=False)))
+    return columns + against_columns(replicas, metric, is_share(metric, metrics))
+
+
+def name_columns(replicas: Replicas) -> list[Column]:
+    """What the rows are called: methods, or the settings that a sweep goes over."""
+    if not replicas.columns:
+        return [Column(head="method", cells=tuple(replicas.runs), right=False)]
+    heads = dict.fromkeys(head for settings in replicas.columns.values() for head in settings)
+    return [
+        Column(head=head, cells=tuple(replicas.columns[label].get(head, "") for label in replicas.runs))
+        for head in heads
+    ]
+
+
+def against_columns(replicas: Replicas, metric: str, share: bool) -> list[Column]:
+    """The paired test against the first row, where there are seeds to pair."""
+    tests = replicas.against_first(metric)
+    if len(replicas.seeds) < 2 or len(tests) < 2:
+        return []
+    first = next(iter(replicas.runs))
+    cells = tuple("" if place == 0 else paired_words(test, share) for place, test in enumerate(tests))
+    return [Column(head=f"against\n{first}", cells=cells, right=False)]
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def mean_words(values: Sequence[float | None], name: str, share: bool) -> str:
+    """A mean and the half of its 95 % interval: 93.41 ± 1.20%."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return NOTHING
+    mean = float(np.mean(known))
+    if len(known) == 1:
+        return show_value(name, mean) if share else f"{mean:.4g}"
+    half = mean - interval(known)[0]
+    text = f"{100 * mean:.2f} ± {100 * half:.2f}%" if share else f"{mean:.4g} ± {half:.2g}"
+    return text + (f" ({len(known)} of {len(values)})" if len(known) < len(values) else "")
+
+
+def reached(metric: str, target: float, unit: str) -> Callable[[RunView], float | None]:
+    return lambda run: getattr(run.to_target(metric, target), unit)
+
+
+def reached_words(values: Sequence[float | None], show: Callable[[float | None], str]) -> str:
+    """The mean over the seeds that reached the target, and how many did where not all."""
+    known = [value for value in values if value is not None]
+    text = show(mean_of(values))
+    return text if len(known) in (0, len(values)) else f"{text} ({len(known)} of {len(values)})"
+
+
+def paired_words(test: Paired | None, share: bool) -> str:
+    """The difference with its interval; whether it can be told from chance is said in words."""
+    if test is None:
+        return NOTHING
+    scale, unit = (100, " points") if share else (1, "")
+    numbers = (
+        f"{scale * test.difference:+.2f} [{scale * test.low:+.2f}, {scale * test.high:+.2f}]{unit}"
+        if share
+        else f"{test.difference:+.3g} [{test.low:+.3g}, {test.high:+.3g}]"
+    )
+    if not test.distinguishable:
+        return f"{numbers}, not distinguishable"
+    return f"{numbers}, p {'< 0.001' if test.p < 0.001 else f'= {test.p:.2g}'}"
+
+
+# ------------------------------------------------------------------------------------------ curves
+
+
+def mean_curves(runs: Sequence[RunView], names: Sequence[str]) -> dict[str, Any]:
+    """Clock and curves of one label: the mean over seeds at the rounds of the first, with the interval as a band."""
+    rounds = kept_rounds(runs[0])
+    curves = {}
+    for name in names:
+        table = np.array([at_rounds(run.rows, name, rounds) for run in runs])
+        known = np.isfinite(table).all(axis=0)
+        mean, low, high = (np.full(len(rounds), np.nan) for _ in range(3))
+        mean[known] = table[:, known].mean(axis=0)
+        if len(runs) > 1:
+            ends = [interval(column) for column in table[:, known].T]
+            low[known], high[known] = np.array(ends).reshape(-1, 2).T
+        curves[name] = {"all": short(mean), "seeds": {"low": short(low), "high": short(high)}}
+    return curves
+
+
+def at_rounds(rows: Rows, name: str, rounds: NDArray[np.int64]) -> Floats:
+    """A curve's value at each of these rounds; a run that stopped early keeps its last one."""
+    curve = rows.overall(name)
+    if not len(curve):
+        return np.full(len(rounds), np.nan)
+    known = dict(zip(curve.round.tolist(), curve.value.tolist(), strict=True))
+    end = int(curve.round[-1])
+    return np.array([known.get(r, float(curve.value[-1]) if r > end else np.nan) for r in rounds.tolist()])

@@ -1,0 +1,1 @@
+"""Studies: several configurations with several seeds each, side by side on this machine, and what they show."""

@@ -1,0 +1,72 @@
+"""How many runs fit this machine at once: its cores, and its free memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from covey.config import Config, fleet_of
+from covey.cores import usable_cores
+
+PROCESS = 450_000_000  # bytes of Python, PyTorch and covey in one process
+KEPT_FREE = 0.15  # share of the free memory that is left for everything else
+
+
+def side_by_side(configs: Iterable[Config], runs: int, most: int | None = None) -> int:
+    """How many of the runs go on at once; 1 where a run uses a Ray cluster or a GPU of its own."""
+    different = {fingerprint(config): config for config in configs}
+    if any(shares_nothing(config) for config in different.values()):
+        return 1
+    wanted = min(runs, usable_cores(), most or runs)
+    if wanted < 2:
+        return 1
+    need = max(bytes_of(config) for config in different.values())
+    free = free_memory()
+    return wanted if free is None else max(1, min(wanted, int((1 - KEPT_FREE) * free / (PROCESS + need))))
+
+
+def fingerprint(config: Config) -> str:
+    """What the memory of a run depends on."""
+    data, model = config["data"], config["model"]
+    return repr((data, model, config["train"]["batch"]))
+
+
+def shares_nothing(config: Config) -> bool:
+    engine = config["engine"]
+    return engine["mode"] == "ray" or engine["device"] not in ("auto", "cpu")
+
+
+def bytes_of(config: Config) -> int:
+    """The bound on a run's memory, beside Python and PyTorch."""
+    fleet = fleet_of(config)
+    try:
+        return fleet.memory_bound(batch=config["train"]["batch"])
+    finally:
+        fleet.close()
+
+
+def free_memory() -> int | None:
+    """Bytes that this machine, or the container, has free; None where the system does not say."""
+    found = [value for value in (_of_machine(), _of_container()) if value is not None]
+    return min(found) if found else None
+
+
+def _of_machine() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        try:
+            return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (ValueError, OSError):
+            return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), None)
+
+
+def _of_container() -> int | None:
+    group = Path("/sys/fs/cgroup")
+    try:
+        most, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        return None if most == "max" else max(0, int(most) - int(used))
+    except (OSError, ValueError):
+        return None
