@@ -42,6 +42,16 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "power-of-choice": "covey.methods.schedulers:power_of_choice",
         "cfic": "covey.methods.cfic:cfic",
         "cfl": "covey.methods.cfl:cfl",
+        "pacfl": "covey.methods.pacfl:pacfl",
+        "flux": "covey.methods.flux:flux",
+        "fedrc": "covey.methods.fedrc:fedrc",
+        "cfl-gp": "covey.methods.cflgp:cfl_gp",
+        "fedgwc": "covey.methods.fedgwc:fedgwc",
+        "fesem": "covey.methods.fesem:fesem",
+        "fedsoft": "covey.methods.fedsoft:fedsoft",
+        "flis": "covey.methods.flis:flis",
+        "fedgroup": "covey.methods.fedgroup:fedgroup",
+        "feddrift": "covey.methods.feddrift:feddrift",
         "fedavgm": "covey.methods.server_optimisers:fedavgm",
         "fedadam": "covey.methods.server_optimisers:fedadam",
         "fedyogi": "covey.methods.server_optimisers:fedyogi",
@@ -210,7 +220,15 @@ PROFILES: Registry[Callable[..., Device]] = Registry(
 )
 
 # settings -> a tracker, which is told of every round (`covey.tracking.Tracker`)
-TRACKERS: Registry[Callable[..., Tracker]] = Registry("tracker", "covey.trackers", {})
+TRACKERS: Registry[Callable[..., Tracker]] = Registry(
+    "tracker",
+    "covey.trackers",
+    {
+        "tensorboard": "covey.trackers.tensorboard:TensorBoard",
+        "mlflow": "covey.trackers.mlflow:MLflow",
+        "wandb": "covey.trackers.wandb:WandB",
+    },
+)
 
 # What a client may be asked, by the name of the class: the same name travels to real sites.
 STEPS: Registry[type] = Registry(
@@ -227,6 +245,7 @@ STEPS: Registry[type] = Registry(
         "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
         "Poisoned": "covey.steps.poison:Poisoned",
+        "Quiet": "covey.steps.private:Quiet",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",
         "Size": "covey.steps.size:Size",
         "Style": "covey.steps.style:Style",
@@ -242,6 +261,14 @@ STEPS: Registry[type] = Registry(
         "ControlledTrain": "covey.methods.scaffold:ControlledTrain",
         "ContrastiveTrain": "covey.methods.moon:ContrastiveTrain",
         "MimicTrain": "covey.methods.mime:MimicTrain",
+        "TellSubspace": "covey.methods.pacfl:TellSubspace",
+        "TellMoments": "covey.methods.flux:TellMoments",
+        "TellGradient": "covey.methods.cflgp:TellGradient",
+        "TellLosses": "covey.methods.feddrift:TellLosses",
+        "Predict": "covey.methods.flis:Predict",
+        "SoftTrain": "covey.methods.fedsoft:SoftTrain",
+        "ResponsibleTrain": "covey.methods.fedrc:ResponsibleTrain",
+        "TrainWithCourse": "covey.methods.fedgwc:TrainWithCourse",
         "MoreauTrain": "covey.methods.pfedme:MoreauTrain",
         "MixtureTrain": "covey.methods.apfl:MixtureTrain",
         "MetaTrain": "covey.methods.per_fedavg:MetaTrain",
@@ -272,12 +299,19 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         "covey.groupings",
         {
             "label-feature": "covey.group.label_feature:by_label",
+            "noisy-label-feature": "covey.group.label_feature:ByNoisyLabel",
             "label-mix": "covey.methods.cafa:by_label_mix",
             "label-clusters": "covey.group.labels:LabelClusters",
             "summary": "covey.methods.haccs:by_summary",
             "embedding": "covey.methods.embedding:by_embedding",
             "style": "covey.methods.ladd:by_style",
             "flocks": "covey.methods.covey:by_flocks",
+            "angles": "covey.methods.pacfl:ByAngles",
+            "moments": "covey.methods.flux:ByMoments",
+            "gradients": "covey.methods.cflgp:ByGradients",
+            "updates": "covey.methods.fedgroup:ByDecomposedCosine",
+            "inference": "covey.methods.flis:ByInference",
+            "drift": "covey.methods.feddrift:ByDrift",
         },
     ),
     "bank": Registry(
@@ -289,6 +323,9 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "per-flock": "covey.group.by_portrait:one_per_flock",
             "per-client": "covey.rows:one_per_client",
             "random-starts": "covey.methods.ifca:RandomStarts",
+            "equal-starts": "covey.methods.cflgp:EqualStarts",
+            "per-group-from-common": "covey.methods.flux:one_per_group_from_common",
+            "of-drift": "covey.methods.feddrift:models_of_drift",
         },
     ),
     "select": Registry(
@@ -297,6 +334,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         {
             "uniform": "covey.select.plain:Uniform",
             "everybody": "covey.select.plain:Everybody",
+            "poisson": "covey.select.plain:Poisson",
             "server": "covey.select.plain:the_server",
             "every-cluster": "covey.select.clusters:EveryCluster",
             "each-group": "covey.select.groups:EachGroup",
@@ -327,6 +365,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "with-control": "covey.methods.scaffold:WithControl",
             "with-momentum": "covey.methods.mime:WithMomentum",
             "attended": "covey.methods.fedamp:ToAttended",
+            "in-turn": "covey.methods.fedrc:InTurn",
             "adapted": "covey.serving:ServeAdapted",
         },
     ),
@@ -349,6 +388,9 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "near-cloud": "covey.methods.fedamp:TrainNearCloud",
             "contrastive": "covey.methods.moon:ContrastiveTrain",
             "mimic": "covey.methods.mime:MimicTrain",
+            "soft": "covey.methods.fedsoft:SoftTrain",
+            "responsible": "covey.methods.fedrc:ResponsibleTrain",
+            "course": "covey.methods.fedgwc:TrainWithCourse",
         },
     ),
     "mix": Registry(
@@ -363,6 +405,10 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "discrepancy": "covey.methods.feddisco:DiscoAverage",
             "fairness": "covey.methods.fedfa:FairAverage",
             "normalised": "covey.methods.fednova:NormalisedAverage",
+            "nearest-centre": "covey.methods.fesem:NearestCentre",
+            "soft": "covey.methods.fedsoft:SoftAverage",
+            "by-mass": "covey.methods.fedrc:ByMass",
+            "interactions": "covey.methods.fedgwc:ByInteractions",
             "common-descent": "covey.mix.mgda:CommonDescent",
             "split": "covey.methods.cfl:SplitAndAverage",
             "decentralized": "covey.mix.exchange:everybody_exchanges",
@@ -399,6 +445,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "moves": "covey.methods.feddyn:remember_moves",
             "controls": "covey.methods.scaffold:remember_control",
             "mime-momentum": "covey.methods.mime:RememberMomentum",
+            "label-mass": "covey.methods.fedrc:remember_mass",
             "choices": "covey.methods.ifca:remember_choices",
             "spread": "covey.mix.exchange:note_spread",
             "judged": "covey.serving:KeepJudgements",

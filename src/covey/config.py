@@ -17,6 +17,7 @@ from covey.choices import SeveralOf, complete
 from covey.core import PATIENCE, Method
 from covey.data import Federation, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
+from covey.data.validation import on_validation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.fit import check_fit
@@ -28,10 +29,13 @@ from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
 from covey.own_code import bare_name
+from covey.private.apply import made_private
+from covey.private.settings import Private
 from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
 from covey.settings import Setting, checked, settings_of, unknown, validated
 from covey.steps import Train
+from covey.stopping import Stopping
 from covey.tables import check_tables, shown, with_full_names
 
 # Arguments that the program fills in; all others of a function are the user's settings.
@@ -93,11 +97,14 @@ class DataSection:
         clients: how many; natural partitions may have their own number.
         test_fraction: share of a client's samples that are its local test data; none: from the global test set in
             its label mix.
+        validation: share of a client's training data that stands in for its test data, to choose settings on; none:
+            the test data are measured.
     """
 
     name: str = "digits"
     clients: Count = 20
     test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
+    validation: Annotated[float, Range(above=0, below=1)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,13 +164,20 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     usual = usual_clients(data)
     if "clients" not in tables.get("data", {}):
         data["clients"] = usual.get("clients", data["clients"])
+    if data["validation"] is None:  # a run on its test data is the same run as before there was another
+        del data["validation"]
     result["data"] = data
     partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    if tables.get("stop"):
+        result["stop"] = complete("stop", settings_of(Stopping), tables["stop"])
     if tables.get("robust"):
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
+    if tables.get("private"):
+        result["private"] = complete("private", settings_of(Private), tables["private"])
+        Private(**result["private"])
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
         model["name"] = USUAL_MODEL.get(data["name"], "mlp")
@@ -178,6 +192,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         ("measure", Measuring),
     ):
         values = train if section == "train" else tables.get(section, {})
+        if section == "guard" and "private" in result:
+            values = without_norm_guard(values)
         result[section] = complete(section, settings_of(maker), values)
         maker(**result[section])  # checks the ranges
     config = Config(tables=result)
@@ -186,11 +202,23 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     return config
 
 
+def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
+    """The guard of a private run: whether an update counts must not depend on the others', or noise hides nobody."""
+    if guard.get("norm", 0):
+        raise UserError(
+            f"guard.norm is {shown(guard['norm'])}, which leaves out updates by the others' lengths: no noise "
+            "covers that; leave it out, as [private] clips every update"
+        )
+    return {**guard, "norm": 0}
+
+
 SECTIONS = (
     "data",
     "partition",
     "shift",
     "robust",
+    "stop",
+    "private",
     "model",
     "train",
     "method",
@@ -336,7 +364,17 @@ def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[s
 
 
 def method_of(config: Config) -> Method:
-    """The method that the configuration describes, with the combine of [robust] inside its mix where there is one."""
+    """The method that the configuration describes, with [robust] inside its mix and [private] where it gathers."""
+    method, private = with_rule(config), config.tables.get("private")
+    if not private:
+        return method
+    return made_private(
+        method, Private(**private), clients=config["data"]["clients"], rounds=config.top.rounds
+    )
+
+
+def with_rule(config: Config) -> Method:
+    """The method, with the combine of [robust] in place of its weighted means where there is one."""
     table, robust = config["method"], config.tables.get("robust")
     method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
     if not robust:
@@ -355,10 +393,11 @@ def federation_of(config: Config) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
     given: object = PARTITIONS.find(config["partition"]["name"])
+    held_out = data.get("validation")
     if isinstance(given, Federation):
-        return given
+        return on_validation(given, held_out, config.top.seed) if held_out else given
     dataset = load(data["name"], **own_settings(data, DataSection))
-    return federate(
+    federation = federate(
         dataset,
         partition=config["partition"]["name"],
         clients=data["clients"],
@@ -368,6 +407,7 @@ def federation_of(config: Config) -> Federation:
         **own_settings(config["partition"]),
         **own_settings(shift),
     )
+    return on_validation(federation, held_out, config.top.seed) if held_out else federation
 
 
 def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalFleet:

@@ -34,6 +34,7 @@ __all__ = [
     "Client",
     "Combine",
     "Fleet",
+    "Gather",
     "Group",
     "Measure",
     "Measurement",
@@ -52,6 +53,7 @@ __all__ = [
     "Update",
     "Watcher",
     "close_round",
+    "each_reply",
     "empty_state",
     "mixed",
     "one_model",
@@ -105,6 +107,7 @@ class Round:
     chosen: list[int] = field(default_factory=list)  # who works; a client drawn twice stands there twice
     tasks: dict[int, Task] = field(default_factory=dict)
     replies: list[Reply] = field(default_factory=list)
+    worked: tuple[int, ...] = ()  # whose answers are in the replies, where these are not one per client
 
     def stream(self, *names: str | int) -> np.random.Generator:
         """The random stream of that name for this round."""
@@ -129,6 +132,7 @@ Group = Callable[[Round], dict[int, int]]
 Bank = Callable[[Round], Tensor]
 Select = Callable[[Round], list[int]]
 Send = Callable[[Round, Sequence[int]], dict[int, Task]]
+Gather = Callable[[Round, Step], list[Reply]]
 Mix = Callable[[Round], "Mixing | Sequence[Mixing]"]
 Combine = Callable[[Round], Tensor]
 Update = Callable[[Round, Tensor], Tensor]
@@ -147,6 +151,11 @@ def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,)))
 
 
+def each_reply(now: Round, step: Step) -> list[Reply]:
+    """The server is shown every client's reply."""
+    return now.fleet.ask(step, now.tasks)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """A federated method: one answer to each question. Parts are frozen dataclasses or functions; none has state."""
@@ -162,6 +171,7 @@ class Method:
     adapt: Train | None = None  # training that a client does at home before it uses the row that serves it
     combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
     update: Update | None = None
+    gather: Gather = each_reply  # what the server is shown of the replies: each, or only sums of them
     after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
 
     def __post_init__(self) -> None:
@@ -176,7 +186,7 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
     now.models = without_culprits(now, method.bank)
     now.chosen = without_culprits(now, method.select)
     now.tasks = without_culprits(now, lambda now: method.send(now, sorted(set(now.chosen))))
-    now.replies = fleet.ask(method.local, now.tasks)
+    now.replies = method.gather(now, method.local)
     check_round(method, now)
     now.models = without_culprits(now, partial(new_rows, method))
     check_bank(method, now)
@@ -233,7 +243,7 @@ def close_round(now: Round) -> State:
         seen=now.seen,
         notes=now.notes,
         round=now.number,
-        worked=tuple(reply.id for reply in now.replies),
+        worked=now.worked or tuple(reply.id for reply in now.replies),
     )
 
 
@@ -292,7 +302,7 @@ def check_run(method: Any, fleet: Any, rounds: Any) -> None:
         raise UserError(
             f"fleet is a {type(fleet).__name__}; it must be a fleet, such as LocalFleet(data, model)"
         )
-    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 0:
+    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
         raise UserError(f"rounds is {rounds!r}; allowed: a whole number, at least 1")
     asked, there = (
         getattr(method.select, "per_round", 0),

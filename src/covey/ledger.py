@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from covey.privacy_loss import Loss, Told, add_loss, answers_called, losses_of, plain_losses
+
 MAX_EXAMPLES = 50  # problems kept word for word; the rest is only counted
 LONGEST_KEPT = 50  # rounds of which it is remembered who sent the longest update
 
@@ -73,6 +75,7 @@ class Ledger:
     problems: list[tuple[str, Problem]] = field(default_factory=list)
     latest: tuple[str, Problem] | None = None
     epsilon: dict[int, float] = field(default_factory=dict)  # client -> privacy budget spent
+    told: dict[int, Told] = field(default_factory=dict)  # client -> all that it told under noise
     longest: list[tuple[int, int, float]] = field(
         default_factory=list
     )  # round, client, times the others' update
@@ -111,6 +114,17 @@ class Ledger:
         """A reply that came, but could not be used."""
         self.note_problem("refused", Problem(client=client, kind=kind, round=round, reason=reason))
 
+    def tell(self, client: int, epsilon: float, *, kind: str, whole: bool = False) -> None:
+        """Books what a client says it has spent in all on summaries and the like; what is new of it was told now."""
+        news = epsilon - self.epsilon.get(client, 0.0)
+        self.epsilon[client] = epsilon
+        if news > 0:
+            self.lose(client, Loss(what=answers_called(kind), mechanism="stated", noise=news, whole=whole))
+
+    def lose(self, client: int, loss: Loss, times: int = 1) -> None:
+        """Books what a client told under noise."""
+        add_loss(self.told.setdefault(client, {}), loss, times)
+
     def note_longest(self, round: int, client: int, times: float) -> None:
         """Who sent the longest update of the round beside the others': whom to ask first should the run be spoiled."""
         self.longest = [*self.longest[1 - LONGEST_KEPT :], (round, client, times)]
@@ -143,6 +157,7 @@ class Ledger:
             "refused": self.refused,
             "problems": [[what, asdict(problem)] for what, problem in self.problems],
             "epsilon": {str(client): spent for client, spent in self.epsilon.items()},
+            "told": {str(client): plain_losses(told) for client, told in self.told.items()},
             "longest": [list(one) for one in self.longest],
             "barred": {str(client): why for client, why in self.barred.items()},
         }
@@ -156,6 +171,7 @@ class Ledger:
         self.problems = [(what, Problem(**problem)) for what, problem in saved["problems"]]
         self.latest = self.problems[-1] if self.problems else None
         self.epsilon = {int(client): spent for client, spent in saved["epsilon"].items()}
+        self.told = {int(client): losses_of(told) for client, told in saved.get("told", {}).items()}
         self.longest = [(round, client, times) for round, client, times in saved.get("longest", [])]
         self.barred = {int(client): why for client, why in saved.get("barred", {}).items()}
         self.open()

@@ -28,6 +28,7 @@ from covey.measure import Measuring
 from covey.metrics import Metrics
 from covey.origins import origins_in, origins_of
 from covey.own_code import bare_name
+from covey.private.composition import statement
 from covey.version import __version__
 from covey.writing import storing, write_atomically
 
@@ -238,6 +239,7 @@ class Recorder:
             "lost": {"count": ledger.lost, "examples": ledger.examples("lost")},
             "refused": {"count": ledger.refused, "examples": ledger.examples("refused")},
             "epsilon": {str(client): spent for client, spent in ledger.epsilon.items()},
+            "privacy": statement(ledger.told, self.config.tables.get("private", {}).get("delta", DELTA)),
             "engine": dict(self.engine),
             "own": [asdict(origin) for origin in self.own],
             "wall_seconds": self.wall + time.perf_counter() - self.started,
@@ -259,6 +261,9 @@ class Recorder:
         if data is None or not state.groups:
             return dict(state.notes)
         return with_true_labels(state.notes, state.groups, data.label_counts())
+
+
+DELTA = 1e-5  # of the privacy losses in summary.json where [private] says nothing else
 
 
 def finite(values: Mapping[str, float | None]) -> dict[str, float | None]:

@@ -20,7 +20,9 @@ from covey.cli import (
     run,
     serve,
     status,
+    sweep,
     topology,
+    tune,
 )
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
@@ -44,6 +46,8 @@ app = typer.Typer(
 for module in (
     run,
     demo,
+    sweep,
+    tune,
     advise,
     lists,
     look,

@@ -95,7 +95,7 @@ def accept_replies(
             if refused and reply is not None:
                 ledger.losses_refused[client] = loss_of(reply)
         if reply is not None and not refused and "epsilon" in reply.stats:  # it was told, in time or not
-            ledger.epsilon[client] = float(reply.stats["epsilon"])
+            ledger.tell(client, float(reply.stats["epsilon"]), kind=step.kind, whole=is_whole(step))
         if lost or refused:
             problem = Problem(client=client, kind=step.kind, round=call.round, reason=lost or refused)
             ledger.note_problem("lost" if lost else "refused", problem)
@@ -182,6 +182,11 @@ def check_reply(
     if not math.isfinite(float(reply.vector.sum())) and not bool(torch.isfinite(reply.vector).all()):
         return "its row holds NaN or infinity"
     return ""
+
+
+def is_whole(step: Step) -> bool:
+    """Whether an answer's epsilon is for all data of the client, and not for one sample of them."""
+    return bool(getattr(step, "whole_client", False))
 
 
 def loss_of(reply: Reply) -> float:

@@ -13,7 +13,10 @@ from covey.ask_once import answers, news
 from covey.core import Client, Reply, Round, Select, Step, Task
 from covey.errors import UserError
 from covey.needs import GROUPS, KNOWN_GROUPS, Facts, declares
+from covey.ranges import Epsilon
+from covey.settings import validated
 from covey.statistics import Known, Stat
+from covey.steps.privacy import Privacy, randomised, spend
 
 
 def label_feature(counts: NDArray[np.integer]) -> int:
@@ -30,18 +33,40 @@ def label_feature(counts: NDArray[np.integer]) -> int:
     return int(np.lexsort((-counts.astype(np.int64), -deviation))[0])
 
 
+@validated
 @dataclass(frozen=True)
 class TellLabel(Step):
-    """A client's label feature: one whole number is all that the server learns about its data."""
+    """A client's label feature: one whole number is all that the server learns about its data.
+
+    With `epsilon` it is a lie now and then: randomised response over the C labels, true with probability
+    e^epsilon / (e^epsilon + C - 1), which hides all data of the client.
+    """
+
+    epsilon: float | None = None
 
     kind: ClassVar[str] = "query.label-feature"
+    whole_client: ClassVar[bool] = True
+
+    @property
+    def counted(self) -> bool:
+        """Whether the answer has a privacy loss that can be counted."""
+        return self.epsilon is not None
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = len(client.train.dataset.classes)
         if not classes:
             raise UserError("method cfic groups clients by label, but the data set has no classes")
         counts = np.bincount(client.train.labels().astype(np.int64), minlength=classes)
-        return Reply(id=client.id, stats={"label": label_feature(counts)})
+        label = label_feature(counts)
+        if self.epsilon is None:
+            return Reply(id=client.id, stats={"label": label})
+        spent = (
+            spend(client.state, Privacy(epsilon=self.epsilon))
+            if client.account is None
+            else client.account.spend(self.epsilon)
+        )
+        said = randomised(label, classes, self.epsilon, None if client.live else client.rng)
+        return Reply(id=client.id, stats={"label": said, "epsilon": spent})
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return {"label": Stat(low=0, high=known.classes - 1, whole=True)}
@@ -50,12 +75,12 @@ class TellLabel(Step):
         return 0.0
 
 
-def with_labels(now: Round, ids: Iterable[int]) -> dict[int, int]:
+def with_labels(now: Round, ids: Iterable[int], epsilon: float | None = None) -> dict[int, int]:
     """The groups, with those of `ids` that had none asked for their label.
 
     Who does not answer is asked again.
     """
-    ask = answers(now, TellLabel(), lambda reply: int(reply.stats["label"]))
+    ask = answers(now, TellLabel(epsilon=epsilon), lambda reply: int(reply.stats["label"]))
     return now.groups | news(now, now.groups, ask, ids)
 
 
@@ -66,6 +91,23 @@ def by_label(now: Round) -> dict[int, int]:
     A newcomer is asked, and placed, as soon as it can be reached.
     """
     return with_labels(now, now.here)
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class ByNoisyLabel:
+    """CFIC's clusters of labels that are a lie now and then, by randomised response.
+
+    Args:
+        epsilon: privacy loss of the answer, for all data of the client.
+    """
+
+    epsilon: Epsilon = 2.0
+
+    gives: ClassVar[Facts] = (GROUPS,)
+
+    def __call__(self, now: Round) -> dict[int, int]:
+        return with_labels(now, now.here, self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from typing import Literal
 
 from covey.core import Method, Select, Update
 from covey.errors import UserError
-from covey.group.label_feature import LabelWhenChosen, by_label
+from covey.group.label_feature import ByNoisyLabel, LabelWhenChosen, by_label
 from covey.mix.average import Average
-from covey.ranges import Count, DecayRate, NotNegative, PartBelowOne
+from covey.ranges import Count, DecayRate, Epsilon, NotNegative, PartBelowOne
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.settings import validated
@@ -32,6 +32,7 @@ def cfic(
     absent: Literal["remembered", "forgotten"] = "remembered",
     quota: Quota = "equal",
     lazy: bool = False,
+    epsilon: Epsilon | None = None,
 ) -> Method:
     """Every cluster works in every round, and the average is corrected along the clusters' directions.
 
@@ -57,7 +58,10 @@ def cfic(
         absent: clusters that do not work in a round are remembered with their last move, or forgotten.
         quota: equal shares of the clusters, or published: one per cluster and the rest by chance.
         lazy: whether a client's label becomes known only when it is first chosen.
+        epsilon: privacy loss of telling the label, by randomised response; none tells it exactly.
     """
+    if lazy and epsilon is not None:
+        raise UserError(f"epsilon is {epsilon!r}, but lazy tells labels exactly; leave one of them out")
     if adaptive and (scale, decay) != ("relative", 1.0):
         raise UserError(
             f"adaptive sets beta itself: scale is {scale!r} and decay {decay!r}; allowed: relative, 1.0"
@@ -77,7 +81,7 @@ def cfic(
         update = AbsentRemembered(update=update)
     return Method(
         name="cfic",
-        group=None if lazy else by_label,
+        group=None if lazy else by_label if epsilon is None else ByNoisyLabel(epsilon=epsilon),
         select=LabelWhenChosen(select=select) if lazy else select,
         local=train,
         mix=Average(),

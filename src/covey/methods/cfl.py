@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from covey.core import Method, Mixing, Reply, Round, Task
 from covey.mix.gram import products
+from covey.mix.regroup import regrouped
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
 from covey.ranges import Natural, Positive
 from covey.select import Everybody
@@ -36,7 +36,7 @@ def halves(gram: Array) -> NDArray[np.bool_]:
 
 def should_split(gram: Array, *, still: float, apart: float) -> bool:
     """||mean update|| < still while max ||update|| > apart: together they stand still, alone they would not."""
-    return bool(np.sqrt(gram.mean()) < still and np.sqrt(np.diag(gram).max()) > apart)
+    return bool(np.sqrt(max(0.0, gram.mean())) < still and np.sqrt(np.diag(gram).max()) > apart)
 
 
 @declares(needs=(KNOWN_GROUPS,))
@@ -69,7 +69,7 @@ class SplitAndAverage:
             if now.number > self.patience and len(members) > 2 and (away := self._split(now, group, members)):
                 now.groups = now.groups | dict.fromkeys(away, count)
                 count += 1
-        return Mixing(factors=[self._means(now, count)])
+        return regrouped(now, count, np.ones(len(now.replies)))
 
     def _split(self, now: Round, group: int, members: Sequence[Reply]) -> list[int]:
         """Who leaves the group; nobody, if it holds together."""
@@ -79,16 +79,6 @@ class SplitAndAverage:
         if not should_split(gram, still=self.still, apart=self.apart):
             return []
         return [reply.id for reply, leaves in zip(members, halves(gram), strict=True) if leaves]
-
-    def _means(self, now: Round, count: int) -> csr_array:
-        matrix = np.zeros((count, len(now.models) + len(now.replies)))
-        for group in range(count):
-            places = [p for p, reply in enumerate(now.replies) if now.groups[reply.id] == group]
-            if places:
-                matrix[group, [len(now.models) + p for p in places]] = 1 / len(places)
-            else:
-                matrix[group, group] = 1.0
-        return csr_array(matrix)
 
 
 @validated

@@ -115,7 +115,7 @@ def haccs(
         select=maker(step=train, **picked(settings, maker)),
         local=train,
         mix=Average(weighting=weighting),
-        after=(remember_losses,),
+        after=(remember_losses,) if settings.get("losses", "reported") == "reported" else (),
     )
 
 

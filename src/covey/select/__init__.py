@@ -1,5 +1,5 @@
 """Who works in a round."""
 
-from covey.select.plain import Everybody, Uniform, the_server
+from covey.select.plain import Everybody, Poisson, Uniform, the_server
 
-__all__ = ["Everybody", "Uniform", "the_server"]
+__all__ = ["Everybody", "Poisson", "Uniform", "the_server"]

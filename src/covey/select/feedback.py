@@ -8,7 +8,7 @@ from covey.core import Round, Send, to_everybody
 from covey.needs import Facts, Key, declares
 from covey.steps.evaluate import Evaluate
 
-Losses = Literal["reported", "asked", "published"]
+Losses = Literal["reported", "asked", "published", "none"]
 LOSSES: Key[dict[int, float]] = Key("losses", 'add "losses" to after')
 
 
@@ -23,9 +23,9 @@ def known_losses(now: Round, source: Losses, send: Send = to_everybody) -> dict[
     `reported`: the mean training loss of its last reply, free of charge but as old as that reply. `asked`: every
     device evaluates the model that it would be sent on its training data, which costs a transfer and time.
     `published`: 1 - accuracy on every device's test data, free of charge, as the HACCS authors' simulation has it.
-    Before the first round nothing is known.
+    `none`: nobody is asked, and all count alike. Before the first round nothing is known.
     """
-    if now.number == 1:
+    if now.number == 1 or source == "none":
         return {}
     if source == "reported":
         kept = LOSSES.of(now.memory)

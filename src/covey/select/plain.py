@@ -23,6 +23,25 @@ class Uniform:
         return sorted(int(i) for i in drawn)
 
 
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Poisson:
+    """Every reachable client by itself, with one probability: how many work is left to chance, and may be nobody.
+
+    The sampling that amplifies differential privacy most (`[private]`).
+    """
+
+    rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise UserError(f"rate is {self.rate!r}; allowed: above 0 to 1")
+
+    def __call__(self, now: Round) -> list[int]:
+        drawn = now.stream("select").random(len(now.here)) < self.rate
+        return [client for client, works in zip(now.here, drawn, strict=True) if works]
+
+
 @dataclass(frozen=True)
 class Everybody:
     """All reachable clients."""

@@ -138,3 +138,20 @@ def _opendp_laplace(scale: float, sensitivity: float, epsilon: float) -> Any:
     if cost > epsilon * (1 + 1e-9):
         raise UserError(f"epsilon is {epsilon!r}; OpenDP's mechanism of scale {scale!r} would cost {cost!r}.")
     return mechanism
+
+
+def randomised(value: int, choices: int, epsilon: float, rng: np.random.Generator | None) -> int:
+    """Randomised response over so many choices: the truth with probability e^epsilon / (e^epsilon + choices - 1).
+
+    Without a generator the lie is OpenDP's, from a secure source.
+    """
+    truth = math.exp(epsilon) / (math.exp(epsilon) + choices - 1)
+    if rng is not None:
+        return value if rng.random() < truth else int((value + rng.integers(1, choices)) % choices)
+    try:
+        import opendp.prelude as dp
+    except ImportError as error:
+        raise UserError("a private answer needs the package opendp: install covey[private].") from error
+    dp.enable_features("contrib")
+    said: int = dp.m.make_randomized_response(list(range(choices)), truth)(value)
+    return said

@@ -1,0 +1,67 @@
+"""What a client has told, as an accountant needs to know it: which mechanism, how much noise, how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, Literal
+
+What = Literal["summaries", "embeddings", "labels", "updates", "evaluations"]
+Mechanism = Literal["stated", "sum", "local", "gradients"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """One thing that was told.
+
+    stated: an answer that says its own epsilon, `noise`, without a delta, for one sample or (`whole`) for all data of
+    the client. sum: in a sum of clients' clipped updates with Gaussian noise of `noise` clip lengths, drawn with
+    probability `rate`, or `chosen` of `of`. local: one clipped update with such noise. gradients: a batch of clipped
+    gradients with such noise, each sample drawn with probability `rate`.
+    """
+
+    what: What
+    mechanism: Mechanism
+    noise: float
+    rate: float = 1.0
+    chosen: int = 0
+    of: int = 0
+    whole: bool = False
+
+
+Told = dict[Loss, int]  # how often each was told
+
+
+def answers_called(kind: str) -> What:
+    """What an answer to a step of that kind is booked as."""
+    if kind.startswith("evaluate."):
+        return "evaluations"
+    return {"query.embedding": "embeddings", "query.label-feature": "labels"}.get(kind, "summaries")  # type: ignore[return-value]
+
+
+def add_loss(told: Told, loss: Loss, times: int = 1) -> None:
+    """Counts it in."""
+    told[loss] = told.get(loss, 0) + times
+
+
+def plain_losses(told: Mapping[Loss, int]) -> list[list[Any]]:
+    """As a file keeps them."""
+    return [[*astuple(loss), times] for loss, times in told.items()]
+
+
+def losses_of(plain: Iterable[Iterable[Any]]) -> Told:
+    """Of what a file kept."""
+    told: Told = {}
+    for entry in plain:
+        what, mechanism, noise, rate, chosen, of, whole, times = entry
+        loss = Loss(
+            what=what,
+            mechanism=mechanism,
+            noise=float(noise),
+            rate=float(rate),
+            chosen=int(chosen),
+            of=int(of),
+            whole=bool(whole),
+        )
+        told[loss] = int(times)
+    return told

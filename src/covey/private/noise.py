@@ -1,0 +1,32 @@
+"""Gaussian noise: from the run's seed in a simulation, from OpenDP's secure source where data are at stake."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.errors import UserError
+
+
+def gaussian(values: Tensor, scale: float, rng: np.random.Generator | None) -> Tensor:
+    """The values with noise of that standard deviation, in float64; without a generator the noise is OpenDP's."""
+    if rng is not None:
+        return values.double() + torch.from_numpy(rng.normal(0.0, scale, values.shape))
+    noisy = secure_gaussian(scale)(values.double().tolist())
+    return torch.tensor(noisy, dtype=torch.float64)
+
+
+@lru_cache(maxsize=32)
+def secure_gaussian(scale: float) -> Any:
+    """OpenDP's Gaussian mechanism on vectors: no floating-point leak, randomness of the system."""
+    try:
+        import opendp.prelude as dp
+    except ImportError as error:
+        raise UserError("private needs the package opendp: install covey[private]") from error
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l2_distance(T=float)
+    return dp.m.make_gaussian(*space, scale=scale)

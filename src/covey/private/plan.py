@@ -1,0 +1,72 @@
+"""The noise of each round, so that all rounds together keep to the budget, whatever has been spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from covey.core import Round, Select
+from covey.needs import Key
+from covey.private.accountant import Sampling, Sums, epsilon_of, noise_for
+from covey.private.settings import Private
+from covey.select.plain import Poisson, Uniform
+
+SPENT: Key[list[dict[str, Any]]] = Key("private.sums")  # the sums that were told so far
+NOISE: Key[dict[str, Any]] = Key("private.noise")  # the noise in use, and for which plan it was found
+CLIP: Key[float] = Key("private.clip")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How many rounds there will be, and how clients come into them."""
+
+    settings: Private
+    rounds: int
+    select: Select
+
+    def sampling(self, now: Round) -> Sampling:
+        """What is known of this round's draw; amplification only where chance alone decides."""
+        if isinstance(self.select, Poisson):
+            return Sampling(kind="poisson", rate=self.select.rate)
+        if isinstance(self.select, Uniform) and self.select.per_round < len(now.here):
+            return Sampling(kind="fixed", chosen=self.select.per_round, of=len(now.here))
+        return Sampling()
+
+    def noise(self, now: Round, sampling: Sampling) -> float:
+        """The noise of this round, in clip lengths."""
+        if self.settings.noise is not None:
+            return self.settings.noise
+        assert self.settings.epsilon is not None
+        kept = NOISE.get(now.memory, {})
+        plan = {"rounds": self.rounds, "sampling": asdict(sampling), "epsilon": self.settings.epsilon}
+        if kept.get("plan") != plan:
+            found = noise_for(
+                self.settings.epsilon,
+                self.settings.delta,
+                sampling=sampling,
+                times=max(1, self.rounds - now.number + 1),
+                spent=spent_sums(now.memory),
+                accountant=self.settings.accountant,
+            )
+            kept = {"plan": plan, "noise": found}
+            NOISE.keep(now.memory, kept)
+        return float(kept["noise"])
+
+    def book(self, now: Round, noise: float, sampling: Sampling) -> float:
+        """Books the sums of this round, and gives what the run has spent in all."""
+        sums = list(spent_sums(now.memory))
+        if sums and (sums[-1].noise, sums[-1].sampling) == (noise, sampling):
+            sums[-1] = replace(sums[-1], times=sums[-1].times + 1)
+        else:
+            sums.append(Sums(noise=noise, sampling=sampling))
+        SPENT.keep(now.memory, [asdict(one) for one in sums])
+        return epsilon_of(sums, self.settings.delta, self.settings.accountant)
+
+
+def spent_sums(memory: Mapping[str, Any]) -> tuple[Sums, ...]:
+    """What was told so far."""
+    kept = SPENT.get(memory, [])
+    return tuple(
+        Sums(noise=one["noise"], sampling=Sampling(**one["sampling"]), times=one["times"]) for one in kept
+    )

@@ -1,0 +1,177 @@
+"""Which methods can be private at which level: what a part shows the server that no noise covers, and what to use.
+
+Parts go by their names in Python. A part of your own that only reads sums, and asks clients nothing, says so with
+`of_sums = True`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from covey.core import Method, each_reply
+from covey.errors import UserError
+from covey.private.settings import Level
+
+# Parts that read sums as they read single replies; all that they make of them costs nothing more.
+OF_SUMS = {
+    "group": (),
+    "bank": ("one_model", "one_per_group"),
+    "select": ("Uniform", "Poisson", "Everybody", "EveryCluster", "EachGroup"),
+    "send": ("to_everybody", "to_group"),
+    "local": ("Train", "TrainWithHome", "DittoTrain"),
+    "mix": ("Average", "GroupAverage"),
+    "update": ("ServerMomentum", "ServerOptimiser"),
+    "serve": ("to_everybody", "to_group"),
+}
+
+# What is told beside the updates, which no noise on them covers, and what to use.
+ANY_GROUPS = 'use embedding with pretrain = "public", or haccs, whose groups come from noisy summaries'
+SHOWN: dict[str, tuple[str, str]] = {
+    "by_label": ("the exact label that stands out at every client", "set method.epsilon"),
+    "LabelWhenChosen": (
+        "the exact label that stands out at a client",
+        "set method.lazy = false and method.epsilon",
+    ),
+    "LabelClusters": ("exact counts of every client's labels", ANY_GROUPS),
+    "ByStyle": ("the exact mean amplitudes of every client's pictures", ANY_GROUPS),
+    "ByPortrait": ("a portrait of every client's classes that no accountant knows", ANY_GROUPS),
+    "AllModels": ("which model has the lowest loss on a client's data", ANY_GROUPS),
+    "LastChoice": ("which model has the lowest loss on a client's data", ANY_GROUPS),
+    "RandomStarts": ("which model has the lowest loss on a client's data", ANY_GROUPS),
+    "remember_choices": ("which model has the lowest loss on a client's data", ANY_GROUPS),
+    "ByUtility": ("every client's exact loss", 'use fedavg, or haccs with losses = "none"'),
+    "ByPenalisedLoss": ("every client's exact loss", 'use fedavg, or haccs with losses = "none"'),
+    "PowerOfChoice": ("every client's exact loss", 'use fedavg, or haccs with losses = "none"'),
+    "FromUrns": (
+        "a sketch of every client's update",
+        "use cfic with epsilon, which samples from groups, too",
+    ),
+    "ScoredTrain": ("the exact accuracy of the model on every client's data", "use fedavg"),
+    "TrainWithUtility": ("the exact loss of every client's samples", "use fedavg"),
+    "JudgedTrain": (
+        "exact losses on data that a client kept out",
+        "use embedding, or ditto for personal models",
+    ),
+    "ControlledTrain": ("a control variate of every client", "use fedavgm or fedadam"),
+    "DynTrain": ("how far every client has moved", "use fedavgm or fedadam"),
+    "WithControl": ("a control variate of every client", "use fedavgm or fedadam"),
+    "WithMemory": ("how far every client has moved", "use fedavgm or fedadam"),
+    "TellDiscrepancy": ("every client's exact label mix", "use fedavg"),
+    "DiscoAverage": ("every client's exact label mix", "use fedavg"),
+    "by_likeness": ("exact evaluations of each other's models", "use cbcc-select with epsilon, or embedding"),
+    "remember_losses": ("every client's exact loss", 'set method.losses = "none"'),
+    "remember_sketches": ("a sketch of every client's update", "use cfic with epsilon"),
+}
+# What needs single updates, which the client level hides.
+SINGLE: dict[str, tuple[str, str]] = {
+    "to_known_group": ("which group a client's own update puts it in", ANY_GROUPS),
+    "Krum": (
+        "single updates, of which it publishes one",
+        "bad clients are bounded by the clip length: use fedavg",
+    ),
+    "Robust": (
+        "single updates, which [robust] compares",
+        "bad clients are bounded by the clip length: leave it out",
+    ),
+    "Median": ("single updates, number by number", "bad clients are bounded by the clip length: use fedavg"),
+    "TrimmedMean": (
+        "single updates, number by number",
+        "bad clients are bounded by the clip length: use fedavg",
+    ),
+    "Clip": (
+        "single updates, of which it needs the median length",
+        'use fedavg with private.clip = "adaptive"',
+    ),
+    "SplitAndAverage": ("single updates, whose angles split the clients", ANY_GROUPS),
+    "CommonDescent": ("single updates, which it balances against each other", "use fedavg or cfic"),
+    "FairAverage": ("single updates and accuracies", "use fedavg"),
+    "keep_own": (
+        "every client's own model",
+        "nothing is averaged here that could hide anybody: leave [private] out",
+    ),
+    "Exchange": ("every client's own model", "use a method with a server, such as fedavg or embedding"),
+    "one_per_client": ("every client's own model", "use a method with a server, such as fedavg or embedding"),
+    "to_owner": ("every client's own model", "use a method with a server, such as fedavg or embedding"),
+    "ClusterCorrection": ("directions of single clients", 'set method.directions = "clusters" or "average"'),
+    "AdaptiveCorrection": ("directions of single clients", 'set method.directions = "clusters" or "average"'),
+}
+REPLACEMENT = 'private.level = "local" or "example" puts the noise on every single update'
+
+
+def check_private(method: Method, level: Level) -> None:
+    """Refuses, in one sentence, a method that shows the server what the noise does not cover."""
+    parts: list[tuple[str, Any]] = [
+        (kind, getattr(method, kind))
+        for kind in ("group", "combine", "mix", "select", "send", "serve", "bank", "local", "update")
+        if getattr(method, kind) is not None
+    ]
+    parts += [("after", part) for part in method.after]
+    for kind, part in parts:
+        if why := objection(kind, part, level):
+            raise UserError(f"method {method.name} cannot be private at the {level} level: {why}")
+    if method.gather is not each_reply:
+        raise UserError(f"method {method.name} gathers replies in a way of its own; leave [private] out")
+
+
+def objection(kind: str, part: Any, level: Level) -> str:
+    """What a part shows the server, and what to use; nothing where the noise covers it."""
+    name = getattr(part, "__name__", type(part).__name__)
+    if getattr(part, "of_sums", False) or name in OF_SUMS.get(kind, ()):
+        return weights_objection(part)
+    if name in SHOWN:
+        what, remedy = SHOWN[name]
+        return f"it would show the server {what}; {remedy}"
+    if kind == "group":
+        return group_objection(part)
+    if kind == "select":
+        return selection_objection(part, name)
+    if (
+        name in ("ClusterCorrection", "AdaptiveCorrection")
+        and part.among != "clients"
+        and part.among != "auto"
+    ):
+        return (
+            ""
+            if part.per == "model"
+            else f'it would show the server {SINGLE["Exchange"][0]}; set per = "model"'
+        )
+    if level != "client" and (
+        kind in ("mix", "combine", "update", "bank", "send", "serve") or name in SINGLE
+    ):
+        return ""  # what is made of noisy updates costs nothing more
+    if name in SINGLE:
+        what, remedy = SINGLE[name]
+        return f"it would show the server {what}; {remedy}; or {REPLACEMENT}"
+    return f"nobody has said what its {kind} part {name} shows the server; use a part of covey's, or say of_sums = True"
+
+
+def weights_objection(part: Any) -> str:
+    """A weight that is a number of samples would be told beside the update."""
+    if getattr(part, "weighting", "equal") == "batches":
+        return 'it would show the server how many batches a client has; set method.weighting = "equal"'
+    return ""
+
+
+def group_objection(part: Any) -> str:
+    """What clients tell so that they can be grouped."""
+    pretrain = getattr(part, "pretrain", None)
+    if pretrain is not None and pretrain.way != "public" and not pretrain.load:
+        return (
+            'its autoencoder would be trained on updates without noise; set method.pretrain = "public", or give '
+            "method.encoder"
+        )
+    ask = getattr(part, "ask", None) or getattr(part, "embed", None)
+    privacy = getattr(ask, "privacy", ask)
+    if getattr(privacy, "counted", False) or getattr(part, "epsilon", None) is not None:
+        return ""
+    return "clients would tell exact summaries of their data; set method.epsilon, or a method.flip above 0"
+
+
+def selection_objection(part: Any, name: str) -> str:
+    """What clients tell so that they can be chosen."""
+    losses = getattr(part, "losses", None)
+    if losses == "none":
+        return ""
+    if losses is not None:
+        return 'it would show the server every client\'s exact loss; set method.losses = "none"'
+    return f"nobody has said what its select part {name} shows the server; use a part of covey's, or say of_sums = True"

@@ -1,0 +1,60 @@
+"""The table [private]: how what clients send in training is protected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from covey.errors import UserError
+from covey.private.accountant import Accountant
+from covey.ranges import Count, Epsilon, Positive, Range
+from covey.settings import validated_in
+
+Level = Literal["client", "local", "example"]
+
+
+@validated_in("private")
+@dataclass(frozen=True, kw_only=True)
+class Private:
+    """Differential privacy for what clients send in training, whatever the method.
+
+    Give `epsilon`, and the noise is found; or `noise`, and the report says what it costs.
+
+    Args:
+        level: client: the server adds noise to sums of clipped updates, which hides whole clients; local: every client
+            adds noise to its own; example: noise on clipped gradients in training, which hides single samples.
+        epsilon: the most privacy loss of the whole run; none: what `noise` makes of it.
+        delta: the chance that the loss is larger; at most about 1 / clients (client), 1 / samples (example).
+        noise: standard deviation in clip lengths; none: the least that keeps to `epsilon`.
+        clip: the longest update (example: gradient of a sample) that counts in full, or adaptive: follows a quantile.
+        quantile: share of the updates that an adaptive clip length lets through in full.
+        first_clip: the adaptive clip length of the first round.
+        sampling: poisson: a method that draws clients uniformly lets chance decide for each by itself, which costs
+            least; method: as the method draws.
+        accountant: pld (exact up to rounding) or rdp.
+        least: the fewest clients of a group: smaller ones are merged.
+        evaluations: privacy loss of one evaluation on a client's own test data; none: such evaluations are exact in a
+            simulation, and refused at real sites.
+    """
+
+    level: Level = "client"
+    epsilon: Epsilon | None = None
+    delta: Annotated[float, Range(above=0, below=1)] = 1e-5
+    noise: Positive | None = None
+    clip: Positive | Literal["adaptive"] = "adaptive"
+    quantile: Annotated[float, Range(above=0, below=1)] = 0.5
+    first_clip: Positive = 0.1
+    sampling: Literal["poisson", "method"] = "poisson"
+    accountant: Accountant = "pld"
+    least: Count = 1
+    evaluations: Epsilon | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.noise is None):
+            raise UserError(
+                f"private.epsilon is {self.epsilon} and private.noise {self.noise}; give one of them: it says the other"
+            )
+        if self.clip == "adaptive" and self.level != "client":
+            raise UserError(
+                f'private.clip is "adaptive", which needs sums of clients; with level = "{self.level}" give a number'
+            )
