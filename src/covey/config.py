@@ -47,6 +47,7 @@ USUAL_MODEL = {
     "mnist": "lenet5",
     "fashion-mnist": "lenet5",
     "femnist": "lenet5",
+    "emnist": "lenet5",
     "cifar10": "lenet5",
     "cifar100": "lenet5",
     "svhn": "lenet5",

@@ -62,6 +62,7 @@ UpTo100 = Annotated[float, Range(0, 100)]
 Percentile = Annotated[float, Range(above=0, most=100)]
 BelowHalf = Annotated[float, Range(0, below=0.5)]
 Part = Annotated[float, Range(above=0, below=1)]  # of a whole that leaves something on either side
+Chance = Annotated[float, Range(above=0, most=1)]
 DecayRate = Annotated[float, Range(above=0, most=1)]
 PartBelowOne = Annotated[float, Range(0, below=1)]
 Epsilon = Annotated[

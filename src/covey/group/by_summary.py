@@ -18,7 +18,7 @@ from covey.group.figures import note_groups
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Natural, Share
 from covey.settings import validated
-from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary
+from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
 
 Distance = Literal["l2", "hellinger"]
 Array = NDArray[np.float64]
@@ -54,7 +54,7 @@ class BySummary:
     they are more than the share `recluster` of all: then everything is clustered anew.
     """
 
-    ask: LabelSummary | FeatureSummary | JointSummary
+    ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
     distance: Distance = "l2"
     density: Density = Density()
     watch: Natural = 0

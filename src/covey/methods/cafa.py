@@ -82,7 +82,8 @@ def cafa(
     per_round: Count = 6,
     evaluation: Evaluation = "balanced",
     power: UpTo100 = 2.0,
-    weighting: Literal["samples", "equal"] = "equal",
+    weighting: Literal["samples", "equal"] | None = None,
+    by_cluster: bool | None = None,
     **clustering: Any,
 ) -> Method:
     """FedAvg whose weights are the size of the client's cluster times the accuracy of its model with the others.
@@ -90,24 +91,33 @@ def cafa(
     Before the first round clients tell the shares of their labels, and K-means with k by silhouette groups them
     (CBCC). In every round the chosen clients send their models to each other and score them on validation data (ABFA).
     W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j (Zhang et al., eq. 11). The validation data are the share
-    `train.holdout`, 0.2 where it is 0. `evaluation`: with `balanced` w^A is the accuracy by class, mean over the
-    classes, to the `power`; with `published` it is eq. 9-10. `weighting`: times the number of samples, or not (the
-    paper). `clusters` fixes k. With `epsilon` the label shares are private: `noise` is how, `budget` what a client
-    spends at most.
+    `train.holdout`, 0.2 where it is 0. `evaluation = "published"` is the paper: eq. 8 to 11, no weight by samples.
+    With `balanced` (the default) w^A is the accuracy by class, mean over the classes, to the `power`, times the number
+    of samples, and the clusters do not weigh: that is better or level in all three partitions of the paper's program
+    (docs/methods/cafa.md). `weighting` and `by_cluster` set these two by themselves. `clusters` fixes k. With
+    `epsilon` the label shares are private: `noise` is how, `budget` what a client spends at most.
 
     Args:
         per_round: how many clients work in a round.
         evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
         power: exponent of the balanced accuracy.
-        weighting: samples: times the number of samples; equal: not, as in the paper.
+        weighting: samples: times the number of samples; equal: not; none: samples if balanced, equal if published.
+        by_cluster: whether the size of its cluster weighs a client; none: only if published.
     """
     train = with_validation(train)
+    published = evaluation == "published"
     return Method(
         name="cafa",
         group=by_label_mix(**clustering),
         select=Uniform(per_round=per_round),
         local=train,
-        mix=by_likeness(train, evaluation=evaluation, power=power, by_samples=weighting == "samples"),
+        mix=by_likeness(
+            train,
+            by_cluster=published if by_cluster is None else by_cluster,
+            evaluation=evaluation,
+            power=power,
+            by_samples=not published if weighting is None else weighting == "samples",
+        ),
     )
 
 

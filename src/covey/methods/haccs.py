@@ -17,9 +17,9 @@ from covey.select.haccs import ByCluster
 from covey.settings import picked, settings_of, takes, validated
 from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
-from covey.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary
+from covey.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary, TargetSummary
 
-Summary = Literal["labels", "features", "joint"]
+Summary = Literal["labels", "targets", "features", "joint"]
 Schedule = Literal["fair", "published"]
 
 
@@ -48,14 +48,14 @@ def by_summary(
     """HACCS' clusters: private histograms of labels, P(y), features, P(X|y), or both, P(X, y), grouped by density.
 
     Args:
-        summary: what clients tell: labels, P(y); features, P(X|y); or joint, P(X, y).
+        summary: what clients tell: labels or targets (of a regression), P(y); features, P(X|y); or joint, P(X, y).
         epsilon: privacy loss of one summary; none sends exact numbers.
         noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
         budget: the most epsilon that a client ever spends; none is no limit.
         label_space: number of labels that all agree on; none takes the classes of the data.
-        bins: of the feature histogram.
-        low: lower end of the feature histogram.
-        high: upper end of the feature histogram.
+        bins: of the histogram of features or targets.
+        low: lower end of the histogram of features or targets.
+        high: upper end of the histogram of features or targets.
         bound: what one sample may add to the feature histogram; none is no bound (joint: always 1 in all).
         distance: between summaries; none is l2 for labels, hellinger for joint.
         algorithm: of the clustering by density: optics, dbscan or hdbscan.
@@ -68,9 +68,11 @@ def by_summary(
         recluster: share of changed clients from which everything is clustered anew.
     """
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
-    ask: LabelSummary | FeatureSummary | JointSummary
+    ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
     if summary == "labels":
         ask = LabelSummary(privacy=privacy, labels=label_space)
+    elif summary == "targets":
+        ask = TargetSummary(privacy=privacy, bins=bins, low=low, high=high)
     elif summary == "features":
         ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
     else:
@@ -95,8 +97,8 @@ def haccs(
 ) -> Method:
     """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
 
-    The histogram is of the labels, P(y), of the features by label, P(X|y), or of both together, P(X, y); clusters are
-    found by density (Wolfrath et al., 2022).
+    The histogram is of the labels (of a regression: of the targets), P(y), of the features by label, P(X|y), or of both
+    together, P(X, y); clusters are found by density (Wolfrath et al., 2022).
 
     `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
     and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from covey.core import Round, server_client
 from covey.needs import ONE_MODEL, declares
-from covey.ranges import Count
+from covey.ranges import Chance, Count
 from covey.settings import validated
 
 
@@ -31,11 +31,7 @@ class Poisson:
     The sampling that amplifies differential privacy most (`[private]`).
     """
 
-    rate: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise UserError(f"rate is {self.rate!r}; allowed: above 0 to 1")
+    rate: Chance = 0.1
 
     def __call__(self, now: Round) -> list[int]:
         drawn = now.stream("select").random(len(now.here)) < self.rate

@@ -1,4 +1,4 @@
-"""What a client tells about its data: histograms of labels P(y), of features by label P(X|y), of both P(X, y)."""
+"""What a client tells about its data: histograms of labels or targets P(y), of features P(X|y), of both P(X, y)."""
 
 from __future__ import annotations
 
@@ -59,6 +59,43 @@ class LabelSummary(Step):
 
 
 @validated
+@dataclass(frozen=True, kw_only=True)
+class TargetSummary(Step):
+    """P(y) of a regression (HACCS, footnote 1): a histogram of the targets, `bins` over the agreed [low, high].
+
+    Targets outside the range count in the outermost bins, so that the range tells nothing about anybody's data. One
+    sample moves one count, as with labels.
+    """
+
+    privacy: Privacy = Privacy()
+    bins: Bins = 20
+    low: float = 0.0
+    high: float = 1.0
+
+    kind: ClassVar[str] = "query.targets"
+
+    def __post_init__(self) -> None:
+        FeatureSummary(bins=self.bins, low=self.low, high=self.high)  # checks the ranges
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        y = client.train.labels().astype(np.float64).reshape(-1)
+        if not len(y):
+            raise UserError(f"client {client.id} has no training data, so it has no summary.")
+        place = np.floor((y - self.low) * (self.bins / (self.high - self.low))).clip(0, self.bins - 1)
+        counts = np.bincount(place.astype(np.int64), minlength=self.bins).astype(np.float64)
+        if not _worth_telling(client, task, self.privacy, counts):
+            return Reply(id=client.id)
+        told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
+        return Reply(id=client.id, stats={"shares": shares(noisy), **told})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        """Shares of the bins."""
+        return {"shares": replace(SHARE, shape=(self.bins,), total=(1.0, 1.0))}
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class FeatureSummary(Step):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
