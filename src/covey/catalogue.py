@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from covey.registry import Registry
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import nn
 
     from covey.core import Method, Rule
     from covey.data.types import Dataset, Shift
-    from covey.fleet.devices import Device
+    from covey.fleet.profiles import Device
     from covey.metrics import Metric
     from covey.objective import Objective
     from covey.tracking import Tracker
@@ -210,8 +209,16 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
 )
 
-# five uniform numbers from 0 to 1, the device's own -> a device
-PROFILES: Registry[Callable[[np.ndarray], Device]] = Registry("device profile", "covey.profiles", {})
+# five uniform numbers from 0 to 1, the device's own, and settings -> a device
+PROFILES: Registry[Callable[..., Device]] = Registry(
+    "device profile",
+    "covey.profiles",
+    {
+        "ideal": "covey.fleet.profiles:ideal",
+        "haccs": "covey.fleet.profiles:haccs",
+        "published": "covey.fleet.profiles:published",
+    },
+)
 
 # settings -> a tracker, which is told of every round (`covey.tracking.Tracker`)
 TRACKERS: Registry[Callable[..., Tracker]] = Registry(

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from covey.ask_once import Ask, answers, ask_once
 from covey.core import Reply, Round
-from covey.errors import UserError
 from covey.group.class_distances import ClassDistances, class_distances, on_a_map
 from covey.group.figures import note_groups
 from covey.group.flocks import Cut, flocks, renamed
 from covey.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares
+from covey.ranges import Count, Natural
+from covey.settings import validated
 from covey.steps.portrait import DescribeClasses, Portrait, portraits_of
 
 Told = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
@@ -25,6 +26,7 @@ PORTRAITS: Key[dict[int, Told]] = Key("portraits", 'set group = "flocks"')
 PARENTS: Key[list[int]] = Key("the flock that each flock came from")  # itself, for the first ones
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ByPortrait:
     """Everybody describes its classes once; clients whose classes look alike are a flock.
@@ -34,14 +36,10 @@ class ByPortrait:
     """
 
     describe: DescribeClasses = DescribeClasses()
-    every: int = 5
-    min_size: int = 2
+    every: Natural = 5
+    min_size: Count = 2
 
     gives: ClassVar[Facts] = (GROUPS, PORTRAITS)
-
-    def __post_init__(self) -> None:
-        if self.every < 0:
-            raise UserError(f"every is {self.every}; it must be 0 (never again) or more")
 
     def __call__(self, now: Round) -> dict[int, int]:
         ask: Ask[Told] = answers(now, self.describe, self.told)

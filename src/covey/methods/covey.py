@@ -21,7 +21,7 @@ from covey.core import Bank, Method, Mix, Select, Send, Step, Update
 from covey.group.by_portrait import ByPortrait, one_per_flock
 from covey.mix.flock_topology import FlockTopology, FromRepresentative
 from covey.mix.shared import GroupAverage
-from covey.ranges import Epsilon
+from covey.ranges import BelowHalf, Count, Epsilon, Natural
 from covey.rows import one_per_client, to_group
 from covey.select import Uniform
 from covey.select.fair import FairSchedule
@@ -53,9 +53,9 @@ Part = Literal["flocks", "selection", "correction", "serving"]
 def covey(
     train: Train,
     *,
-    per_round: int = 10,
-    every: int = 5,
-    flip: float = 0.1,
+    per_round: Count = 10,
+    every: Natural = 5,
+    flip: BelowHalf = 0.1,
     epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
     over: Over = "server",
@@ -80,7 +80,7 @@ def covey(
         without: parts that are left out, to see what each is worth.
     """
     # without flocks everybody is one: no cut can have so many clients in each
-    least = 10**9 if "flocks" in without else 2
+    least = 10**6 if "flocks" in without else 2
     judged = "serving" not in without
     local = JudgedTrain(train=train) if judged else train
     travel = by_server() if over == "server" else over_topology(over.removeprefix("hierarchical-"))
@@ -128,19 +128,23 @@ def over_topology(backbone: str) -> Travel:
     return Travel(bank=one_per_client, send=send, mix=mix, update=correct, per="group")
 
 
+@validated
 def by_flocks(
     *,
-    flip: float = 0.1,
-    epsilon: float | None = None,
+    flip: BelowHalf = 0.1,
+    epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
-    every: int = 5,
-    min_size: int = 2,
+    every: Natural = 5,
+    min_size: Count = 2,
 ) -> ByPortrait:
     """Flocks of clients whose classes look alike, by noisy bits of each class."""
     describe = DescribeClasses(flip=flip, privacy=Privacy(epsilon=epsilon, noise=noise), noise=noise)
     return ByPortrait(describe=describe, every=every, min_size=min_size)
 
 
-def within_flocks(step: Step, send: Send, *, per_round: int = 10, fullness: float = FULLNESS) -> WithinFlocks:
+@validated
+def within_flocks(
+    step: Step, send: Send, *, per_round: Count = 10, fullness: float = FULLNESS
+) -> WithinFlocks:
     """HACCS' fair schedule over all flocks and, inside each, over all label groups."""
     return WithinFlocks(select=FairSchedule(step=step, send=send, per_round=per_round, fullness=fullness))

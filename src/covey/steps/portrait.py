@@ -23,7 +23,8 @@ from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
 from covey.data.types import View as Samples
-from covey.errors import UserError
+from covey.ranges import BelowHalf
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.embedding import BitNoise, Embed, Spending, pack, respond, unpack
 from covey.steps.evaluate import FORWARD_SHARE
@@ -41,6 +42,7 @@ USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told 
 USUAL_STROKE = 0.35  # and of what strokes are told as
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class DescribeClasses(Step):
     """Asks for a portrait: counts of the labels, and noisy bits of every class's mean in two halves of the samples.
@@ -50,15 +52,11 @@ class DescribeClasses(Step):
     drawn once, so that asking again tells nothing new about data that did not change.
     """
 
-    flip: float = 0.1
+    flip: BelowHalf = 0.1
     privacy: Privacy = Privacy()
     noise: BitNoise = "simulated"
 
     kind: ClassVar[str] = "query.portrait"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.flip < 0.5:
-            raise UserError(f"flip is {self.flip!r}; allowed: from 0 to below 0.5")
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = classes_of(len(client.train.dataset.classes))
