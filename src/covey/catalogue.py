@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from covey.registry import Registry
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import nn
 
     from covey.core import Method, Rule
     from covey.data.types import Dataset, Shift
-    from covey.fleet.devices import Device
+    from covey.fleet.profiles import Device
     from covey.metrics import Metric
     from covey.objective import Objective
     from covey.tracking import Tracker
@@ -43,6 +42,16 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "power-of-choice": "covey.methods.schedulers:power_of_choice",
         "cfic": "covey.methods.cfic:cfic",
         "cfl": "covey.methods.cfl:cfl",
+        "pacfl": "covey.methods.pacfl:pacfl",
+        "flux": "covey.methods.flux:flux",
+        "fedrc": "covey.methods.fedrc:fedrc",
+        "cfl-gp": "covey.methods.cflgp:cfl_gp",
+        "fedgwc": "covey.methods.fedgwc:fedgwc",
+        "fesem": "covey.methods.fesem:fesem",
+        "fedsoft": "covey.methods.fedsoft:fedsoft",
+        "flis": "covey.methods.flis:flis",
+        "fedgroup": "covey.methods.fedgroup:fedgroup",
+        "feddrift": "covey.methods.feddrift:feddrift",
         "fedavgm": "covey.methods.server_optimisers:fedavgm",
         "fedadam": "covey.methods.server_optimisers:fedadam",
         "fedyogi": "covey.methods.server_optimisers:fedyogi",
@@ -88,6 +97,7 @@ DATASETS: Registry[Callable[..., Dataset]] = Registry(
         "digits": "covey.data.loaders.digits:digits",
         "mnist": "covey.data.loaders.idx:mnist",
         "fashion-mnist": "covey.data.loaders.idx:fashion_mnist",
+        "emnist": "covey.data.loaders.idx:emnist",
         "cifar10": "covey.data.loaders.cifar_svhn:cifar10",
         "cifar100": "covey.data.loaders.cifar_svhn:cifar100",
         "svhn": "covey.data.loaders.cifar_svhn:svhn",
@@ -199,11 +209,27 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
 )
 
-# five uniform numbers from 0 to 1, the device's own -> a device
-PROFILES: Registry[Callable[[np.ndarray], Device]] = Registry("device profile", "covey.profiles", {})
+# five uniform numbers from 0 to 1, the device's own, and settings -> a device
+PROFILES: Registry[Callable[..., Device]] = Registry(
+    "device profile",
+    "covey.profiles",
+    {
+        "ideal": "covey.fleet.profiles:ideal",
+        "haccs": "covey.fleet.profiles:haccs",
+        "published": "covey.fleet.profiles:published",
+    },
+)
 
 # settings -> a tracker, which is told of every round (`covey.tracking.Tracker`)
-TRACKERS: Registry[Callable[..., Tracker]] = Registry("tracker", "covey.trackers", {})
+TRACKERS: Registry[Callable[..., Tracker]] = Registry(
+    "tracker",
+    "covey.trackers",
+    {
+        "tensorboard": "covey.trackers.tensorboard:TensorBoard",
+        "mlflow": "covey.trackers.mlflow:MLflow",
+        "wandb": "covey.trackers.wandb:WandB",
+    },
+)
 
 # What a client may be asked, by the name of the class: the same name travels to real sites.
 STEPS: Registry[type] = Registry(
@@ -233,6 +259,7 @@ STEPS: Registry[type] = Registry(
         "LabelSummary": "covey.steps.summaries:LabelSummary",
         "FeatureSummary": "covey.steps.summaries:FeatureSummary",
         "JointSummary": "covey.steps.summaries:JointSummary",
+        "TargetSummary": "covey.steps.summaries:TargetSummary",
         "Train": "covey.steps.train:Train",
         "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
         "TellLabel": "covey.group.label_feature:TellLabel",
@@ -242,6 +269,14 @@ STEPS: Registry[type] = Registry(
         "ControlledTrain": "covey.methods.scaffold:ControlledTrain",
         "ContrastiveTrain": "covey.methods.moon:ContrastiveTrain",
         "MimicTrain": "covey.methods.mime:MimicTrain",
+        "TellSubspace": "covey.methods.pacfl:TellSubspace",
+        "TellMoments": "covey.methods.flux:TellMoments",
+        "TellGradient": "covey.methods.cflgp:TellGradient",
+        "TellLosses": "covey.methods.feddrift:TellLosses",
+        "Predict": "covey.methods.flis:Predict",
+        "SoftTrain": "covey.methods.fedsoft:SoftTrain",
+        "ResponsibleTrain": "covey.methods.fedrc:ResponsibleTrain",
+        "TrainWithCourse": "covey.methods.fedgwc:TrainWithCourse",
         "MoreauTrain": "covey.methods.pfedme:MoreauTrain",
         "MixtureTrain": "covey.methods.apfl:MixtureTrain",
         "MetaTrain": "covey.methods.per_fedavg:MetaTrain",
@@ -279,6 +314,12 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "embedding": "covey.methods.embedding:by_embedding",
             "style": "covey.methods.ladd:by_style",
             "flocks": "covey.methods.covey:by_flocks",
+            "angles": "covey.methods.pacfl:ByAngles",
+            "moments": "covey.methods.flux:ByMoments",
+            "gradients": "covey.methods.cflgp:ByGradients",
+            "updates": "covey.methods.fedgroup:ByDecomposedCosine",
+            "inference": "covey.methods.flis:ByInference",
+            "drift": "covey.methods.feddrift:ByDrift",
         },
     ),
     "bank": Registry(
@@ -290,6 +331,9 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "per-flock": "covey.group.by_portrait:one_per_flock",
             "per-client": "covey.rows:one_per_client",
             "random-starts": "covey.methods.ifca:RandomStarts",
+            "equal-starts": "covey.methods.cflgp:EqualStarts",
+            "per-group-from-common": "covey.methods.flux:one_per_group_from_common",
+            "of-drift": "covey.methods.feddrift:models_of_drift",
         },
     ),
     "select": Registry(
@@ -329,6 +373,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "with-control": "covey.methods.scaffold:WithControl",
             "with-momentum": "covey.methods.mime:WithMomentum",
             "attended": "covey.methods.fedamp:ToAttended",
+            "in-turn": "covey.methods.fedrc:InTurn",
             "adapted": "covey.serving:ServeAdapted",
         },
     ),
@@ -351,6 +396,9 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "near-cloud": "covey.methods.fedamp:TrainNearCloud",
             "contrastive": "covey.methods.moon:ContrastiveTrain",
             "mimic": "covey.methods.mime:MimicTrain",
+            "soft": "covey.methods.fedsoft:SoftTrain",
+            "responsible": "covey.methods.fedrc:ResponsibleTrain",
+            "course": "covey.methods.fedgwc:TrainWithCourse",
         },
     ),
     "mix": Registry(
@@ -365,6 +413,10 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "discrepancy": "covey.methods.feddisco:DiscoAverage",
             "fairness": "covey.methods.fedfa:FairAverage",
             "normalised": "covey.methods.fednova:NormalisedAverage",
+            "nearest-centre": "covey.methods.fesem:NearestCentre",
+            "soft": "covey.methods.fedsoft:SoftAverage",
+            "by-mass": "covey.methods.fedrc:ByMass",
+            "interactions": "covey.methods.fedgwc:ByInteractions",
             "common-descent": "covey.mix.mgda:CommonDescent",
             "split": "covey.methods.cfl:SplitAndAverage",
             "decentralized": "covey.mix.exchange:everybody_exchanges",
@@ -401,6 +453,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "moves": "covey.methods.feddyn:remember_moves",
             "controls": "covey.methods.scaffold:remember_control",
             "mime-momentum": "covey.methods.mime:RememberMomentum",
+            "label-mass": "covey.methods.fedrc:remember_mass",
             "choices": "covey.methods.ifca:remember_choices",
             "spread": "covey.mix.exchange:note_spread",
             "judged": "covey.serving:KeepJudgements",

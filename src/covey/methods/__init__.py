@@ -8,6 +8,7 @@ from covey.methods.baselines import centralized, fedavg, fedprox, local_only
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
 from covey.methods.cfl import cfl
+from covey.methods.cflgp import cfl_gp
 from covey.methods.clustered_sampling import clustered_sampling
 from covey.methods.compose import compose
 from covey.methods.covey import covey
@@ -15,15 +16,24 @@ from covey.methods.embedding import embedding
 from covey.methods.fedala import fedala
 from covey.methods.fedamp import fedamp
 from covey.methods.feddisco import feddisco
+from covey.methods.feddrift import feddrift
 from covey.methods.feddyn import feddyn
 from covey.methods.fedfa import fedfa
+from covey.methods.fedgroup import fedgroup
+from covey.methods.fedgwc import fedgwc
 from covey.methods.fedmgda import fedmgda
 from covey.methods.fednova import fednova
+from covey.methods.fedrc import fedrc
+from covey.methods.fedsoft import fedsoft
+from covey.methods.fesem import fesem
+from covey.methods.flis import flis
+from covey.methods.flux import flux
 from covey.methods.haccs import haccs
 from covey.methods.ifca import ifca
 from covey.methods.ladd import ladd
 from covey.methods.mime import mime_lite
 from covey.methods.moon import moon
+from covey.methods.pacfl import pacfl
 from covey.methods.per_fedavg import per_fedavg
 from covey.methods.personal import ditto, fedbn, fedper, fedrep, fine_tuned
 from covey.methods.pfedme import pfedme
@@ -43,6 +53,7 @@ __all__ = [
     "centralized",
     "cfic",
     "cfl",
+    "cfl_gp",
     "clustered_sampling",
     "compose",
     "covey",
@@ -57,15 +68,23 @@ __all__ = [
     "fedavgm",
     "fedbn",
     "feddisco",
+    "feddrift",
     "feddyn",
     "fedfa",
+    "fedgroup",
+    "fedgwc",
     "fedmgda",
     "fednova",
     "fedper",
     "fedprox",
+    "fedrc",
     "fedrep",
+    "fedsoft",
     "fedyogi",
+    "fesem",
     "fine_tuned",
+    "flis",
+    "flux",
     "haccs",
     "hierarchical",
     "ifca",
@@ -77,6 +96,7 @@ __all__ = [
     "moon",
     "oort",
     "oort_simple",
+    "pacfl",
     "per_fedavg",
     "pfedme",
     "power_of_choice",

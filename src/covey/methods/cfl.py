@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from covey.core import Method, Mixing, Reply, Round, Task
-from covey.errors import UserError
 from covey.mix.gram import products
+from covey.mix.regroup import regrouped
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
+from covey.ranges import Natural, Positive
 from covey.select import Everybody
 from covey.settings import validated
 from covey.steps import Train
@@ -36,11 +36,10 @@ def halves(gram: Array) -> NDArray[np.bool_]:
 
 def should_split(gram: Array, *, still: float, apart: float) -> bool:
     """||mean update|| < still while max ||update|| > apart: together they stand still, alone they would not."""
-    return bool(np.sqrt(gram.mean()) < still and np.sqrt(np.diag(gram).max()) > apart)
+    return bool(np.sqrt(max(0.0, gram.mean())) < still and np.sqrt(np.diag(gram).max()) > apart)
 
 
 @declares(needs=(KNOWN_GROUPS,))
-@validated
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """The model of the client's group; who has none is sent all models and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
@@ -50,6 +49,7 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     }
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class SplitAndAverage:
     """CFL: groups that pull apart are cut in two, and each group's model is the equal mean of its members' replies."""
@@ -69,7 +69,7 @@ class SplitAndAverage:
             if now.number > self.patience and len(members) > 2 and (away := self._split(now, group, members)):
                 now.groups = now.groups | dict.fromkeys(away, count)
                 count += 1
-        return Mixing(factors=[self._means(now, count)])
+        return regrouped(now, count, np.ones(len(now.replies)))
 
     def _split(self, now: Round, group: int, members: Sequence[Reply]) -> list[int]:
         """Who leaves the group; nobody, if it holds together."""
@@ -80,19 +80,9 @@ class SplitAndAverage:
             return []
         return [reply.id for reply, leaves in zip(members, halves(gram), strict=True) if leaves]
 
-    def _means(self, now: Round, count: int) -> csr_array:
-        matrix = np.zeros((count, len(now.models) + len(now.replies)))
-        for group in range(count):
-            places = [p for p, reply in enumerate(now.replies) if now.groups[reply.id] == group]
-            if places:
-                matrix[group, [len(now.models) + p for p in places]] = 1 / len(places)
-            else:
-                matrix[group, group] = 1.0
-        return csr_array(matrix)
-
 
 @validated
-def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int = 20) -> Method:
+def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience: Natural = 20) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 
     From round `patience` on, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by
@@ -105,9 +95,6 @@ def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int =
         apart: length of the longest update above which its clients pull apart.
         patience: the first round in which a group may split.
     """
-    for name, value in (("still", still), ("apart", apart)):
-        if not value > 0:
-            raise UserError(f"{name} is {value!r}; it must be greater than 0")
     return Method(
         name="cfl",
         select=Everybody(),

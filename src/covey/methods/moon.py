@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,15 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from covey.bench import Loss
-from covey.bench.torch_bench import TorchBench
 from covey.core import Client, Method, Reply, Task
-from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting
 from covey.ranges import NotNegative, Positive
 from covey.settings import validated
 from covey.steps import Train
 from covey.steps.evaluate import FORWARD_SHARE
+from covey.steps.latents import representations, watched
 from covey.steps.stepwise import is_finite
 from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
 
@@ -31,35 +28,7 @@ def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -
     return F.cross_entropy(sims, torch.zeros(len(z), dtype=torch.long, device=z.device))
 
 
-def last_layer(model: nn.Module) -> nn.Linear:
-    """The layer whose input is the model's representation of a sample."""
-    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    if not linear:
-        raise UserError("method moon compares what the last linear layer is given; this model has none")
-    return linear[-1]
-
-
-@contextmanager
-def watched(model: nn.Module, seen: dict[str, Tensor]) -> Iterator[None]:
-    """While it lasts, `seen["z"]` is what the last layer was last given, a vector per sample."""
-    handle = last_layer(model).register_forward_pre_hook(lambda _, given: seen.update(z=given[0].flatten(1)))
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def representations(bench: TorchBench, row: Tensor, x: Tensor) -> Tensor:
-    """The representation of every sample by the model with that row."""
-    seen: dict[str, Tensor] = {}
-    with watched(bench.model, seen):
-        parts = []
-        for part in torch.split(x, 500):
-            bench.forward(row, part)
-            parts.append(seen["z"].cpu())
-    return torch.cat(parts)
-
-
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveTrain(AroundTraining):
     """Training whose representations are drawn to those of the common model and away from the client's last own.

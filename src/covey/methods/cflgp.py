@@ -1,0 +1,163 @@
+"""CFL-GP: clustered federated learning via gradient-based partitioning (Kim, Kim and de Veciana, 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from covey.core import Client, Method, Reply, Round, Step, Task
+from covey.group.reports import first_come
+from covey.mix.average import Average
+from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
+from covey.ranges import Count
+from covey.rows import to_group
+from covey.select import Uniform
+from covey.settings import validated
+from covey.statistics import Known, Stat
+from covey.steps import Train
+from covey.steps.stepwise import Batches
+from covey.steps.train import best_row
+
+SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
+SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TellGradient(Step):
+    """Asks for the gradient of all the client's data at the sent model, of length 1, folded to a few numbers."""
+
+    kind: ClassVar[str] = "query.gradient"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = best_row(client, task)
+        whole = Batches.of(Train(epochs=1, lr=1.0), client)
+        gradient = whole.gradient(row, whole.everything()).double().numpy()
+        sketch = folded(gradient / max(float(np.linalg.norm(gradient)), 1e-12))
+        return Reply(id=client.id, slot=slot, size=len(client.train), stats={"gradient": sketch})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {"gradient": Stat(low=-SKETCH, high=SKETCH, shape=(SKETCH,))}
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return float(train)
+
+
+def folded(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A count sketch: every number goes with a random sign to a random place, the same for all clients."""
+    rng = np.random.default_rng(len(vector))
+    places, signs = rng.integers(SKETCH, size=len(vector)), rng.choice([-1.0, 1.0], size=len(vector))
+    return np.asarray(np.bincount(places, weights=signs * vector, minlength=SKETCH), np.float64)
+
+
+def spectral_groups(features: NDArray[np.float64], k: int, seed: int) -> NDArray[np.int64]:
+    """K-means on the first k left singular vectors of the features, each row of length 1."""
+    from sklearn.cluster import KMeans
+
+    u, s, _ = np.linalg.svd(features, full_matrices=False)
+    points = u[:, :k] * s[:k]
+    points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    count = min(k, len(np.unique(points.round(9), axis=0)))
+    return first_come(KMeans(count, n_init=10, random_state=seed).fit_predict(points))
+
+
+def as_before(new: NDArray[np.int64], old: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The new groups under those numbers that agree best with the old ones (-1: had none)."""
+    table = np.zeros((k, k))
+    for a, b in zip(new, old, strict=True):
+        table[a, b] += b >= 0
+    _, names = linear_sum_assignment(-table)
+    return np.asarray(names[new], np.int64)
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class ByGradients:
+    """Groups by gradients that all clients compute for the same models, added up over some rounds (CFL-GP).
+
+    Every `period` rounds, until round `until`, everybody tells its gradient for one model of the bank (in turn) and the
+    sums so far are clustered anew; afterwards only newcomers are asked, and join the nearest group.
+
+    Args:
+        k: how many groups.
+        period: rounds between two clusterings.
+        until: the last round in which groups are made anew.
+    """
+
+    k: Count = 4
+    period: Count = 1
+    until: Count = 10
+
+    gives: ClassVar[Facts] = (GROUPS,)
+
+    def __call__(self, now: Round) -> dict[int, int]:
+        sums = dict(SUMS.get(now.memory, {}))
+        due = now.number <= self.until and (now.number - 1) % self.period == 0
+        asked = [i for i in now.here if due or i not in sums]
+        if not asked:
+            return now.groups
+        if len(now.models):
+            turn = (now.number - 1) // self.period % len(now.models)
+            model = now.models[turn : turn + 1]
+        else:
+            model = now.fleet.start()[None]
+        told = now.fleet.ask(TellGradient(), dict.fromkeys(asked, Task(models=model, slots=(0,))))
+        for reply in told:
+            sums[reply.id] = sums.get(reply.id, 0.0) + np.asarray(reply.stats["gradient"])
+        SUMS.keep(now.memory, sums)
+        ids = sorted(sums)
+        features = np.stack([sums[i] / max(float(np.linalg.norm(sums[i])), 1e-12) for i in ids])
+        if not due:
+            return now.groups | {i: self.nearest(now, ids, features, i) for i in ids if i not in now.groups}
+        labels = spectral_groups(features, self.k, int(now.stream("k-means").integers(2**31)))
+        old = np.array([now.groups.get(i, -1) for i in ids])
+        return dict(zip(ids, as_before(labels, old, self.k).tolist(), strict=True))
+
+    def nearest(self, now: Round, ids: list[int], features: NDArray[np.float64], client: int) -> int:
+        """The group whose members' gradients point most in the client's direction."""
+        place = {i: at for at, i in enumerate(ids)}
+        likeness: dict[int, list[float]] = {}
+        for other, group in now.groups.items():
+            likeness.setdefault(group, []).append(float(features[place[other]] @ features[place[client]]))
+        return max(sorted(likeness), key=lambda group: np.mean(likeness[group]), default=0)
+
+
+@declares(gives=(MODEL_PER_GROUP,))
+@validated
+@dataclass(frozen=True, kw_only=True)
+class EqualStarts:
+    """k models that all start as the given one: what makes them differ is who trains them."""
+
+    k: Count = 4
+
+    def __call__(self, now: Round) -> Any:
+        return now.models if len(now.models) else now.fleet.start()[None].repeat(self.k, 1)
+
+
+@validated
+def cfl_gp(
+    train: Train, *, per_round: int = 10, k: Count = 4, period: Count = 1, until: Count = 10
+) -> Method:
+    """Clients whose gradients for the same models point the same way train one model together.
+
+    Every `period` rounds all clients tell their gradient for one of the models in turn (as a sketch); the sums over all
+    rounds so far are clustered by their first `k` singular vectors (Kim et al., 2024), until round `until`.
+
+    Args:
+        per_round: how many clients work in a round.
+        k: how many groups.
+        period: rounds between two clusterings.
+        until: the last round in which groups are made anew.
+    """
+    return Method(
+        name="cfl-gp",
+        group=ByGradients(k=k, period=period, until=until),
+        bank=EqualStarts(k=k),
+        select=Uniform(per_round=per_round),
+        send=to_group,
+        local=train,
+        mix=Average(),
+    )

@@ -1,0 +1,84 @@
+"""FeSEM: multi-center federated learning (Long et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core import Method, Mixing, Round
+from covey.group.reports import first_come
+from covey.methods.cfl import to_known_group
+from covey.mix.average import weights
+from covey.mix.gram import products
+from covey.mix.regroup import regrouped
+from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts
+from covey.ranges import Count
+from covey.select import Uniform
+from covey.settings import validated
+from covey.steps import Train
+
+
+def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Points with the same inner products as the rows behind the table: K-means on them is K-means on the rows."""
+    values, vectors = np.linalg.eigh(gram)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class NearestCentre:
+    """Every client belongs to the model that its own is nearest to, and each model is its members' mean (FeSEM).
+
+    E: r_i = argmin over k of ||w_i - c_k||; M: c_k = sum of n_i w_i / sum of n_i over r_i = k. The first centres are
+    found by K-means on the models that the first round brings.
+
+    Args:
+        k: how many models.
+    """
+
+    k: Count = 4
+
+    needs: ClassVar[Facts] = (ONE_MODEL,)
+    gives: ClassVar[Facts] = (KNOWN_GROUPS,)
+
+    def __call__(self, now: Round) -> Mixing:
+        trainable = now.fleet.layout.trainable
+        rows = [reply.vector[:trainable] for reply in now.replies if reply.vector is not None]
+        if len(now.models) == 1:
+            labels = self.first(now, products([row - now.models[0, :trainable] for row in rows]))
+        else:
+            centres = now.models[:, :trainable]
+            labels = np.array([int((centres - row).double().square().sum(1).argmin()) for row in rows])
+        now.groups = now.groups | {r.id: int(g) for r, g in zip(now.replies, labels, strict=True)}
+        return regrouped(now, max(len(now.models), int(labels.max()) + 1), weights(now.replies, "samples"))
+
+    def first(self, now: Round, gram: NDArray[np.float64]) -> NDArray[np.int64]:
+        from sklearn.cluster import KMeans
+
+        points = coordinates(gram)
+        count = min(self.k, len(np.unique(points.round(9), axis=0)))
+        seed = int(now.stream("k-means").integers(2**31))
+        return first_come(KMeans(count, n_init=10, random_state=seed).fit_predict(points))
+
+
+@validated
+def fesem(train: Train, *, per_round: int = 10, k: Count = 4) -> Method:
+    """`k` models as the centres of the clients' models: each client belongs to the centre that its own is nearest to.
+
+    r_i = argmin over k of ||w_i - c_k||, c_k = mean of its members' models (Long et al., 2023, FeSEM). Who has no group
+    yet works on the model that fits its data best.
+
+    Args:
+        per_round: how many clients work in a round.
+        k: how many models.
+    """
+    return Method(
+        name="fesem",
+        select=Uniform(per_round=per_round),
+        send=to_known_group,
+        local=train,
+        mix=NearestCentre(k=k),
+    )

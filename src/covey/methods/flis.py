@@ -1,0 +1,106 @@
+"""FLIS: clustered federated learning via inference similarity (Morafah et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core import Client, Method, Reply, Round, Step, Task, server_client
+from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
+from covey.mix.average import Average
+from covey.needs import GROUPS, Facts, Key
+from covey.ranges import Count, Share
+from covey.rows import one_per_group, to_group
+from covey.select import Uniform
+from covey.settings import validated
+from covey.statistics import Known, Stat
+from covey.steps import Train
+from covey.steps.evaluate import FORWARD_SHARE
+
+PREDICTIONS: Key[dict[int, NDArray[Any]]] = Key("flis.predictions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(Step):
+    """Asks for the predicted classes of the first samples of the test data; the server asks itself."""
+
+    samples: Count = 500
+
+    kind: ClassVar[str] = "query.predict"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        x, _ = client.test.select(np.arange(min(self.samples, len(client.test)))).tensors()
+        classes = client.bench.forward(task.models[0], x).argmax(1).to(dtype=x.new_zeros(0).int().dtype)
+        return Reply(id=client.id, slot=task.slots[0], size=len(x), stats={"classes": classes.numpy()})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return {"classes": Stat(low=0, high=max(1, known.classes), shape=(None,))}
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return FORWARD_SHARE * min(test, self.samples)
+
+
+def disagreement(left: Reports, right: Reports) -> Array:
+    """Share of the samples on which two models predict differently: 1 - cosine of their one-hot predictions."""
+    return np.array([[float((a != b).mean()) for b in right] for a in left])
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class ByInference:
+    """Groups by how often the clients' first trained models agree on samples that the server has (FLIS).
+
+    Args:
+        samples: of the server's own data on which models are compared.
+        agree: share of equal predictions down to which clients are alike; none: by the best silhouette.
+    """
+
+    train: Train
+    samples: Count = 500
+    agree: Share | None = None
+
+    gives: ClassVar[Facts] = (GROUPS,)
+
+    def __call__(self, now: Round) -> dict[int, int]:
+        def ask(ids: list[int]) -> dict[int, NDArray[Any]]:
+            start = now.fleet.start()
+            replies = now.fleet.ask(self.train, dict.fromkeys(ids, Task(models=start[None], slots=(0,))))
+            tasks = {
+                server_client(place): Task(models=reply.vector[None], slots=(0,))
+                for place, reply in enumerate(replies)
+                if reply.vector is not None
+            }
+            told = now.fleet.ask(Predict(samples=self.samples), tasks)
+            return {replies[server_client(one.id)].id: np.asarray(one.stats["classes"]) for one in told}
+
+        def found(distances: Array) -> Labels:
+            return cut_tree(distances, threshold=None if self.agree is None else 1 - self.agree)
+
+        return grouped_by_reports(now, PREDICTIONS, ask, disagreement, found)
+
+
+@validated
+def flis(train: Train, *, per_round: int = 10, samples: Count = 500, agree: Share | None = None) -> Method:
+    """Clients whose models predict alike on samples of the server's own train one model together.
+
+    Every client trains the first model once; two are alike by the share of the server's samples on which their models
+    predict the same class, and average linkage makes the groups (Morafah et al., 2023, hierarchical FLIS). The samples
+    are inputs of the server's test set, without their labels.
+
+    Args:
+        per_round: how many clients work in a round.
+        samples: of the server's own data on which models are compared.
+        agree: share of equal predictions down to which clients are alike; none: by the best silhouette.
+    """
+    return Method(
+        name="flis",
+        group=ByInference(train=train, samples=samples, agree=agree),
+        bank=one_per_group,
+        select=Uniform(per_round=per_round),
+        send=to_group,
+        local=train,
+        mix=Average(),
+    )

@@ -1,0 +1,152 @@
+"""FLUX: descriptor-driven clustered federated learning, also for clients without labels (Fenoglio et al., 2025)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from covey.core import Client, Method, Reply, Round, Step, Task
+from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
+from covey.mix.average import Average
+from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
+from covey.ranges import Count
+from covey.rows import to_group
+from covey.select import Uniform
+from covey.settings import validated
+from covey.statistics import Known, Stat
+from covey.steps import Train
+from covey.steps.evaluate import FORWARD_SHARE
+from covey.steps.latents import representations
+
+MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
+DESCRIBED_BY: Key[Tensor] = Key("flux.model")
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class TellMoments(Step):
+    """Asks for moments of the client's data as the sent model represents them, in `dims` fixed random directions.
+
+    The first 2 dims numbers are means and deviations of all samples, P(x); then dims means for every class, P(x|y),
+    which are not a number where the client has no labelled sample of the class.
+    """
+
+    dims: Count = 8
+    classes: Count = 10
+
+    kind: ClassVar[str] = "query.moments"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        x, y = (client.train if len(client.train) else client.test).tensors()
+        latent = representations(client.bench.on_torch(), task.models[0], x).double().numpy()
+        directions = np.random.default_rng(0).normal(size=(latent.shape[1], self.dims)) / np.sqrt(
+            latent.shape[1]
+        )
+        seen = latent @ directions
+        table = np.full((2 + self.classes, self.dims), MISSING)
+        table[0], table[1] = seen.mean(axis=0), seen.std(axis=0)
+        if len(client.train):
+            for label in np.unique(y.numpy().astype(np.int64)):
+                table[2 + label] = seen[y.numpy() == label].mean(axis=0)
+        return Reply(
+            id=client.id, slot=task.slots[0], size=len(x), stats={"moments": table.astype(np.float32)}
+        )
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {"moments": Stat(shape=(2 + self.classes, self.dims))}
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return FORWARD_SHARE * train
+
+
+MISSING = -1e30  # no moment of real data: a class that the client has not, or no labels at all
+
+
+def between(left: Reports, right: Reports) -> Array:
+    """Euclidean distance over the rows that both have, scaled to the full number of rows.
+
+    Whoever has no labels is so compared by P(x) alone.
+    """
+    table = np.zeros((len(left), len(right)))
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
+            both = (a > MISSING / 2).all(axis=1) & (b > MISSING / 2).all(axis=1)
+            table[i, j] = np.sqrt(np.square(a[both] - b[both]).sum() * len(a) / max(1, both.sum()))
+    return table
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class ByMoments:
+    """Groups by moments of the clients' data under the model of round `after`; before that, all are one group (FLUX).
+
+    Args:
+        after: rounds that everybody trains one model for first.
+        dims: how many directions of the representation are described.
+        clusters: how many groups; none: by the best silhouette.
+    """
+
+    after: Count = 2
+    dims: Count = 8
+    clusters: Count | None = None
+
+    gives: ClassVar[Facts] = (GROUPS,)
+
+    def __call__(self, now: Round) -> dict[int, int]:
+        if now.number <= self.after:
+            return dict.fromkeys(now.seen, 0)
+        if MOMENTS.name not in now.memory:
+            DESCRIBED_BY.keep(now.memory, now.models[:1].clone())
+            now.groups = {}
+        model = DESCRIBED_BY.of(now.memory)
+        classes = max(1, now.fleet.known(now.here[0]).classes)
+
+        def ask(ids: list[int]) -> dict[int, NDArray[Any]]:
+            step = TellMoments(dims=self.dims, classes=classes)
+            replies = now.fleet.ask(step, dict.fromkeys(ids, Task(models=model, slots=(0,))))
+            return {reply.id: np.asarray(reply.stats["moments"], np.float64) for reply in replies}
+
+        def found(distances: Array) -> Labels:
+            return cut_tree(distances, clusters=self.clusters)
+
+        return grouped_by_reports(now, MOMENTS, ask, between, found)
+
+
+@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
+def one_per_group_from_common(now: Round) -> Tensor:
+    """A model for every group; a new group starts from the common model that was trained before."""
+    rows = now.models if len(now.models) else now.fleet.start()[None]
+    missing = max(now.groups.values(), default=0) + 1 - len(rows)
+    return torch.cat([rows, rows[:1].expand(missing, -1)]) if missing > 0 else rows
+
+
+@validated
+def flux(
+    train: Train, *, per_round: int = 10, after: Count = 2, dims: Count = 8, clusters: Count | None = None
+) -> Method:
+    """Clients whose data have like moments under a common model train one model together; who has no labels can join.
+
+    Everybody trains one model for `after` rounds; then every client tells means and deviations of its data as that
+    model represents them, and means by class; clusters of these get a model each, from the common one on. A client
+    without labels is placed by P(x) alone (Fenoglio et al., 2025). Clusters are cut by silhouette in place of DBSCAN.
+
+    Args:
+        per_round: how many clients work in a round.
+        after: rounds that everybody trains one model for first.
+        dims: how many directions of the representation are described.
+        clusters: how many groups; none: by the best silhouette.
+    """
+    return Method(
+        name="flux",
+        group=ByMoments(after=after, dims=dims, clusters=clusters),
+        bank=one_per_group_from_common,
+        select=Uniform(per_round=per_round),
+        send=to_group,
+        local=train,
+        mix=Average(),
+    )
