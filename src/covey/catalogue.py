@@ -245,6 +245,7 @@ STEPS: Registry[type] = Registry(
         "JudgedTrain": "covey.steps.judged:JudgedTrain",
         "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
+        "NoisyEvaluate": "covey.steps.noisy_evaluate:NoisyEvaluate",
         "Poisoned": "covey.steps.poison:Poisoned",
         "Quiet": "covey.steps.private:Quiet",
         "SecureKeys": "covey.steps.secure:SecureKeys",
