@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from covey.errors import UserError
+from covey.fleet.drift import FIELDS as DRIFT_FIELDS
+from covey.fleet.drift import check_drift
 from covey.ranges import NotNegative, PartBelowOne, Positive
 
 Profile = Literal["ideal", "haccs", "published"]
@@ -87,7 +89,8 @@ class Devices:
         special: tables {clients, compute, up, down, latency, delay, availability} in place of the profile's values.
         joins: tables {clients, round}: there from that round on.
         leaves: tables {clients, round}: gone from that round on.
-        drifts: tables {clients, round, turns, label_offset}: images turned and labels moved from that round on.
+        drifts: tables {clients, round, ...}: data that change from that round on. What: turns, label_offset, pictures
+            with strength, mix_of (another client's labels). How: course (sudden, gradual, recurring), rounds, stagger.
     """
 
     profile: Profile = "ideal"
@@ -114,7 +117,8 @@ class Devices:
         for name, tables in (("joins", self.joins), ("leaves", self.leaves)):
             for table in _tables(name, tables, ("round",)):
                 _check_whole(f"devices.{name}.round", table.get("round"), 0)
-        for table in _tables("drifts", self.drifts, ("round", "turns", "label_offset")):
+        for table in _tables("drifts", self.drifts, DRIFT_FIELDS):
+            check_drift(table)
             _check_whole("devices.drifts.round", table.get("round"), 0)
             for field in ("turns", "label_offset"):
                 _check_whole(f"devices.drifts.{field}", table.get(field, 0), None)

@@ -1,4 +1,4 @@
-"""Clients that look alike."""
+"""Clients that look alike, of equal or of unequal size."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import numpy as np
 
 from covey.data.partitions.cutting import Cut, Parts, check_enough, equal_sizes
 from covey.data.types import Indices
+from covey.ranges import Positive
+from covey.settings import validated
 
 
 def iid(labels: Indices, *, clients: int, rng: np.random.Generator) -> Parts:
@@ -16,4 +18,19 @@ def iid(labels: Indices, *, clients: int, rng: np.random.Generator) -> Parts:
     check_enough(samples=len(labels), clients=clients)
     sizes = equal_sizes(len(labels), clients)
     parts = np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1])
+    return Cut(parts, truth=np.zeros(clients, dtype=np.int64))
+
+
+@validated
+def quantity(labels: Indices, *, clients: int, rng: np.random.Generator, alpha: Positive = 0.5) -> Parts:
+    """Clients with the same label mix and very different numbers of samples: shares from Dir(alpha), at least one each.
+
+    Args:
+        alpha: small: few clients have nearly everything; large: all have about as much.
+    """
+    check_enough(samples=len(labels), clients=clients)
+    shares = rng.dirichlet(np.full(clients, alpha))
+    sizes = 1 + np.floor(shares * (len(labels) - clients)).astype(np.int64)
+    sizes[np.argsort(-shares)[: len(labels) - int(sizes.sum())]] += 1
+    parts = np.split(rng.permutation(len(labels))[: int(sizes.sum())], np.cumsum(sizes)[:-1])
     return Cut(parts, truth=np.zeros(clients, dtype=np.int64))
