@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from covey import Engine, LocalFleet, Train, federate, run, scores
 from covey.data import from_tensors
 from covey.methods.baselines import fedavg, fedprox
+from covey.methods.haccs import haccs
 from covey.objective import Classification, Regression
 
 SERIAL = Engine(mode="serial")
@@ -75,3 +76,26 @@ def test_a_loss_of_ones_own_is_used() -> None:
         fleet = LocalFleet(federation, model, objective=objective, engine=SERIAL)
         rows.append(run(fedavg(Train(lr=0.1), per_round=2), fleet, rounds=1).models)
     assert not torch.allclose(*rows)
+
+
+def test_haccs_groups_a_regression_by_its_targets() -> None:
+    """Half of the clients have targets about 0.2, half about 0.8: two groups, and the model still learns."""
+    rng = np.random.default_rng(0)
+    kind = np.repeat([0, 1], 120)
+    y = np.where(kind, 0.8, 0.2) + rng.normal(0, 0.02, 240)
+    data = from_tensors(
+        torch.from_numpy(y[:, None]).float(),
+        torch.from_numpy(y[:, None]).float(),
+        natural={"writer": np.repeat(np.arange(8), 30)},
+    )
+    fleet = LocalFleet(
+        federate(data, partition="natural", clients=8, seed=0),
+        nn.Linear(1, 1),
+        objective=Regression(),
+        engine=SERIAL,
+    )
+    method = haccs(Train(lr=0.1, epochs=1, batch=8), per_round=4, summary="targets", bins=5, epsilon=None)
+    state = run(method, fleet, rounds=2)
+    groups = [state.groups[i] for i in range(8)]
+    assert len(set(groups)) == 2
+    assert groups == [groups[0]] * 4 + [groups[4]] * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from covey.config import resolve
 from covey.core import Method, Watcher
 from covey.data.types import Dataset, Federation
 from covey.errors import UserError
+from covey.fleet.fit import check_objective
 from covey.folders import new_run_folder
 from covey.given import data_tables, method_tables, metric_names, model_tables, objective_name
 from covey.metrics import Metric
-from covey.objective import Objective
+from covey.objective import Objective, objective_named
 from covey.progress import live, say
 from covey.results import Comparison, Run
 from covey.runs import run_or_resume
@@ -32,6 +34,7 @@ def simulate(
     model: str | nn.Module = "usual",
     *,
     rounds: int = 50,
+    clients: int | None = None,
     out: str | Path | None = None,
     seed: int = 0,
     objective: str | Objective = "classification",
@@ -46,12 +49,12 @@ def simulate(
     Each of `method`, `data`, `model`, `objective` and `metrics` is a name (built in, `package.module:name`,
     `path/to/file.py:name`) or an object: a `Method`, a `Dataset` or `Federation`, a `torch.nn.Module`, an `Objective`,
     a `Metric`. `tables` are the other settings as in a TOML file: `train={"lr": 0.1}`, `partition={"name": "iid"}`,
-    `target=0.9`. `out` is the run folder (`runs/NAME-TIME` if none is given); called again with the same, it goes on
-    where the run stopped, to the same bits.
+    `target=0.9`. `clients` is among how many clients the data are shared out. `out` is the run folder (`runs/NAME-TIME`
+    if none is given); called again with the same, it goes on where the run stopped, to the same bits.
     """
-    whole = all_tables(data, model, rounds, seed, objective, metrics, tables)
+    whole = all_tables(data, model, rounds, clients, seed, objective, metrics, tables)
     config = resolve(on_top(whole, method_tables(_plain(method))))
-    folder = Path(out) if out is not None else new_run_folder(config.method_name)
+    folder = folder_of(out) or new_run_folder(config.method_name)
     show, tell = shown(progress)
     with show(config.method_name, config.top.rounds) as watch:
         done = run_or_resume(config, folder, watchers=[watch, *watchers], say=tell, report=report)
@@ -64,6 +67,7 @@ def compare(
     model: str | nn.Module = "usual",
     *,
     rounds: int = 50,
+    clients: int | None = None,
     out: str | Path | None = None,
     seed: int = 0,
     objective: str | Objective = "classification",
@@ -77,23 +81,34 @@ def compare(
     A method that fails leaves the others' results. All else is as in `simulate`; called again with the same `out`, it
     goes on.
     """
+    if isinstance(methods, str):
+        raise UserError(
+            f"methods is {methods!r}; allowed: a list, such as [{methods!r}], or {{label: method}}"
+        )
     named = methods if isinstance(methods, Mapping) else by_label(methods)
     if not named:
         raise UserError("compare needs at least one method")
-    whole = all_tables(data, model, rounds, seed, objective, metrics, tables)
+    whole = all_tables(data, model, rounds, clients, seed, objective, metrics, tables)
     runs = {
         label: {**on_top(whole, method_tables(_plain(method))), "name": label}
         for label, method in named.items()
     }
     show, tell = shown(progress)
     configs = configs_of(runs, tell)
-    folder = Path(out) if out is not None else new_run_folder("compare")
+    folder = folder_of(out) or new_run_folder("compare")
     done = run_all(configs, folder, live=show, say=tell)
     results = {
         label: Run(label, finished.folder, finished.state, finished.summary)
         for label, finished in done.finished.items()
     }
     return Comparison(results, folder, done.failed)
+
+
+def folder_of(out: str | Path | None) -> Path | None:
+    """The folder that was asked for."""
+    if out is not None and not isinstance(out, str | PathLike):
+        raise UserError(f"out is {out!r}; allowed: a folder's path")
+    return None if out is None else Path(out)
 
 
 def by_label(methods: Sequence[str | Method]) -> dict[str, AnyMethod]:
@@ -110,6 +125,7 @@ def all_tables(
     data: str | Dataset | Federation,
     model: str | nn.Module,
     rounds: int,
+    clients: int | None,
     seed: int,
     objective: str | Objective,
     metrics: Sequence[str | Metric],
@@ -117,8 +133,12 @@ def all_tables(
 ) -> dict[str, Any]:
     """Everything but the method as the tables of a configuration."""
     plain: dict[str, Any] = {"rounds": rounds, "seed": seed, "objective": objective_name(objective)}
+    if isinstance(data, Dataset | Federation):
+        dataset = data if isinstance(data, Dataset) else data.dataset
+        check_objective(dataset, objective_named(plain["objective"]))
+    shared = {"data": {"clients": clients}} if clients is not None else {}
     measured = {"measure": {"metrics": metric_names(metrics)}} if metrics else {}
-    return on_top(plain, data_tables(data), model_tables(model), measured, tables)
+    return on_top(plain, shared, data_tables(data), model_tables(model), measured, tables)
 
 
 def _plain(method: AnyMethod) -> str | Method | dict[str, Any]:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from covey.registry import Registry
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import nn
 
     from covey.core import Method, Rule
     from covey.data.types import Dataset, Shift
-    from covey.fleet.devices import Device
+    from covey.fleet.profiles import Device
     from covey.metrics import Metric
     from covey.objective import Objective
     from covey.tracking import Tracker
@@ -100,6 +99,7 @@ DATASETS: Registry[Callable[..., Dataset]] = Registry(
         "digits": "covey.data.loaders.digits:digits",
         "mnist": "covey.data.loaders.idx:mnist",
         "fashion-mnist": "covey.data.loaders.idx:fashion_mnist",
+        "emnist": "covey.data.loaders.idx:emnist",
         "cifar10": "covey.data.loaders.cifar_svhn:cifar10",
         "cifar100": "covey.data.loaders.cifar_svhn:cifar100",
         "svhn": "covey.data.loaders.cifar_svhn:svhn",
@@ -213,11 +213,27 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
 )
 
-# five uniform numbers from 0 to 1, the device's own -> a device
-PROFILES: Registry[Callable[[np.ndarray], Device]] = Registry("device profile", "covey.profiles", {})
+# five uniform numbers from 0 to 1, the device's own, and settings -> a device
+PROFILES: Registry[Callable[..., Device]] = Registry(
+    "device profile",
+    "covey.profiles",
+    {
+        "ideal": "covey.fleet.profiles:ideal",
+        "haccs": "covey.fleet.profiles:haccs",
+        "published": "covey.fleet.profiles:published",
+    },
+)
 
 # settings -> a tracker, which is told of every round (`covey.tracking.Tracker`)
-TRACKERS: Registry[Callable[..., Tracker]] = Registry("tracker", "covey.trackers", {})
+TRACKERS: Registry[Callable[..., Tracker]] = Registry(
+    "tracker",
+    "covey.trackers",
+    {
+        "tensorboard": "covey.trackers.tensorboard:TensorBoard",
+        "mlflow": "covey.trackers.mlflow:MLflow",
+        "wandb": "covey.trackers.wandb:WandB",
+    },
+)
 
 # What a client may be asked, by the name of the class: the same name travels to real sites.
 STEPS: Registry[type] = Registry(
@@ -235,12 +251,19 @@ STEPS: Registry[type] = Registry(
         "CountLabels": "covey.steps.labels:CountLabels",
         "Poisoned": "covey.steps.poison:Poisoned",
         "Quiet": "covey.steps.private:Quiet",
+        "SecureKeys": "covey.steps.secure:SecureKeys",
+        "SecureShares": "covey.steps.secure:SecureShares",
+        "SecureUpdate": "covey.steps.secure:SecureUpdate",
+        "SecureUnmask": "covey.steps.secure:SecureUnmask",
+        "Noised": "covey.steps.private:Noised",
+        "ExampleTrain": "covey.steps.example:ExampleTrain",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",
         "Size": "covey.steps.size:Size",
         "Style": "covey.steps.style:Style",
         "LabelSummary": "covey.steps.summaries:LabelSummary",
         "FeatureSummary": "covey.steps.summaries:FeatureSummary",
         "JointSummary": "covey.steps.summaries:JointSummary",
+        "TargetSummary": "covey.steps.summaries:TargetSummary",
         "Train": "covey.steps.train:Train",
         "TrainWithUtility": "covey.steps.utility:TrainWithUtility",
         "TellLabel": "covey.group.label_feature:TellLabel",

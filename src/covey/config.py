@@ -13,10 +13,11 @@ import tomli_w
 from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS, TRACKERS
-from covey.choices import SeveralOf
+from covey.choices import SeveralOf, complete
 from covey.core import PATIENCE, Method
 from covey.data import Federation, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
+from covey.data.validation import on_validation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.fit import check_fit
@@ -32,9 +33,10 @@ from covey.private.apply import made_private
 from covey.private.settings import Private
 from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
-from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown, validated
+from covey.settings import Setting, checked, settings_of, unknown, validated
 from covey.steps import Train
 from covey.steps.compress import Compression, with_compression
+from covey.stopping import Stopping
 from covey.tables import check_tables, shown, with_full_names
 
 # Arguments that the program fills in; all others of a function are the user's settings.
@@ -46,6 +48,7 @@ USUAL_MODEL = {
     "mnist": "lenet5",
     "fashion-mnist": "lenet5",
     "femnist": "lenet5",
+    "emnist": "lenet5",
     "cifar10": "lenet5",
     "cifar100": "lenet5",
     "svhn": "lenet5",
@@ -96,11 +99,14 @@ class DataSection:
         clients: how many; natural partitions may have their own number.
         test_fraction: share of a client's samples that are its local test data; none: from the global test set in
             its label mix.
+        validation: share of a client's training data that stands in for its test data, to choose settings on; none:
+            the test data are measured.
     """
 
     name: str = "digits"
     clients: Count = 20
     test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
+    validation: Annotated[float, Range(above=0, below=1)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +158,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
             raise UserError(elsewhere(key, tables) or unknown(key, key, known))
         if key in SECTIONS and not isinstance(tables[key], dict):
             raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
-    result: dict[str, Any] = _complete("", settings_of(Top), plain)
+    result: dict[str, Any] = complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     if not result["tracker"]:  # a run that nobody tracks is the same run as before there were trackers
         del result["tracker"]
@@ -160,17 +166,21 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     usual = usual_clients(data)
     if "clients" not in tables.get("data", {}):
         data["clients"] = usual.get("clients", data["clients"])
+    if data["validation"] is None:  # a run on its test data is the same run as before there was another
+        del data["validation"]
     result["data"] = data
     partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
     if tables.get("compress"):
-        result["compress"] = _complete("compress", settings_of(Compression), tables["compress"])
+        result["compress"] = complete("compress", settings_of(Compression), tables["compress"])
+    if tables.get("stop"):
+        result["stop"] = complete("stop", settings_of(Stopping), tables["stop"])
     if tables.get("robust"):
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     if tables.get("private"):
-        result["private"] = _complete("private", settings_of(Private), tables["private"])
+        result["private"] = complete("private", settings_of(Private), tables["private"])
         Private(**result["private"])
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
@@ -188,7 +198,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         values = train if section == "train" else tables.get(section, {})
         if section == "guard" and "private" in result:
             values = without_norm_guard(values)
-        result[section] = _complete(section, settings_of(maker), values)
+        result[section] = complete(section, settings_of(maker), values)
         maker(**result[section])  # checks the ranges
     config = Config(tables=result)
     _check_target(config)
@@ -212,6 +222,7 @@ SECTIONS = (
     "shift",
     "robust",
     "compress",
+    "stop",
     "private",
     "model",
     "train",
@@ -322,18 +333,6 @@ def _check_target(config: Config) -> None:
         raise UserError(f"target_metric is {name!r}, of which nobody said whether higher is better")
 
 
-def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with defaults for the rest."""
-    given = checked(where, settings, values)
-    for name, setting in settings.items():
-        if name not in given:
-            if setting.default is REQUIRED:
-                raise UserError(f"{where}.{name} is missing; allowed: {setting.allowed}")
-            reader = reader_of(setting.type)
-            given[name] = reader.read(f"{where}.{name}", setting.default) if reader else setting.default
-    return {name: given[name] for name in settings}
-
-
 def _complete_choice(
     where: str,
     values: Mapping[str, Any],
@@ -348,7 +347,7 @@ def _complete_choice(
     found = registry.find(name, f"{where}.name = {name!r}")
     own = {} if not callable(found) or isinstance(found, nn.Module) else settings_of(found, given=GIVEN)
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
-    return _complete(where, settings, {**values, "name": name})
+    return complete(where, settings, {**values, "name": name})
 
 
 def _as_toml(value: Any) -> Any:
@@ -405,10 +404,11 @@ def federation_of(config: Config) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
     given: object = PARTITIONS.find(config["partition"]["name"])
+    held_out = data.get("validation")
     if isinstance(given, Federation):
-        return given
+        return on_validation(given, held_out, config.top.seed) if held_out else given
     dataset = load(data["name"], **own_settings(data, DataSection))
-    return federate(
+    federation = federate(
         dataset,
         partition=config["partition"]["name"],
         clients=data["clients"],
@@ -418,6 +418,7 @@ def federation_of(config: Config) -> Federation:
         **own_settings(config["partition"]),
         **own_settings(shift),
     )
+    return on_validation(federation, held_out, config.top.seed) if held_out else federation
 
 
 def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalFleet:

@@ -303,7 +303,7 @@ def check_run(method: Any, fleet: Any, rounds: Any) -> None:
         raise UserError(
             f"fleet is a {type(fleet).__name__}; it must be a fleet, such as LocalFleet(data, model)"
         )
-    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 0:
+    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
         raise UserError(f"rounds is {rounds!r}; allowed: a whole number, at least 1")
     asked, there = (
         getattr(method.select, "per_round", 0),

@@ -20,6 +20,7 @@ from covey.origins import changed, origins_in, origins_of
 from covey.record import Recorder, same_version
 from covey.recovery import gone_back
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
+from covey.stopping import Stopping
 from covey.tracking import Tracking, tracked, trackers_of
 from covey.writing import storing
 
@@ -205,7 +206,12 @@ def _run(
     watchers: Sequence[Watcher],
     say: Callable[[str], None] | None,
 ) -> State:
-    if state is not None and recorder.at_target:
+    stopping = Stopping(**config["stop"]) if "stop" in config.tables else None
+
+    def is_over(round: int) -> bool:
+        return recorder.at_target or (stopping is not None and stopping.is_over(round, recorder.best))
+
+    if state is not None and state.round and is_over(state.round):
         return state  # a run that was to stop there has stopped, however many rounds are planned
     try:
         while True:
@@ -217,7 +223,7 @@ def _run(
                     state=state,
                     measure=Measuring(**config["measure"]),
                     watchers=[recorder, *watchers],
-                    stop=lambda _: recorder.at_target,
+                    stop=lambda end: is_over(end.state.round),
                     patience=config.top.patience,
                 )
             except SpoiledRunError as spoiled:

@@ -25,7 +25,7 @@ from covey.model import Layout, write_row
 from covey.models import build
 from covey.objective import Objective, objective_named
 from covey.own_code import GIVEN
-from covey.report.folder import read_config, read_summary
+from covey.report.folder import is_folder, read_config, read_summary
 from covey.run_folder import index_in
 from covey.writing import storing, write_atomically
 
@@ -155,6 +155,8 @@ class TrainedModels:
 def load_models(folder: str | Path, model: nn.Module | None = None) -> TrainedModels:
     """The trained models of a run folder; `model` is the network where the run was given one by a Python program."""
     folder = Path(folder)
+    if not is_folder(folder):
+        raise UserError(f"{folder} is not a run folder: there is no such folder.")
     _, tables = read_config(folder / "config.toml")
     checkpoint = read_checkpoint(folder, index_in(folder))
     about, summary = read_about(folder), read_summary(folder / "summary.json")

@@ -81,6 +81,19 @@ def test_mnist_is_read_from_its_four_files(tmp_path, zipped):
     assert load("fashion-mnist", folder=tmp_path).classes[9] == "Ankle boot"
 
 
+def test_emnist_stands_upright_and_has_its_letters(tmp_path):
+    pictures = np.random.default_rng(1).integers(256, size=(4, 28, 28))
+    for part in ("train", "test"):
+        (tmp_path / f"emnist-byclass-{part}-images-idx3-ubyte").write_bytes(idx(pictures))
+        (tmp_path / f"emnist-byclass-{part}-labels-idx1-ubyte").write_bytes(idx(np.array([0, 10, 36, 61])))
+    data = load("emnist", folder=tmp_path)
+    assert np.array_equal(data.x[1, 0].numpy(), pictures[1].T)
+    assert [data.classes[y] for y in data.y[:4].tolist()] == ["0", "A", "a", "z"]
+    assert (len(data.train), len(data.test), len(data.classes)) == (4, 4, 62)
+    with pytest.raises(UserError, match=r"missing emnist-balanced-train-images-idx3-ubyte.gz.*: get EMNIST"):
+        load("emnist", folder=tmp_path, split="balanced")
+
+
 def test_missing_files_are_named_with_where_it_looked_and_where_to_get_them(tmp_path, monkeypatch):
     write_mnist(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()

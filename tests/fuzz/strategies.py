@@ -15,6 +15,7 @@ from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine
 from covey.measure import Measuring
+from covey.private.settings import Private
 from covey.ranges import Range
 from covey.settings import Setting, settings_of
 from covey.steps import Train
@@ -148,6 +149,7 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
         "measure": table(settings_of(Measuring)),
         "guard": table(settings_of(Guard)),
         "robust": choice(RULES),
+        "private": table(settings_of(Private)),
     }
     assert {*sections, "methods"} == set(SECTIONS), "every section is fuzzed"
     own = st.sampled_from(sorted(METHODS)).flatmap(

@@ -146,7 +146,7 @@ def test_hits_by_class_add_up_to_the_accuracy() -> None:
 def test_wrong_settings_are_one_sentence() -> None:
     with pytest.raises(UserError, match="evaluation is 'fair'; allowed: balanced, published"):
         cafa(TRAIN, evaluation="fair")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"power is -1.0; it must lie in 0 to 100"):
+    with pytest.raises(UserError, match=r"power is -1.0; allowed: a number from 0 to 100"):
         abfa(TRAIN, power=-1.0)
 
 
@@ -298,3 +298,13 @@ def test_without_accuracy_there_is_nothing_to_weigh_by() -> None:
 def test_the_contract(name: str) -> None:
     assert name in METHODS
     check_method(name)
+
+
+def test_the_default_weighs_by_samples_and_balanced_accuracy_the_published_form_by_clusters_and_accuracy() -> (
+    None
+):
+    ours, papers = cafa(TRAIN).mix, cafa(TRAIN, evaluation="published").mix
+    assert (ours.by_samples, ours.by_cluster, ours.balanced, ours.power) == (True, False, True, 2.0)  # type: ignore[union-attr]
+    assert (papers.by_samples, papers.by_cluster, papers.balanced) == (False, True, False)  # type: ignore[union-attr]
+    both = cafa(TRAIN, weighting="equal", by_cluster=True).mix
+    assert (both.by_samples, both.by_cluster) == (False, True)  # type: ignore[union-attr]

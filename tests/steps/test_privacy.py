@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,13 @@ from scipy import stats
 from covey.core import Client, Task
 from covey.errors import Refused, UserError
 from covey.steps.privacy import Privacy, add_noise, present, published_noise, shares, spend
-from covey.steps.summaries import LabelSummary, feature_counts, feature_sensitivity, label_counts
+from covey.steps.summaries import (
+    LabelSummary,
+    TargetSummary,
+    feature_counts,
+    feature_sensitivity,
+    label_counts,
+)
 from covey.testing import small_federation
 
 
@@ -32,6 +39,15 @@ def test_a_sample_adds_one_unit_to_the_joint_histogram() -> None:
     x = np.array([[0.1, 0.2, 0.3, 0.9]])
     counts = feature_counts(x, np.array([1]), labels=2, bins=2, low=0.0, high=1.0, bound=1.0)
     assert counts.tolist() == [[0.0, 0.0], [0.75, 0.25]]
+
+
+def test_targets_are_counted_in_bins_of_the_agreed_range() -> None:
+    """Of -1, .1, .3, .9 and 2 in two bins over [0, 1]: three below one half, two above, with what lies outside."""
+    values = np.array([-1.0, 0.1, 0.3, 0.9, 2.0])
+    train = SimpleNamespace(labels=lambda: values)
+    client = SimpleNamespace(id=0, train=train, live=False, state={}, account=None, rng=rng())
+    reply = TargetSummary(bins=2)(client, Task())  # type: ignore[arg-type]
+    assert reply.stats["shares"].tolist() == [0.6, 0.4]
 
 
 def test_feature_counts_pool_all_values_of_a_label() -> None:
@@ -166,7 +182,7 @@ def test_what_is_not_private_costs_no_epsilon_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"epsilon": 0.0}, "epsilon is 0.0; it must be a finite number greater than 0"),
+        ({"epsilon": 0.0}, "epsilon is 0.0; allowed: a number above 0 and at most 1,000"),
         ({"epsilon": -1}, "epsilon is -1"),
         ({"epsilon": math.nan}, "epsilon is nan"),
         ({"epsilon": math.inf}, "epsilon is inf"),
@@ -174,7 +190,7 @@ def test_what_is_not_private_costs_no_epsilon_and_says_so() -> None:
         ({"epsilon": 1.0, "budget": 0}, "budget is 0"),
         ({"budget": 1.0}, "no budget can be kept"),
         ({"epsilon": 1.0, "noise": "published", "budget": 1.0}, "no budget can be kept"),
-        ({"noise": "gauss"}, 'noise is "gauss"; it must be one of simulated, opendp, published'),
+        ({"noise": "gauss"}, "noise is 'gauss'; allowed: simulated, opendp, published"),
     ],
 )
 def test_wrong_privacy_settings_are_one_sentence(settings: dict[str, object], words: str) -> None:

@@ -20,7 +20,10 @@ from covey.cli import (
     run,
     serve,
     status,
+    sweep,
     topology,
+    tune,
+    watch,
 )
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
@@ -44,12 +47,15 @@ app = typer.Typer(
 for module in (
     run,
     demo,
+    sweep,
+    tune,
     advise,
     lists,
     look,
     export,
     topology,
     report,
+    watch,
     reproduce,
     certs,
     serve,

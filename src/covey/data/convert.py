@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch import Tensor
 from covey.data.local_tests import hold_out
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
+from covey.ranges import Part
+from covey.settings import validated
 
 
 def stratified_split(
@@ -23,22 +26,23 @@ def stratified_split(
     return np.sort(train), np.sort(test)
 
 
+@validated
 def from_tensors(
     x: Tensor,
     y: Tensor,
     *,
     test: tuple[Tensor, Tensor] | None = None,
-    test_fraction: float = 0.2,
+    test_fraction: Part = 0.2,
     classes: Sequence[str] | None = None,
     scale: Scale | None = None,
-    natural: Mapping[str, NDArray[np.integer]] | None = None,
+    natural: Mapping[str, NDArray[np.integer] | Sequence[str]] | None = None,
     name: str = "own",
     seed: int = 0,
 ) -> Dataset:
     """A data set of a pair of tensors: inputs and labels (whole numbers from 0) or targets (floats).
 
     Without a `test` pair, `test_fraction` of the samples are the test set, by label, drawn with `seed`.
-    `natural` gives groupings, an id for each sample, training samples before test samples.
+    `natural` gives groupings, an id or a name for each sample, training samples before test samples.
     """
     x, y = _as_tensor(x, "inputs"), _as_tensor(y, "labels")
     if test is not None:
@@ -61,15 +65,14 @@ def from_tensors(
     if test is not None:
         train_index, test_index = np.arange(cut), np.arange(cut, len(x))
     else:
-        if not 0 < test_fraction < 1 or cut < 2:
-            raise UserError(
-                f"test_fraction = {test_fraction}: it must lie between 0 and 1, with 2 samples or more"
-            )
+        if cut < 2:
+            raise UserError(f"there are {cut} samples; without a test pair allowed: at least 2")
         strata = y.numpy() if names else np.zeros(cut, dtype=np.int64)
         train_index, test_index = stratified_split(
             strata, test_fraction=test_fraction, rng=np.random.default_rng(seed)
         )
-    groups = {key: _group_numbers(key, ids) for key, ids in (natural or {}).items()}
+    numbered = {key: _group_numbers(key, ids) for key, ids in (natural or {}).items()}
+    groups = {key: ids for key, (ids, _) in numbered.items()}
     for key, ids in groups.items():
         if ids.shape != (len(x),) or ids.min() < 0:
             raise UserError(
@@ -84,9 +87,11 @@ def from_tensors(
         classes=names,
         scale=scale,
         natural=groups,
+        group_names={key: names for key, (_, names) in numbered.items() if names},
     )
 
 
+@validated
 def from_torch(dataset: Any, *, test: Any = None, **settings: Any) -> Dataset:
     """A data set of any torch map-style dataset whose items are (input, label) pairs of equal shape.
 
@@ -97,6 +102,7 @@ def from_torch(dataset: Any, *, test: Any = None, **settings: Any) -> Dataset:
     return from_tensors(*_collected(dataset), test=pair, **settings)
 
 
+@validated
 def from_huggingface(
     dataset: Any,
     *,
@@ -124,7 +130,6 @@ def from_huggingface(
         if absent:
             raise UserError(f"no column {', '.join(absent)}: there are {', '.join(table.column_names)}")
     names = getattr(dataset.features[labels], "names", None)
-    numbers: dict[Any, int] = {}
     pairs = []
     for table in tables:
         columns = [_stack([_as_array(value) for value in table[column]], column) for column in wanted]
@@ -141,34 +146,45 @@ def from_huggingface(
     natural = None
     if groups:
         ids = [value for table in tables for value in table[groups]]
-        natural = {groups: np.array([numbers.setdefault(value, len(numbers)) for value in ids])}
+        natural = {groups: ids if isinstance(ids[0], str) else _in_order(ids)}
     return from_tensors(
         *pairs[0], test=pairs[1] if test is not None else None, classes=names, natural=natural, **settings
     )
 
 
+def _in_order(ids: Sequence[Any]) -> Indices:
+    """Numbers for ids of any kind, in the order in which they first appear."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in ids], dtype=np.int64)
+
+
 def _as_tensor(values: Any, what: str) -> Tensor:
+    if not isinstance(values, Tensor) and np.asarray(values).dtype.kind in "OSU":
+        raise UserError(
+            f"{what} must be numbers in the form of a tensor or an array, not texts or mixed values; "
+            "covey.read_table numbers the names in a table"
+        )
     try:
         return torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{what} must be numbers in the form of a tensor or an array: {error}") from error
 
 
-def _group_numbers(key: str, ids: Any) -> Indices:
-    """Whole numbers as they are; texts numbered in the order in which they first appear."""
+def _group_numbers(key: str, ids: Any) -> tuple[Indices, tuple[str, ...]]:
+    """Whole numbers as they are; texts numbered in the order in which they first appear, and these texts."""
     array = np.asarray(ids)
     if array.dtype.kind in "OSU":
-        numbers: dict[str, int] = {}
-        return np.array(
-            [numbers.setdefault(str(name), len(numbers)) for name in array.tolist()], dtype=np.int64
-        )
+        texts = [str(name) for name in array.ravel().tolist()]
+        return _in_order(texts).reshape(array.shape), tuple(dict.fromkeys(texts))
     if array.dtype.kind not in "biu":
         raise UserError(f"natural[{key!r}] holds {array.dtype}; allowed: whole numbers from 0 on, or texts")
-    return array.astype(np.int64)
+    return array.astype(np.int64), ()
 
 
 def _check_pair(x: Tensor, y: Tensor, what: str) -> None:
-    if x.dim() < 1 or len(x) == 0 or len(x) != len(y):
+    if x.dim() < 1 or y.dim() < 1 or len(x) == 0:
+        raise UserError(f"{what} data must have at least one sample, not {tuple(x.shape)} inputs")
+    if len(x) != len(y):
         raise UserError(
             f"{what} data need as many inputs as labels, not {tuple(x.shape)} and {tuple(y.shape)}"
         )
@@ -191,7 +207,19 @@ def _targets(y: Tensor, classes: Sequence[str] | None) -> tuple[Tensor, tuple[st
     names = tuple(map(str, range(int(y.max()) + 1) if classes is None else classes))
     if int(y.min()) < 0 or int(y.max()) >= len(names):
         raise UserError(f"labels run from {y.min()} to {y.max()}, but there are {len(names)} classes")
+    absent = sorted(set(range(len(names))) - set(np.unique(y.numpy()).tolist())) if classes is None else []
+    if absent:
+        warnings.warn(
+            f"labels run from 0 to {y.max()}, but {_some(absent)} never occur; say classes= if that is meant",
+            stacklevel=3,
+        )
     return y.to(torch.int64), names
+
+
+def _some(numbers: Sequence[int], most: int = 5) -> str:
+    return ", ".join(map(str, numbers[:most])) + (
+        f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    )
 
 
 def _collected(dataset: Any) -> tuple[Tensor, Tensor]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+EffectName = Literal["brightness", "contrast", "noise", "blur", "turn", "colour"]
 
 
 class Effect(NamedTuple):

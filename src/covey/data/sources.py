@@ -52,6 +52,11 @@ SOURCES: Final[dict[str, Source]] = {
         files="the four official idx files, .gz or not",
         origin="Fashion-MNIST (Zalando Research; https://github.com/zalandoresearch/fashion-mnist)",
     ),
+    "emnist": Source(
+        folder="emnist",
+        files="the four official idx files of a split (emnist-byclass-train-images-idx3-ubyte, ...), .gz or not",
+        origin="EMNIST (Cohen et al. 2017; https://www.nist.gov/itl/products-and-services/emnist-dataset)",
+    ),
     "cifar10": Source(
         folder="cifar10",
         files=ARRAYS,

@@ -4,44 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from covey.data.effects import EFFECTS, Effect
+from covey.data.effects import Effect
 from covey.data.pooled import Pooled
 from covey.data.types import GOLDEN, Samples, Shift, View
-from covey.errors import UserError
 
 Course = Literal["sudden", "gradual", "recurring"]
-FIELDS = (
-    "round",
-    "turns",
-    "label_offset",
-    "pictures",
-    "strength",
-    "mix_of",
-    "course",
-    "rounds",
-    "stagger",
-)
-
-
-def check_drift(table: Mapping[str, Any]) -> None:
-    """One sentence for what a drift cannot be."""
-    where = "devices.drifts"
-    if table.get("course", "sudden") not in get_args(Course):
-        raise UserError(f"{where}.course is {table['course']!r}; allowed: {', '.join(get_args(Course))}")
-    for name in table.get("pictures", ()):
-        if name not in EFFECTS:
-            raise UserError(f"{where}.pictures names {name!r}; allowed: {', '.join(EFFECTS)}")
-    strength = table.get("strength", 1.0)
-    if not isinstance(strength, int | float) or isinstance(strength, bool) or not 0 <= strength <= 1:
-        raise UserError(f"{where}.strength is {strength!r}; allowed: from 0 to 1")
-    for name, least in (("rounds", 1), ("stagger", 0), ("mix_of", 0)):
-        value = table.get(name, least)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UserError(f"{where}.{name} is {value!r}; it must be a whole number of at least {least}.")
 
 
 def share_changed(table: Mapping[str, Any], place: int, number: int) -> float:
@@ -96,7 +67,7 @@ def drifted(
     if share == 0:
         return samples
     base = samples
-    if "mix_of" in table:
+    if table.get("mix_of") is not None:
         other = others[int(table["mix_of"])]
         base = replace(samples, index=other.index[np.arange(len(samples)) % len(other)])
     new = base.shifted(changed(table, samples.shift))

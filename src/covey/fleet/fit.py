@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from covey.data.types import Dataset, Federation, Samples
 from covey.errors import UserError
-from covey.objective import Objective
+from covey.objective import Classification, Objective, Regression
 
 
 def check_fit(model: nn.Module, data: Federation, objective: Objective) -> None:
@@ -22,7 +22,22 @@ def check_fit(model: nn.Module, data: Federation, objective: Objective) -> None:
                 f"data set {dataset.name!r}: {what} {place} holds NaN or infinity; every value must be finite"
             )
     check_labels(dataset)
+    check_objective(dataset, objective)
     check_outputs(model, dataset, objective)
+
+
+def check_objective(dataset: Dataset, objective: Objective) -> None:
+    """Classes are for classification, and targets for regression."""
+    if isinstance(objective, Classification) and not dataset.classes:
+        raise UserError(
+            f"the labels of {dataset.name} are {dataset.y.dtype}; give objective=covey.objective.Regression() "
+            '(in a file: objective = "regression"), or turn them into classes: whole numbers from 0 on'
+        )
+    if type(objective) is Regression and dataset.classes:
+        raise UserError(
+            f"objective is regression, but the labels of {dataset.name} are {len(dataset.classes)} classes; "
+            "it needs targets: labels that are floats"
+        )
 
 
 def first_not_finite(values: Tensor) -> int | None:

@@ -18,11 +18,12 @@ from covey.cores import usable_cores
 from covey.data.types import Federation, Samples
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
-from covey.fleet.devices import Device, Devices
+from covey.fleet.devices import Devices
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
-from covey.fleet.fit import check_fit
+from covey.fleet.fit import check_fit, check_objective
 from covey.fleet.flight import Flight
 from covey.fleet.guard import Guard
+from covey.fleet.profiles import Device
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
 from covey.ledger import Cost, Ledger
@@ -81,11 +82,7 @@ def _check_parts(data: Any, model: Any, objective: Any, devices: Any) -> None:
         raise UserError(
             f"objective is {objective!r}; it must be one such as covey.objective.Classification()"
         )
-    if not data.dataset.classes and isinstance(objective or Classification(), Classification):
-        raise UserError(
-            f"the labels of {data.dataset.name} are {data.dataset.y.dtype}; give "
-            "objective=covey.objective.Regression(), or turn them into classes: whole numbers from 0 on"
-        )
+    check_objective(data.dataset, objective or Classification())
 
 
 def by_client(trips: Mapping[int, Trip], outcome: Outcome) -> Trip:

@@ -1,9 +1,9 @@
-"""What a client tells about its data: histograms of labels P(y), of features by label P(X|y), of both P(X, y)."""
+"""What a client tells about its data: histograms of labels or targets P(y), of features P(X|y), of both P(X, y)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from covey.core import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
+from covey.ranges import Count, Positive, Range
+from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.privacy import Privacy, add_noise, present, shares, spend
 
@@ -22,6 +24,10 @@ CHUNK = 256  # samples whose features are binned at a time
 BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on it
 
 
+Bins = Annotated[int, Range(2)]
+
+
+@validated
 @dataclass(frozen=True, kw_only=True)
 class LabelSummary(Step):
     """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
@@ -32,7 +38,7 @@ class LabelSummary(Step):
     """
 
     privacy: Privacy = Privacy()
-    labels: int | None = None
+    labels: Count | None = None
 
     kind: ClassVar[str] = "query.labels"
 
@@ -52,6 +58,44 @@ class LabelSummary(Step):
         return 0.0
 
 
+@validated
+@dataclass(frozen=True, kw_only=True)
+class TargetSummary(Step):
+    """P(y) of a regression (HACCS, footnote 1): a histogram of the targets, `bins` over the agreed [low, high].
+
+    Targets outside the range count in the outermost bins, so that the range tells nothing about anybody's data. One
+    sample moves one count, as with labels.
+    """
+
+    privacy: Privacy = Privacy()
+    bins: Bins = 20
+    low: float = 0.0
+    high: float = 1.0
+
+    kind: ClassVar[str] = "query.targets"
+
+    def __post_init__(self) -> None:
+        FeatureSummary(bins=self.bins, low=self.low, high=self.high)  # checks the ranges
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        y = client.train.labels().astype(np.float64).reshape(-1)
+        if not len(y):
+            raise UserError(f"client {client.id} has no training data, so it has no summary.")
+        place = np.floor((y - self.low) * (self.bins / (self.high - self.low))).clip(0, self.bins - 1)
+        counts = np.bincount(place.astype(np.int64), minlength=self.bins).astype(np.float64)
+        if not _worth_telling(client, task, self.privacy, counts):
+            return Reply(id=client.id)
+        told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
+        return Reply(id=client.id, stats={"shares": shares(noisy), **told})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        """Shares of the bins."""
+        return {"shares": replace(SHARE, shape=(self.bins,), total=(1.0, 1.0))}
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class FeatureSummary(Step):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
@@ -62,21 +106,17 @@ class FeatureSummary(Step):
     """
 
     privacy: Privacy = Privacy()
-    labels: int | None = None
-    bins: int = 20
+    labels: Count | None = None
+    bins: Bins = 20
     low: float = 0.0
     high: float = 1.0
-    bound: float | None = None
+    bound: Positive | None = None
 
     kind: ClassVar[str] = "query.features"
 
     def __post_init__(self) -> None:
-        if self.bins < 2:
-            raise UserError(f"bins is {self.bins!r}; it must be at least 2.")
         if not self.low < self.high:
-            raise UserError(f"low is {self.low!r} and high is {self.high!r}; low must be less than high.")
-        if self.bound is not None and not self.bound > 0:
-            raise UserError(f"bound is {self.bound!r}; it must be greater than 0.")
+            raise UserError(f"low is {self.low!r}; allowed: below high, which is {self.high!r}")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x = raw_features(client)
@@ -109,6 +149,7 @@ class FeatureSummary(Step):
         return BINNING_SHARE * train
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class JointSummary(Step):
     """P(X, y): one histogram over label and feature value, to which every sample adds one unit in all.
@@ -119,8 +160,8 @@ class JointSummary(Step):
     """
 
     privacy: Privacy = Privacy()
-    labels: int | None = None
-    bins: int = 20
+    labels: Count | None = None
+    bins: Bins = 20
     low: float = 0.0
     high: float = 1.0
 

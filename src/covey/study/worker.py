@@ -62,6 +62,10 @@ def do(job: dict[str, Any], tell: Tell) -> None:
     try:
         config = resolve(without_nothing(job["tables"]))
         watchers: list[Watcher] = [watch]
+        if "trial" in job:
+            from covey.study.trials import pruning
+
+            watchers.append(pruning(**job["trial"]))
         done = run_or_resume(
             config, Path(job["folder"]), watchers=watchers, say=lambda text: tell({"say": text}), report=False
         )

@@ -8,7 +8,7 @@ import pytest
 from covey.config import resolve
 from covey.experiments.cells import reached
 from covey.experiments.spec import all_experiments, read_experiment
-from covey.experiments.studies.haccs import epsilon_against_clusters, groups_found
+from covey.experiments.studies.haccs import epsilon_against_clusters, groups_found, noisy_histogram
 from covey.group.density import Density
 from covey.seeds import ratios
 from covey.steps.privacy import Privacy
@@ -19,6 +19,7 @@ MINE = [name for name in all_experiments() if name.startswith("haccs/")]
 def test_every_figure_and_table_of_the_issue_has_its_experiment() -> None:
     wanted = (
         "fig1",
+        "fig3",
         "fig5a",
         "fig5b",
         "fig6",
@@ -90,3 +91,18 @@ def test_every_experiment_runs_at_smoke_scale(name: str, tmp_path: Path) -> None
 
     result = reproduce_experiment(name, scale="smoke", seeds=None, out=tmp_path / "out")
     assert result["cells"]
+
+
+def test_fig3_noise_is_laplace_with_one_over_epsilon() -> None:
+    """The mean total variation of n noisy bins of c samples is about n E|noise| / (2 n c) = 1 / (2 epsilon c)."""
+    settings = {
+        "labels": 10,
+        "samples": 1000,
+        "epsilons": [0.1, 0.005],
+        "noise": "simulated",
+        "repetitions": 200,
+    }
+    rows = noisy_histogram(settings, seed=0).rows
+    assert rows["epsilon 0.1"]["away from the truth"] == pytest.approx(1 / (2 * 0.1 * 1000), rel=0.15)
+    assert rows["epsilon 0.005"]["away from the truth"] == pytest.approx(1 / (2 * 0.005 * 1000), rel=0.25)
+    assert rows["epsilon 0.005"]["emptiest bin"] < rows["epsilon 0.1"]["emptiest bin"] < 1000

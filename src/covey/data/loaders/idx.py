@@ -1,8 +1,11 @@
-"""MNIST and Fashion-MNIST from their official idx files."""
+"""MNIST, Fashion-MNIST and EMNIST from their official idx files."""
 
 from __future__ import annotations
 
+import string
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,6 +15,7 @@ from covey.data.loaders.images import Scaling, as_images, check_labels, scale_fo
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
+from covey.settings import validated_in
 
 FILES = tuple(
     f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
@@ -21,7 +25,11 @@ GARMENTS = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 
+BY_CLASS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase)
+MERGED = tuple(string.digits + string.ascii_uppercase + "abdefghnqrt")  # the others look like their capitals
 
+
+@validated_in("data")
 def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes; ink is 1, paper 0.
 
@@ -35,6 +43,7 @@ def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Datas
     return _load("mnist", folder, tuple("0123456789"), scaling, Scale((0.1307,), (0.3081,)))
 
 
+@validated_in("data")
 def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """Fashion-MNIST: 60,000 + 10,000 pictures of garments of 28x28 pixels, 10 classes.
 
@@ -46,12 +55,39 @@ def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") 
     return _load("fashion-mnist", folder, GARMENTS, scaling, None)
 
 
+def emnist(
+    *,
+    folder: Path | None = None,
+    scaling: Scaling = "standard",
+    split: Literal["byclass", "bymerge", "balanced"] = "byclass",
+) -> Dataset:
+    """EMNIST: handwritten digits and letters of 28x28 pixels, 62 classes, or 47 where like letters are one class.
+
+    From the four official idx files of the split, gzipped or not. They hold the pictures mirrored along the diagonal;
+    here they stand upright.
+
+    Args:
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
+        split: byclass is 62 classes; bymerge and balanced (as many of each) are 47.
+    """
+    classes = BY_CLASS if split == "byclass" else MERGED
+    files = tuple(f"emnist-{split}-{file}".replace("t10k", "test") for file in FILES)
+    data = _load("emnist", folder, classes, scaling, None, files=files)
+    return replace(data, x=data.x.transpose(2, 3).contiguous())
+
+
 def _load(
-    name: str, given: Path | None, classes: tuple[str, ...], scaling: Scaling, usual: Scale | None
+    name: str,
+    given: Path | None,
+    classes: tuple[str, ...],
+    scaling: Scaling,
+    usual: Scale | None,
+    *,
+    files: tuple[str, ...] = FILES,
 ) -> Dataset:
     source = SOURCES[name]
     folder = source.place(given)
-    paths = [path if (path := folder / file).is_file() else folder / f"{file}.gz" for file in FILES]
+    paths = [path if (path := folder / file).is_file() else folder / f"{file}.gz" for file in files]
     source.need(folder, [path.name for path in paths])
     images = [as_images(read_idx(path), path) for path in paths[::2]]
     labels = [

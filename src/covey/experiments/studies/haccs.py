@@ -62,6 +62,36 @@ def groups_found(size: int, privacy: Privacy, density: Density, rng: np.random.G
     return float(np.mean((pairs[:, 0] == pairs[:, 1]) & (sizes[pairs[:, 0]] == 2)))
 
 
+# ------------------------------------------------------------------------------------------ Fig. 3
+
+
+def noisy_histogram(settings: dict[str, Any], seed: int) -> Findings:
+    """Fig. 3: the histogram of one client as the server sees it, by epsilon, and how far it is from the true one.
+
+    The distance is the total variation between the shares; expected noise in a bin is sqrt(2) / epsilon samples.
+    """
+    labels, size = settings["labels"], settings["samples"]
+    counts = np.full(labels, float(size))
+    rows: dict[str, dict[str, float]] = {}
+    curves: dict[str, tuple[Sequence[float], Sequence[float]]] = {
+        "exact": (list(range(labels)), counts.tolist())
+    }
+    for epsilon in settings["epsilons"]:
+        privacy = Privacy(epsilon=epsilon, noise=settings["noise"])
+        noisy = [
+            add_noise(counts, sensitivity=1.0, privacy=privacy, rng=stream(seed, "fig3", str(epsilon), trial))
+            for trial in range(settings["repetitions"])
+        ]
+        away = [np.abs(shares(told) - shares(counts)).sum() / 2 for told in noisy]
+        rows[f"epsilon {epsilon:g}"] = {
+            "fullest bin": float(np.mean([told.max() for told in noisy])),
+            "emptiest bin": float(np.mean([told.min() for told in noisy])),
+            "away from the truth": float(np.mean(away)),
+        }
+        curves[f"epsilon {epsilon:g}"] = (list(range(labels)), noisy[0].tolist())
+    return Findings(rows=rows, curves=curves)
+
+
 # ------------------------------------------------------------------------------------------ what summaries see
 
 

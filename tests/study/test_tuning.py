@@ -1,0 +1,86 @@
+"""Tuning: equal trials on validation data, a file that runs, and a database that Optuna opens."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from covey.config import resolve
+from covey.errors import UserError
+from covey.progress import live_many
+from covey.study.tuning import Tuning, read_tuning, tune
+from covey.tables import read_tables
+
+optuna = pytest.importorskip("optuna")
+
+TABLES = {"rounds": 4, "data": {"name": "digits", "clients": 4}, "train": {"epochs": 1, "lr": 0.001}}
+
+
+def tuned(folder: Path, **changes: object):
+    settings = {
+        "methods": ("fedavg", "local"),
+        "tables": TABLES,
+        "trials": 3,
+        "over": ("train.lr=0.0005..0.5",),
+    }
+    tuning = Tuning(**{**settings, "test_seeds": 0, "pruner": "none", **changes})  # type: ignore[arg-type]
+    return tune(tuning, folder, show=live_many, say=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("tune") / "out"
+    return folder, tuned(folder)
+
+
+def test_every_method_has_the_same_number_of_trials_and_the_defaults_are_the_first(made) -> None:
+    folder, found = made
+    assert [one.method for one in found] == ["fedavg", "local"]
+    assert [one.complete + one.pruned for one in found] == [3, 3]
+    study = optuna.load_study(study_name="fedavg", storage=f"sqlite:///{folder / 'optuna.db'}")
+    assert study.trials[0].params == {"train.lr": 0.001}
+    assert all(one.value >= one.default_value for one in found)
+    assert found[0].rounds == 12
+
+
+def test_trials_are_measured_on_validation_data_and_the_best_file_is_not(made) -> None:
+    folder, found = made
+    for config in folder.glob("*/trial-*/config.toml"):
+        assert read_tables(config)["data"]["validation"] == 0.2
+    best = read_tables(found[0].file)
+    assert "validation" not in best["data"]
+    assert resolve(best)["train"]["lr"] == pytest.approx(found[0].params["train.lr"])
+
+
+def test_the_folder_says_what_was_tuned_and_a_finished_tuning_makes_no_more_trials(made) -> None:
+    folder, found = made
+    assert read_tuning(folder).methods == ("fedavg", "local")
+    again = tuned(folder)
+    assert [one.complete for one in again] == [one.complete for one in found]
+    with pytest.raises(UserError, match="holds another tuning"):
+        tuned(folder, trials=9)
+
+
+def test_a_trial_that_was_under_way_is_made_once_more_in_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    tuned(folder, methods=("fedavg",), trials=1)
+    with sqlite3.connect(folder / "optuna.db") as data:  # as kill -9 leaves it
+        data.execute("update trials set state = 'RUNNING'")
+        data.execute("delete from trial_values")
+    (again,) = tuned(folder, methods=("fedavg",), trials=1)
+    assert again.complete == 1
+    assert [path.name for path in (folder / "fedavg").iterdir()] == ["trial-000"]
+
+
+def test_mistakes_are_said_before_the_first_trial(tmp_path: Path) -> None:
+    for changes, sentence in (
+        ({"sampler": "best"}, "--sampler is 'best'"),
+        ({"pruner": "all"}, "--pruner is 'all'"),
+        ({"validation": 1.5}, r"--validation is 1\.5"),
+        ({"over": ("method.mu=0,1",)}, "no setting that fedavg has"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            tuned(tmp_path / "out", **changes)
+    assert not (tmp_path / "out").exists()
