@@ -19,7 +19,6 @@ from covey.private.settings import Private
 from covey.ranges import Range
 from covey.settings import Setting, settings_of
 from covey.steps import Train
-from covey.stopping import Stopping
 
 Values = st.SearchStrategy[Any]
 
@@ -150,7 +149,6 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
         "measure": table(settings_of(Measuring)),
         "guard": table(settings_of(Guard)),
         "robust": choice(RULES),
-        "stop": table(settings_of(Stopping)),
         "private": table(settings_of(Private)),
     }
     assert {*sections, "methods"} == set(SECTIONS), "every section is fuzzed"
