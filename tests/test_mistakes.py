@@ -70,7 +70,7 @@ def simulated(**changes: Any) -> Any:
         (lambda: dataset(x=["a"] * 60), "inputs must be numbers"),
         (lambda: dataset(y=Y[:50]), "as many inputs as labels"),
         (lambda: dataset(classes=["a", "b"]), "labels run from 0 to 2, but there are 2 classes"),
-        (lambda: dataset(test_fraction=2), "test_fraction = 2"),
+        (lambda: dataset(test_fraction=2), "test_fraction is 2"),
         (
             lambda: fleet(data=shared(y=torch.rand(60))),
             "the labels of own are torch.float32; give objective=",

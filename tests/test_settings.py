@@ -1,19 +1,32 @@
 """One check and one wording for every setting, from a file or from Python."""
 
+import re
 from dataclasses import dataclass
+from inspect import isclass, signature
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, SHIFTS
+import covey
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, PARTS, RULES, SHIFTS, STEPS
 from covey.config import GIVEN, DataSection, ModelSection, Top
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine
 from covey.measure import Measuring
 from covey.ranges import Count, Natural, NotNegative, Positive, Range, Share
-from covey.settings import about_settings, checked, convert, in_words, settings_of, validated
+from covey.settings import (
+    FILLED_IN,
+    about_settings,
+    checked,
+    convert,
+    in_words,
+    settings_of,
+    takes,
+    validated,
+)
 from covey.steps import Train
 
 
@@ -141,3 +154,72 @@ def test_no_line_is_about_a_setting_that_is_not_there() -> None:
     for registry in registries:
         for name in registry:
             assert set(about_settings(registry[name])) <= set(settings_of(registry[name])), name
+
+
+def every_maker() -> list[tuple[str, Any]]:
+    """Whatever a configuration can name and give settings to."""
+    plain = [METHODS, DATASETS, PARTITIONS, SHIFTS, MODELS, STEPS, RULES, *PARTS.values()]
+    found = [(f"{registry.kind} {name}", registry[name]) for registry in plain for name in registry.builtin]
+    return [(name, maker) for name, maker in found if next(iter(signature(maker).parameters), "") != "now"]
+
+
+def test_everything_that_takes_settings_checks_them_in_the_one_way() -> None:
+    filled_in = {*GIVEN, *FILLED_IN, "input_shape", "outputs"}
+    unchecked = [
+        name
+        for name, maker in every_maker()
+        if set(settings_of(maker)) - filled_in
+        and not getattr(maker.__init__ if isclass(maker) else maker, "checks_settings", False)
+    ]
+    assert unchecked == []
+
+
+def test_no_other_wording_for_what_is_allowed() -> None:
+    """`NAME is VALUE; allowed: ...`, wherever a setting is refused."""
+    other = re.compile(
+        r"it must (be|lie)( one of| at least| in | between| more| greater| a number)|: must be "
+    )
+    sources = Path(covey.__file__).parent
+    found = [
+        f"{file.relative_to(sources)}:{number}"
+        for file in sources.rglob("*.py")
+        if file.name != "statistics.py"  # it speaks of what clients told
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if other.search(line)
+    ]
+    assert found == []
+
+
+def test_a_method_takes_the_settings_of_its_parts() -> None:
+    @validated
+    def part(*, step: object, low: Share = 0.5, many: int = 3) -> None:
+        """A part.
+
+        Args:
+            low: how low.
+            many: how many.
+        """
+
+    @validated
+    @takes(part, without=("many",))
+    def method(train: object, *, high: int = 9, **settings: Any) -> dict[str, Any]:
+        """A method.
+
+        Args:
+            high: how high.
+        """
+        return settings
+
+    found = settings_of(method, given=("train",))
+    assert {name: (s.default, s.help) for name, s in found.items()} == {
+        "high": (9, "how high."),
+        "low": (0.5, "how low."),
+    }
+    assert method(None, low=0.1) == {"low": 0.1}
+    for wrong, sentence in (
+        ({"low": 2.0}, "low is 2.0; allowed: a number from 0 to 1"),
+        ({"many": 1}, "many is not known"),
+    ):
+        with pytest.raises(UserError) as error:
+            method(None, **wrong)
+        assert str(error.value).startswith(sentence)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from covey.registry import Registry
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import nn
 
     from covey.core import Method, Rule
     from covey.data.types import Dataset, Shift
-    from covey.fleet.devices import Device
+    from covey.fleet.profiles import Device
     from covey.metrics import Metric
     from covey.objective import Objective
     from covey.tracking import Tracker
@@ -58,6 +57,8 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "fedyogi": "covey.methods.server_optimisers:fedyogi",
         "fedadagrad": "covey.methods.server_optimisers:fedadagrad",
         "scaffold": "covey.methods.scaffold:scaffold",
+        "fedasync": "covey.methods.stale:fedasync",
+        "fedbuff": "covey.methods.stale:fedbuff",
         "fednova": "covey.methods.fednova:fednova",
         "moon": "covey.methods.moon:moon",
         "mime-lite": "covey.methods.mime:mime_lite",
@@ -115,6 +116,7 @@ PARTITIONS: Registry[Callable[..., Any]] = Registry(
     "covey.partitions",
     {
         "iid": "covey.data.partitions.even:iid",
+        "quantity": "covey.data.partitions.even:quantity",
         "dir-class": "covey.data.partitions.dirichlet:dir_class",
         "dir-class-capped": "covey.data.partitions.dirichlet:dir_class_capped",
         "dir-client": "covey.data.partitions.dirichlet:dir_client",
@@ -140,6 +142,7 @@ SHIFTS: Registry[Callable[..., list[Shift]]] = Registry(
         "rotation": "covey.data.shifts:rotation",
         "label": "covey.data.shifts:label",
         "tilt": "covey.data.shifts:tilt",
+        "unlike": "covey.data.unlike:unlike",
     },
 )
 
@@ -210,8 +213,16 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
 )
 
-# five uniform numbers from 0 to 1, the device's own -> a device
-PROFILES: Registry[Callable[[np.ndarray], Device]] = Registry("device profile", "covey.profiles", {})
+# five uniform numbers from 0 to 1, the device's own, and settings -> a device
+PROFILES: Registry[Callable[..., Device]] = Registry(
+    "device profile",
+    "covey.profiles",
+    {
+        "ideal": "covey.fleet.profiles:ideal",
+        "haccs": "covey.fleet.profiles:haccs",
+        "published": "covey.fleet.profiles:published",
+    },
+)
 
 # settings -> a tracker, which is told of every round (`covey.tracking.Tracker`)
 TRACKERS: Registry[Callable[..., Tracker]] = Registry(
@@ -240,6 +251,12 @@ STEPS: Registry[type] = Registry(
         "CountLabels": "covey.steps.labels:CountLabels",
         "Poisoned": "covey.steps.poison:Poisoned",
         "Quiet": "covey.steps.private:Quiet",
+        "SecureKeys": "covey.steps.secure:SecureKeys",
+        "SecureShares": "covey.steps.secure:SecureShares",
+        "SecureUpdate": "covey.steps.secure:SecureUpdate",
+        "SecureUnmask": "covey.steps.secure:SecureUnmask",
+        "Noised": "covey.steps.private:Noised",
+        "ExampleTrain": "covey.steps.example:ExampleTrain",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",
         "Size": "covey.steps.size:Size",
         "Style": "covey.steps.style:Style",
@@ -253,6 +270,7 @@ STEPS: Registry[type] = Registry(
         "DittoTrain": "covey.steps.personal:DittoTrain",
         "EvaluateOwn": "covey.steps.personal:EvaluateOwn",
         "TrainWithHome": "covey.steps.home:TrainWithHome",
+        "Compressed": "covey.steps.compress:Compressed",
         "ControlledTrain": "covey.methods.scaffold:ControlledTrain",
         "ContrastiveTrain": "covey.methods.moon:ContrastiveTrain",
         "MimicTrain": "covey.methods.mime:MimicTrain",
@@ -331,6 +349,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "everybody": "covey.select.plain:Everybody",
             "poisson": "covey.select.plain:Poisson",
             "server": "covey.select.plain:the_server",
+            "keep-busy": "covey.methods.stale:KeepBusy",
             "every-cluster": "covey.select.clusters:EveryCluster",
             "each-group": "covey.select.groups:EachGroup",
             "largest-group": "covey.select.largest:LargestGroup",
@@ -399,6 +418,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "krum": "covey.mix.robust:Krum",
             "discrepancy": "covey.methods.feddisco:DiscoAverage",
             "fairness": "covey.methods.fedfa:FairAverage",
+            "stale": "covey.methods.stale:StaleAverage",
             "normalised": "covey.methods.fednova:NormalisedAverage",
             "nearest-centre": "covey.methods.fesem:NearestCentre",
             "soft": "covey.methods.fedsoft:SoftAverage",

@@ -13,7 +13,7 @@ import tomli_w
 from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS, TRACKERS
-from covey.choices import SeveralOf
+from covey.choices import SeveralOf, complete
 from covey.core import PATIENCE, Method
 from covey.data import Federation, federate, load
 from covey.data.federate import GIVEN as DATA_GIVEN
@@ -33,8 +33,9 @@ from covey.private.apply import made_private
 from covey.private.settings import Private
 from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
-from covey.settings import REQUIRED, Setting, checked, reader_of, settings_of, unknown, validated
+from covey.settings import Setting, checked, settings_of, unknown, validated
 from covey.steps import Train
+from covey.steps.compress import Compression, with_compression
 from covey.stopping import Stopping
 from covey.tables import check_tables, shown, with_full_names
 
@@ -157,7 +158,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
             raise UserError(elsewhere(key, tables) or unknown(key, key, known))
         if key in SECTIONS and not isinstance(tables[key], dict):
             raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
-    result: dict[str, Any] = _complete("", settings_of(Top), plain)
+    result: dict[str, Any] = complete("", settings_of(Top), plain)
     _check_top(Top(**result))
     if not result["tracker"]:  # a run that nobody tracks is the same run as before there were trackers
         del result["tracker"]
@@ -172,12 +173,14 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    if tables.get("compress"):
+        result["compress"] = complete("compress", settings_of(Compression), tables["compress"])
     if tables.get("stop"):
-        result["stop"] = _complete("stop", settings_of(Stopping), tables["stop"])
+        result["stop"] = complete("stop", settings_of(Stopping), tables["stop"])
     if tables.get("robust"):
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     if tables.get("private"):
-        result["private"] = _complete("private", settings_of(Private), tables["private"])
+        result["private"] = complete("private", settings_of(Private), tables["private"])
         Private(**result["private"])
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
@@ -195,7 +198,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         values = train if section == "train" else tables.get(section, {})
         if section == "guard" and "private" in result:
             values = without_norm_guard(values)
-        result[section] = _complete(section, settings_of(maker), values)
+        result[section] = complete(section, settings_of(maker), values)
         maker(**result[section])  # checks the ranges
     config = Config(tables=result)
     _check_target(config)
@@ -218,6 +221,7 @@ SECTIONS = (
     "partition",
     "shift",
     "robust",
+    "compress",
     "stop",
     "private",
     "model",
@@ -329,18 +333,6 @@ def _check_target(config: Config) -> None:
         raise UserError(f"target_metric is {name!r}, of which nobody said whether higher is better")
 
 
-def _complete(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with defaults for the rest."""
-    given = checked(where, settings, values)
-    for name, setting in settings.items():
-        if name not in given:
-            if setting.default is REQUIRED:
-                raise UserError(f"{where}.{name} is missing; allowed: {setting.allowed}")
-            reader = reader_of(setting.type)
-            given[name] = reader.read(f"{where}.{name}", setting.default) if reader else setting.default
-    return {name: given[name] for name in settings}
-
-
 def _complete_choice(
     where: str,
     values: Mapping[str, Any],
@@ -355,7 +347,7 @@ def _complete_choice(
     found = registry.find(name, f"{where}.name = {name!r}")
     own = {} if not callable(found) or isinstance(found, nn.Module) else settings_of(found, given=GIVEN)
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
-    return _complete(where, settings, {**values, "name": name})
+    return complete(where, settings, {**values, "name": name})
 
 
 def _as_toml(value: Any) -> Any:
@@ -381,6 +373,10 @@ def method_of(config: Config) -> Method:
     method, private = with_rule(config), config.tables.get("private")
     if not private:
         return method
+    if config.tables.get("compress", {}).get("name"):
+        raise UserError(
+            "compress.name shortens updates, which private noise and sums need whole; leave one of them out"
+        )
     return made_private(
         method, Private(**private), clients=config["data"]["clients"], rounds=config.top.rounds
     )
@@ -390,6 +386,8 @@ def with_rule(config: Config) -> Method:
     """The method, with the combine of [robust] in place of its weighted means where there is one."""
     table, robust = config["method"], config.tables.get("robust")
     method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    if compress := config.tables.get("compress"):
+        method = with_compression(method, Compression(**compress))
     if not robust:
         return method
     if method.mix is None:

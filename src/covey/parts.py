@@ -1,7 +1,7 @@
 """The parts of a method by the question that they answer, for methods that are composed in a file.
 
 A part without settings is a function of the round. Any other entry makes a part from its settings: a frozen dataclass,
-or a function with keyword arguments. Arguments in `GIVEN` are filled in by the program.
+or a function with keyword arguments. Arguments in `FILLED_IN` are filled in by the program.
 """
 
 from __future__ import annotations
@@ -14,11 +14,7 @@ from typing import Any
 from covey.catalogue import PARTS
 from covey.choices import Table, entries_of, whole_table
 from covey.errors import UserError
-from covey.settings import REQUIRED, Setting, settings_of
-
-# train: the settings of local training. step: what clients are asked to do. send: which models they would get.
-# exchange: the mix over a topology.
-GIVEN = ("train", "step", "send", "exchange")
+from covey.settings import FILLED_IN, REQUIRED, Setting, settings_of
 
 QUESTIONS = {
     "group": "who is alike",
@@ -44,7 +40,7 @@ def part_settings(kind: str, name: object, where: str = "") -> dict[str, Setting
 
 
 def settings_of_part(found: Callable[..., Any]) -> dict[str, Setting]:
-    return {} if is_part(found) else settings_of(found, given=GIVEN)
+    return {} if is_part(found) else settings_of(found, given=FILLED_IN)
 
 
 def make_part(kind: str, table: Mapping[str, Any], given: Mapping[str, object]) -> Any:
@@ -55,7 +51,7 @@ def make_part(kind: str, table: Mapping[str, Any], given: Mapping[str, object]) 
     wanted = inspect.signature(found).parameters
     settings = {name: value for name, value in table.items() if name != "name"}
     filled = {name: value for name, value in given.items() if name in wanted}
-    if any(name in wanted and name not in filled and wanted[name].default is REQUIRED for name in GIVEN):
+    if any(name in wanted and name not in filled and wanted[name].default is REQUIRED for name in FILLED_IN):
         raise UserError(f"{kind} {table['name']} builds on what is sent: use it for serve")
     try:
         return found(**filled, **settings)

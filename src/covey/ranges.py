@@ -1,5 +1,6 @@
 """What a number may be, declared where the setting is: `rho: Share = 0.5`, `count: Annotated[int, Range(2)] = 3`."""
 
+from collections.abc import Sized
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
@@ -34,6 +35,20 @@ class Range:
         return " and ".join(f"{words} {_written(bound)}" for words, bound in bounds if bound is not None)
 
 
+@dataclass(frozen=True)
+class NotEmpty:
+    """Lists with at least one entry."""
+
+    most: None = None
+    below: None = None
+
+    def __contains__(self, value: Sized) -> bool:
+        return len(value) > 0
+
+    def __str__(self) -> str:
+        return "with at least one entry"
+
+
 def _written(bound: float) -> str:
     return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
 
@@ -43,6 +58,12 @@ Natural = Annotated[int, Range(0)]  # 0, 1, 2 ...
 Share = Annotated[float, Range(0, 1)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(0)]
+UpTo100 = Annotated[float, Range(0, 100)]
+Percentile = Annotated[float, Range(above=0, most=100)]
+BelowHalf = Annotated[float, Range(0, below=0.5)]
+Part = Annotated[float, Range(above=0, below=1)]  # of a whole that leaves something on either side
+Chance = Annotated[float, Range(above=0, most=1)]
+DecayRate = Annotated[float, Range(above=0, most=1)]
 PartBelowOne = Annotated[float, Range(0, below=1)]
 Epsilon = Annotated[
     float, Range(above=0, most=1000)

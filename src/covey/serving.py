@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -20,9 +20,16 @@ JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key(
 )  # of each model: rounds in which it was judged
 
 
+Per = Literal[
+    "model", "group"
+]  # what is judged: each model, or where clients hold one each, that of a whole group
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeepJudgements:
     """Adds up, for every model, how good each share of the clients' own training was on data kept out of it."""
+
+    per: Per = "model"
 
     needs: ClassVar[Facts] = (JUDGEMENTS,)
     gives: ClassVar[Facts] = (JUDGED,)
@@ -30,12 +37,16 @@ class KeepJudgements:
     def __call__(self, now: Round) -> None:
         kept = dict(JUDGED.get(now.memory, {}))
         before = JUDGEMENTS_SO_FAR.get(now.memory, {})
-        judged = {slot: before.get(slot, 0) + 1 for slot in {reply.slot for reply in now.replies}}
+        model_of = {
+            reply.id: reply.slot if self.per == "model" else now.groups.get(reply.id, -1)
+            for reply in now.replies
+        }
+        judged = {slot: before.get(slot, 0) + 1 for slot in set(model_of.values())}
         for slot, number in sorted(judged.items()):
             # one row for each share that was tried: samples, score and loss, summed up over samples
             sums = np.array(kept.get(slot, np.zeros((len(TRIED), 3)))) * ((number - 1) / number) ** RECENT
             for reply in now.replies:
-                if reply.slot == slot and "scores" in reply.stats:
+                if model_of[reply.id] == slot and "scores" in reply.stats:
                     count = float(reply.stats["judged"])
                     columns = (np.ones(len(TRIED)), reply.stats["scores"], reply.stats["losses"])
                     sums += count * np.column_stack(columns)
@@ -65,6 +76,7 @@ class ServeAdapted:
     """The rows that `send` sends, and how far a client should make them its own."""
 
     send: Send
+    per: Per = "model"
 
     needs: ClassVar[Facts] = (JUDGED,)
 
@@ -73,7 +85,5 @@ class ServeAdapted:
         up = now.fleet.objective.higher_is_better
         shares = {slot: best_share(sums, up) for slot, sums in kept.items()}
         tasks = self.send(now, ids)
-        return {
-            i: Task(models=t.models, slots=t.slots, args={"own": shares.get(t.slots[0], UNJUDGED)})
-            for i, t in tasks.items()
-        }
+        model_of = {i: t.slots[0] if self.per == "model" else now.groups.get(i, -1) for i, t in tasks.items()}
+        return {i: replace(t, args={"own": shares.get(model_of[i], UNJUDGED)}) for i, t in tasks.items()}

@@ -25,6 +25,9 @@ from covey.tables import shown
 REQUIRED = inspect.Parameter.empty
 # What a number may be in size where its range says nothing else: more is a slip of the pen.
 LARGEST: dict[Any, int] = {int: 1_000_000, float: 1_000_000_000}
+# What the program gives a part of a method. train: the settings of local training. step: what clients are asked to do.
+# send: which models they would get. exchange: the mix over a topology.
+FILLED_IN = ("train", "step", "send", "exchange")
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
@@ -77,8 +80,10 @@ def description(maker: Callable[..., Any]) -> list[str]:
 
 
 def about_settings(maker: Callable[..., Any]) -> dict[str, str]:
-    """The lines about the settings: the block `Args:` of the docstring, and of those that a dataclass derives from."""
+    """The lines about the settings: the block `Args:` of the docstring, and of those that it is made of (`takes`)."""
     found: dict[str, str] = {}
+    for part in getattr(maker, "takes", ()):
+        found |= picked(about_settings(part), maker)
     for each in reversed(inspect.getmro(maker)) if inspect.isclass(maker) else [maker]:
         block = inspect.cleandoc(each.__doc__ or "").partition("\n\nArgs:\n")[2].partition("\n\n")[0]
         found |= {
@@ -86,6 +91,34 @@ def about_settings(maker: Callable[..., Any]) -> dict[str, str]:
             for name, line in re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", block, flags=re.M)
         }
     return found
+
+
+def takes(*parts: Callable[..., Any], without: Collection[str] = ()) -> Callable[[Maker], Maker]:
+    """Decorates a function that hands its `**settings` on to these parts: it takes what they take.
+
+    Their types, ranges, defaults and lines of help count as its own, so that nothing is written twice. What the
+    function names itself, what is in `without` and what the program fills in (`FILLED_IN`) is left to it.
+    """
+
+    def extended(maker: Maker) -> Maker:
+        signature = inspect.signature(maker)
+        own = {name: p for name, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
+        for part in parts:
+            for name, setting in settings_of(part, given=(*without, *FILLED_IN)).items():
+                kind, default = inspect.Parameter.KEYWORD_ONLY, setting.default
+                own.setdefault(name, inspect.Parameter(name, kind, default=default, annotation=setting.type))
+        typed = {name: p.annotation for name, p in own.items()}
+        maker.__annotations__ = {**typed, "return": maker.__annotations__["return"]}
+        maker.__signature__ = signature.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
+        maker.takes = parts  # type: ignore[attr-defined]
+        return maker
+
+    return extended
+
+
+def picked(settings: Mapping[str, Any], part: Callable[..., Any]) -> dict[str, Any]:
+    """Those of the settings that the part takes."""
+    return {name: value for name, value in settings.items() if name in inspect.signature(part).parameters}
 
 
 def _field_default(maker: Any, name: str, default: Any) -> Any:
@@ -116,6 +149,7 @@ def validated(maker: Maker, *, table: str = "") -> Maker:
         checked(table, settings, {name: value for name, value in given.items() if name in settings})
         return called(*args, **kwargs)
 
+    checking.checks_settings = True  # type: ignore[attr-defined]
     if inspect.isclass(maker):
         maker.__init__ = checking  # type: ignore[method-assign]
         return maker

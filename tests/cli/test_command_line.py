@@ -133,7 +133,10 @@ def test_what_keeps_validation_data_compares_with_training_in_one_place(tmp_path
         (["run", "--set", "train.lrr=1"], "train.lrr is not known; did you mean lr?"),
         (["run", "--set", "train.lr=fast"], "train.lr is 'fast'; allowed: a number"),
         (["run", "--set", "train.lr=-1"], "train.lr is -1; allowed: a number above 0"),
-        (["run", "--set", "method.per_round=0"], "method.per_round is 0; it must be at least 1"),
+        (
+            ["run", "--set", "method.per_round=0"],
+            "method.per_round is 0; allowed: a whole number, at least 1",
+        ),
         (["run", "--set", "data.clients=0"], "data.clients is 0; allowed: a whole number, at least 1"),
         (["run", "--rounds", "0"], "rounds is 0; allowed: a whole number, at least 1"),
         (["run", "--method", "fedagv"], "did you mean fedavg?"),

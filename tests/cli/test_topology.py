@@ -77,11 +77,11 @@ def test_recommend_lists_the_best_first(command: typer.Typer) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--weights", "heavy"], "weights = 'heavy': must be one of auto, equal, metropolis"),
-        (["--nodes", "0"], "nodes = 0"),
-        (["--clusters", "60"], "clusters = 60: must be from 1 to the number of nodes, 50"),
-        (["--rounds", "0"], "rounds = 0"),
-        (["--backbone-every", "0"], "backbone_every = 0: must be 1 or more rounds"),
+        (["--weights", "heavy"], "weights is 'heavy'; allowed: auto, equal, metropolis"),
+        (["--nodes", "0"], "nodes is 0"),
+        (["--clusters", "60"], "clusters is 60; allowed: at most the number of nodes, 50"),
+        (["--rounds", "0"], "rounds is 0"),
+        (["--backbone-every", "0"], "backbone_every is 0; allowed: a whole number, at least 1"),
         (["--nodes", "4", "--draw", "picture.txt"], "must end in .png"),
         (["--edges", "nowhere.txt"], "nowhere.txt': cannot be read"),
         (["--recommend", "--budget", "1"], "budget = 1: no combination sends so few messages"),

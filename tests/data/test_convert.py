@@ -42,7 +42,7 @@ def test_tokens_stay_whole_numbers():
         ({"classes": ["a"]}, "labels run from 0 to 1, but there are 1 classes"),
         ({"y": torch.zeros(10), "classes": ["a", "b"]}, "labels are torch.float32, but with classes"),
         ({"y": torch.zeros(10, 2, dtype=torch.int64)}, "one whole number per sample"),
-        ({"test_fraction": 0.0}, "test_fraction = 0.0"),
+        ({"test_fraction": 0.0}, "test_fraction is 0.0"),
         (
             {"test": (torch.rand(3, 4), torch.zeros(3, dtype=torch.int64))},
             "test inputs are torch.float32 of shape",

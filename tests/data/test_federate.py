@@ -191,7 +191,10 @@ def test_the_true_kind_of_a_client_is_what_the_partition_and_the_shift_know(
         ),
         ({"partition": "iid", "rng": 3}, "partition.rng is not known"),
         ({"partition": "dir-class", "alpha": "high"}, "partition.alpha is 'high'; allowed: a number"),
-        ({"partition": "iid", "test_fraction": 1.0}, "test_fraction = 1.0: it must lie between 0 and 1"),
+        (
+            {"partition": "iid", "test_fraction": 1.0},
+            "test_fraction is 1.0; allowed: a number above 0 and below 1",
+        ),
         ({"partition": "natural"}, "partition = 'natural': own has no writer of its samples"),
         ({"partition": "domain"}, "partition = 'domain': own has no domain of its samples"),
     ],

@@ -114,7 +114,7 @@ def test_empty_cells_are_refused_or_filled_with_the_training_mean() -> None:
         ({"label": "sick"}, "has no column 'sick'; its columns are hospital, age, sex, ill"),
         ({"label": "ill", "features": ["ill"]}, "'ill' is the label"),
         ({"label": "ill", "split": "sex"}, "says test for 0 of 40 rows"),
-        ({"label": "ill", "test_share": 1.5}, "test_share is 1.5; it must lie between 0 and 1"),
+        ({"label": "ill", "test_share": 1.5}, "test_share is 1.5; allowed: a number above 0 and below 1"),
         ({"label": "ill", "test": {"age": [1]}}, "must have the same columns"),
     ],
 )

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from covey.errors import UserError
-from covey.fleet.devices import Device, Devices
+from covey.fleet.devices import Devices
+from covey.fleet.profiles import Device
 
 
 def stream(*names: object) -> np.random.Generator:
@@ -110,17 +111,20 @@ def test_drift_in_force_is_the_latest() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"profile": "fast"}, 'devices.profile is "fast"'),
+        ({"profile": "fast"}, "devices.profile = 'fast' is not known"),
         ({"pace": -1.0}, "devices.pace is -1.0"),
         ({"dropout": 1.0}, "devices.dropout is 1.0"),
         ({"loss": "half"}, "devices.loss is 'half'"),
         ({"deadline": 0.0}, "devices.deadline is 0.0"),
-        ({"joins": [{"clients": [1]}]}, "devices.joins.round is None"),
-        ({"joins": [{"clients": [], "round": 1}]}, "devices.joins.clients is []"),
-        ({"leaves": [{"client": [1], "round": 1}]}, 'unknown key "client"'),
-        ({"drifts": [{"clients": [1], "round": 1, "turns": 0.5}]}, "devices.drifts.turns is 0.5"),
-        ({"special": [{"clients": [1], "up": 0}]}, "devices.special.up is 0"),
-        ({"special": [3]}, "devices.special holds 3"),
+        ({"joins": [{"clients": [1]}]}, "devices.joins[0].round is missing"),
+        ({"joins": [{"clients": [], "round": 1}]}, "devices.joins[0].clients is []"),
+        (
+            {"leaves": [{"client": [1], "round": 1}]},
+            "devices.leaves[0].client is not known; did you mean clients?",
+        ),
+        ({"drifts": [{"clients": [1], "round": 1, "turns": 0.5}]}, "devices.drifts[0].turns is 0.5"),
+        ({"special": [{"clients": [1], "up": 0}]}, "devices.special[0].up is 0; allowed: a number above 0"),
+        ({"special": [3]}, "devices.special is [3]; allowed: a list of tables"),
     ],
 )
 def test_a_wrong_setting_is_one_clear_sentence(settings: dict[str, object], words: str) -> None:
@@ -131,5 +135,5 @@ def test_a_wrong_setting_is_one_clear_sentence(settings: dict[str, object], word
 
 
 def test_a_client_that_is_not_there_is_named() -> None:
-    with pytest.raises(UserError, match=r"names client 9, but there are 5"):
+    with pytest.raises(UserError, match=r"devices.joins.clients is 9; allowed: from 0 to 4"):
         Devices(joins=[{"clients": [9], "round": 1}]).members(5, 0)

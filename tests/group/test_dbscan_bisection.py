@@ -49,5 +49,5 @@ def test_always_as_many_as_asked_for(seed: int, clients: int, data: st.DataObjec
 
 
 def test_more_clusters_than_clients_is_explained() -> None:
-    with pytest.raises(UserError, match="clusters = 3: must be from 1 to the number of clients, 2"):
+    with pytest.raises(UserError, match="clusters is 3; allowed: from 1 to the number of clients, 2"):
         clusters_by_bisection(line(0, 1), clusters=3)

@@ -126,8 +126,8 @@ def test_a_cluster_of_one_reaches_as_far_as_the_middle_of_the_others() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"algorithm": "kmeans"}, 'algorithm is "kmeans"; it must be one of optics, dbscan, hdbscan'),
-        ({"extract": "steep"}, 'extract is "steep"'),
+        ({"algorithm": "kmeans"}, "algorithm is 'kmeans'; allowed: optics, dbscan, hdbscan"),
+        ({"extract": "steep"}, "extract is 'steep'"),
         ({"eps": 0.0}, "eps is 0.0"),
         ({"xi": 1.0}, "xi is 1.0"),
         ({"min_samples": 1}, "min_samples is 1"),

@@ -146,7 +146,7 @@ def test_hits_by_class_add_up_to_the_accuracy() -> None:
 def test_wrong_settings_are_one_sentence() -> None:
     with pytest.raises(UserError, match="evaluation is 'fair'; allowed: balanced, published"):
         cafa(TRAIN, evaluation="fair")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"power is -1.0; it must lie in 0 to 100"):
+    with pytest.raises(UserError, match=r"power is -1.0; allowed: a number from 0 to 100"):
         abfa(TRAIN, power=-1.0)
 
 

@@ -192,7 +192,7 @@ def test_what_has_to_be_remembered_is_added() -> None:
         ({"select": {"name": "unifrom"}}, "method.select = 'unifrom' is not known; did you mean uniform.*"),
         (
             {"select": {"per_round": 3}},
-            "method.select is .*; allowed: the name of a part, or a table with its name",
+            "method.select is .*; allowed: the name of a select part, or a table with its name",
         ),
         (
             {"select": {"name": "uniform", "per_round": 7}},

@@ -91,6 +91,18 @@ def test_every_pair_of_flock_and_label_is_a_group_of_its_own():
     assert cut_by_label({1: 0, 2: 0, 3: 1}, {1: 4, 2: 9, 3: 4}) == {1: 4, 2: 9, 3: 14}
 
 
+def test_without_a_server_models_travel_between_peers_only():
+    state, kinds, end = after(4, TURNED, over="hierarchical-wheel")
+    assert adjusted_rand_score(kinds, [state.groups[i] for i in range(16)]) == 1.0
+    assert len(state.models) == 16
+    cost = end.fleet.ledger.total
+    row = 4 * state.models.shape[1]
+    assert cost["mix.peers"].messages == sum(edge["load"] for edge in state.notes["graph"]["edges"])
+    assert cost["mix.peers"].bytes_peer == cost["mix.peers"].messages * row
+    assert cost["train.judged"].bytes_down < row  # no server sends a model
+    assert end.value("local-test", "accuracy-mean") > 0.5
+
+
 def test_parts_can_be_left_out_and_others_are_refused():
     method = covey(Train(), without=("serving", "correction", "selection"))
     assert (method.adapt, method.serve, method.update, method.after) == (None, None, None, ())

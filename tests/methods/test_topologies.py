@@ -229,9 +229,9 @@ def test_a_newcomer_joins_the_cluster_it_is_most_like() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"backbone": "rnig"}, "graph 'rnig': must be one of full, ring, wheel"),
-        ({"backbone_every": 0}, "backbone_every is 0; it must be at least 1 round"),
-        ({"clusters": 0}, "clusters is 0; it must be at least 1"),
+        ({"backbone": "rnig"}, "graph is 'rnig'; allowed: full, ring, wheel"),
+        ({"backbone_every": 0}, "backbone_every is 0; allowed: a whole number, at least 1"),
+        ({"clusters": 0}, "clusters is 0; allowed: a whole number, at least 1"),
         ({"weights": "heavy"}, "weights is 'heavy'; allowed: auto, equal, metropolis"),
         ({"representative": "loudest"}, "representative is 'loudest'; allowed: samples, degree"),
         ({"representative": "degree"}, 'representative = "degree" and network go together'),

@@ -69,9 +69,9 @@ def test_tiny_graphs_still_mix(shape: str, nodes: int) -> None:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ("rnig", "graph 'rnig': must be one of full, ring, wheel"),
-        ("__import__('os').system('true')", "must be one of"),
-        ("read_edgelist('/etc/passwd')", "must be one of"),
+        ("rnig", "graph is 'rnig'; allowed: full, ring, wheel"),
+        ("__import__('os').system('true')", "allowed: full, ring"),
+        ("read_edgelist('/etc/passwd')", "allowed: full, ring"),
         ("star_graph(n)", "has 7 nodes, but 6 are needed"),
         ("random_regular_graph(3, 5)", "graph 'random_regular_graph"),
         ("cycle_graph(m)", "graph 'cycle_graph"),

@@ -211,5 +211,5 @@ def test_a_budget_that_nothing_fits_gives_nothing() -> None:
 
 
 def test_more_clusters_than_nodes_is_explained() -> None:
-    with pytest.raises(UserError, match="clusters = 7: must be from 1 to the number of nodes, 6"):
+    with pytest.raises(UserError, match="clusters is 7; allowed: at most the number of nodes, 6"):
         Design(kind="hierarchical", backbone="ring", nodes=6, clusters=7)

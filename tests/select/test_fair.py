@@ -75,7 +75,7 @@ def test_everybody_works_in_the_end() -> None:
     ("settings", "sentence"),
     [
         ({"schedule": "later"}, "schedule is 'later'; allowed: fair, published"),
-        ({"fullness": -1.0}, r"fullness is -1.0; it must lie in 0 to 100"),
+        ({"fullness": -1.0}, r"fullness is -1.0; allowed: a number from 0 to 100"),
         ({"rho": 0.9}, r'rho is 0.9, which only schedule = "published" knows'),
         ({"draws": "quasi"}, r"draws is 'quasi', which only schedule"),
     ],

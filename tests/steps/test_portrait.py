@@ -11,9 +11,10 @@ from covey.steps.portrait import (
     class_means,
     classes_in,
     described,
-    portrait_of,
-    repeats,
+    portraits_of,
     standardised,
+    strokes,
+    views_of,
 )
 from covey.testing import small_federation, small_fleet
 
@@ -31,7 +32,7 @@ def test_a_portrait_is_on_average_the_class_means_of_each_half():
     x = described(standardised(type("Client", (), {"train": share.train})()))
     y = share.train.labels().astype(int)
     (reply,) = [r for r in replies(DescribeClasses(flip=flip)) if r.id == 0]
-    portrait = portrait_of(reply.stats, flip)
+    portrait, _ = portraits_of(reply.stats, flip)
     from covey.core import stream
 
     halves = stream(5, "halves", "client", 0).permutation(len(y)) % 2
@@ -70,14 +71,32 @@ def test_a_picture_is_told_by_its_values_and_its_edges():
 
 
 def test_small_samples_are_told_more_often():
-    assert repeats(64) == 64
-    assert repeats(1024) == 4
-    assert repeats(5000) == 1
+    tables = {width: views_of(torch.zeros(2, width)) for width in (64, 1024, 5000)}
+    assert [[view.times for view in views] for views in tables.values()] == [[64], [4], [1]]
+    plain, drawn = views_of(torch.zeros(2, 3, 32, 32))
+    assert (plain.values.shape[1], plain.times) == (
+        1024,
+        4,
+    )  # 16 x 16 pixels of three colours and their edges
+    assert (drawn.values.shape[1], drawn.times) == (128, 16)
+
+
+def test_strokes_tell_the_direction_and_not_the_polarity_of_what_is_drawn():
+    upright = torch.zeros(1, 1, 8, 8)
+    upright[..., 4:] = 1.0
+    across = strokes(upright).reshape(8, 4, 4) - strokes(torch.zeros(1, 1, 8, 8)).reshape(8, 4, 4)
+    assert across[0, 1:3, 1:3].min() > 0.5  # gradients across are the first of eight directions
+    np.testing.assert_allclose(across[1:], 0.0, atol=1e-6)
+    np.testing.assert_allclose(strokes(1 - upright), strokes(upright), atol=1e-6)
+    turned = strokes(torch.rot90(upright, 1, (-2, -1))).reshape(8, 4, 4)
+    np.testing.assert_allclose(turned[4], np.rot90(strokes(upright).reshape(8, 4, 4)[0]), atol=1e-5)
 
 
 def test_bits_of_the_wrong_length_are_no_portrait():
     (reply, *_) = replies(DescribeClasses())
-    assert portrait_of({**reply.stats, "bits": reply.stats["bits"][:-3]}, 0.1) is None
+    assert portraits_of({**reply.stats, "bits": reply.stats["bits"][:-3]}, 0.1) is None
+    assert portraits_of({**reply.stats, "views": reply.stats["views"][:-1]}, 0.1) is None
+    assert portraits_of({**reply.stats, "views": []}, 0.1) is None
 
 
 def test_a_portrait_takes_part_in_the_privacy_account():

@@ -182,7 +182,7 @@ def test_what_is_not_private_costs_no_epsilon_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"epsilon": 0.0}, "epsilon is 0.0; it must be a finite number greater than 0"),
+        ({"epsilon": 0.0}, "epsilon is 0.0; allowed: a number above 0 and at most 1,000"),
         ({"epsilon": -1}, "epsilon is -1"),
         ({"epsilon": math.nan}, "epsilon is nan"),
         ({"epsilon": math.inf}, "epsilon is inf"),
@@ -190,7 +190,7 @@ def test_what_is_not_private_costs_no_epsilon_and_says_so() -> None:
         ({"epsilon": 1.0, "budget": 0}, "budget is 0"),
         ({"budget": 1.0}, "no budget can be kept"),
         ({"epsilon": 1.0, "noise": "published", "budget": 1.0}, "no budget can be kept"),
-        ({"noise": "gauss"}, 'noise is "gauss"; it must be one of simulated, opendp, published'),
+        ({"noise": "gauss"}, "noise is 'gauss'; allowed: simulated, opendp, published"),
     ],
 )
 def test_wrong_privacy_settings_are_one_sentence(settings: dict[str, object], words: str) -> None:

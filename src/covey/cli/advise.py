@@ -80,7 +80,7 @@ def advise(
     if check and sites:
         raise UserError("--check runs in a simulation; with --sites start the file with covey serve")
     if epsilon is not None and not epsilon > 0:
-        raise UserError(f"--epsilon is {epsilon}; it must be above 0")
+        raise UserError(f"--epsilon is {epsilon}; allowed: a number above 0")
     tables = gathered(file, None, dataset, set_, seed, None)
     config = resolve(tables)
     here = asked_sites(config, host, port, None if insecure else certs) if sites else asked_simulation(config)

@@ -228,7 +228,7 @@ def join(
         missing = "--key is missing" if key is None else f"{ca if key.exists() else key} does not exist"
         raise UserError(f"{missing}; a site makes its own with: covey certs request NAME")
     if budget is not None and not 0 < budget < math.inf:
-        raise UserError(f"--budget is {budget!r}; it must be a finite number greater than 0")
+        raise UserError(f"--budget is {budget!r}; allowed: a number above 0")
     bounds = Bounds(
         passes=most_passes, parameters=most_parameters, seconds=most_seconds, megabytes=most_megabytes
     )

@@ -68,7 +68,7 @@ def topology(
     from covey.terminal import Console
 
     if weights not in get_args(Weights):
-        raise UserError(f"weights = {weights!r}: must be one of {', '.join(get_args(Weights))}")
+        raise UserError(f"weights is {weights!r}; allowed: {', '.join(get_args(Weights))}")
     rule = cast(Weights, weights)
     console = Console()
     if recommend:

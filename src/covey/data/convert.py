@@ -14,6 +14,8 @@ from torch import Tensor
 from covey.data.local_tests import hold_out
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
+from covey.ranges import Part
+from covey.settings import validated
 
 
 def stratified_split(
@@ -24,12 +26,13 @@ def stratified_split(
     return np.sort(train), np.sort(test)
 
 
+@validated
 def from_tensors(
     x: Tensor,
     y: Tensor,
     *,
     test: tuple[Tensor, Tensor] | None = None,
-    test_fraction: float = 0.2,
+    test_fraction: Part = 0.2,
     classes: Sequence[str] | None = None,
     scale: Scale | None = None,
     natural: Mapping[str, NDArray[np.integer] | Sequence[str]] | None = None,
@@ -62,10 +65,8 @@ def from_tensors(
     if test is not None:
         train_index, test_index = np.arange(cut), np.arange(cut, len(x))
     else:
-        if not 0 < test_fraction < 1 or cut < 2:
-            raise UserError(
-                f"test_fraction = {test_fraction}: it must lie between 0 and 1, with 2 samples or more"
-            )
+        if cut < 2:
+            raise UserError(f"there are {cut} samples; without a test pair allowed: at least 2")
         strata = y.numpy() if names else np.zeros(cut, dtype=np.int64)
         train_index, test_index = stratified_split(
             strata, test_fraction=test_fraction, rng=np.random.default_rng(seed)
@@ -90,6 +91,7 @@ def from_tensors(
     )
 
 
+@validated
 def from_torch(dataset: Any, *, test: Any = None, **settings: Any) -> Dataset:
     """A data set of any torch map-style dataset whose items are (input, label) pairs of equal shape.
 
@@ -100,6 +102,7 @@ def from_torch(dataset: Any, *, test: Any = None, **settings: Any) -> Dataset:
     return from_tensors(*_collected(dataset), test=pair, **settings)
 
 
+@validated
 def from_huggingface(
     dataset: Any,
     *,

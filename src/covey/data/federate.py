@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,13 @@ from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions.cutting import Cut, Parts, TestRule
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
-from covey.ranges import Seed
+from covey.ranges import Count, Range, Seed
 from covey.settings import checked, settings_of, validated
 from covey.streams import stream
 
 # Arguments that the program fills in; all others of a loader, partition or shift are the user's settings.
-GIVEN = frozenset({"folder", "dataset", "labels", "groups", "domains", "pixels", "counts", "clients", "rng"})
-
-# Partitions that need no labels, so that they can share out regression data too.
-WITHOUT_CLASSES = frozenset({"iid", "natural", "kmeans-pixels"})
+INPUTS = ("samples", "labels", "groups", "domains", "pixels")
+GIVEN = frozenset({"folder", "dataset", *INPUTS, "counts", "clients", "rng"})
 
 
 @validated
@@ -32,27 +30,24 @@ def federate(
     dataset: Dataset,
     *,
     partition: str,
-    clients: int,
+    clients: Count,
     seed: Seed,
     shift: str | None = None,
-    test_fraction: float | None = None,
+    test_fraction: Annotated[float, Range(above=0, below=1)] | None = None,
     **settings: Any,
 ) -> Federation:
     """Share out `dataset` among `clients` by a named partition and, if wanted, a named shift.
 
-    Local test data follow each client's own training data: from the global test set in the client's label mix
-    (`local_tests.from_pool`), for "domain" inside its domain, for "natural" all of its writer's; for
-    "kmeans-pixels" 20 % of its own samples, and with `test_fraction` that share for every partition. They are
-    shifted as the training data are; the global test set is not. `settings` are the partition's and the
-    shift's. The same seed gives the same shares.
+    Local test data follow each client's own training data, by the rule that the partition returns with its parts
+    (`TestRule`); with `test_fraction` they are that share of the client's samples. They are
+    shifted as the training data are; the global test set is not. `settings` are the partition's and the shift's. The
+    same seed gives the same shares.
     """
     cut = PARTITIONS.find(partition)
     move = None if shift is None else SHIFTS.find(shift)
     cut_settings = settings_of(cut, given=GIVEN)
     move_settings = settings_of(move, given=GIVEN) if move else {}
     settings = checked("partition", cut_settings | move_settings, settings)
-    if test_fraction is not None and not 0 < test_fraction < 1:
-        raise UserError(f"test_fraction = {test_fraction}: it must lie between 0 and 1")
 
     given = cut(
         *_inputs(dataset, partition, cut),
@@ -95,24 +90,28 @@ def _only(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]
 
 def _inputs(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> list[NDArray[Any]]:
     """What the partition looks at, of the training samples: labels, natural groups, pixels."""
-    wanted = [
-        name
-        for name in ("labels", "groups", "domains", "pixels")
-        if name in inspect.signature(cut).parameters
-    ]
-    if not dataset.classes and partition not in WITHOUT_CLASSES:
+    wanted = _wanted(cut)
+    if not dataset.classes and "labels" in wanted:
+        others = (name for name in PARTITIONS.builtin if "labels" not in _wanted(PARTITIONS[name]))
         raise UserError(
-            f"partition = {partition!r}: {dataset.name} has no classes; allowed: {', '.join(sorted(WITHOUT_CLASSES))}"
+            f"partition = {partition!r}: {dataset.name} has no classes; allowed: {', '.join(sorted(others))}"
         )
     inputs: list[NDArray[Any]] = []
     for name in wanted:
-        if name == "labels":
+        if name == "samples":
+            inputs.append(np.arange(len(dataset.train)))
+        elif name == "labels":
             inputs.append(_labels(dataset)[dataset.train])
         elif name in ("groups", "domains"):
             inputs.append(_groups(dataset, partition, cut)[dataset.train])
         else:
             inputs.append(dataset.x.numpy()[dataset.train].reshape(len(dataset.train), -1).astype(np.float32))
     return inputs
+
+
+def _wanted(cut: Callable[..., Parts]) -> list[str]:
+    """What a partition goes by, read off its signature."""
+    return [name for name in INPUTS if name in inspect.signature(cut).parameters]
 
 
 def _labels(dataset: Dataset) -> Indices:

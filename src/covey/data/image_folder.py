@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -13,18 +13,24 @@ from covey.data.convert import stratified_split
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.errors import UserError
+from covey.ranges import Part, Range
+from covey.settings import validated, validated_in
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 
 
+Pixels = Annotated[int, Range(4, 1024)]  # of a side
+
+
+@validated
 def read_images(
     folder: str | Path,
     *,
     clients: bool = False,
-    side: int = 64,
+    side: Pixels = 64,
     grey: bool = False,
     test: str | Path | None = None,
-    test_share: float = 0.2,
+    test_share: Part = 0.2,
     scaling: Scaling = "standard",
     name: str = "",
     seed: int = 0,
@@ -35,10 +41,6 @@ def read_images(
     same form; else test_share of the images, by client and class, drawn with `seed`. scaling: unit is [0, 1]; half is
     (x - 0.5) / 0.5; standard is by the training images' means and standard deviations.
     """
-    if not 4 <= side <= 1024:
-        raise UserError(f"side is {side}; it must lie between 4 and 1024 pixels")
-    if not 0 < test_share < 1:
-        raise UserError(f"test_share is {test_share}; it must lie between 0 and 1")
     places = [Path(folder)] if test is None else [Path(folder), Path(test)]
     found = [_files(place, clients) for place in places]
     classes = sorted({label for files in found for _, label, _ in files})
@@ -66,14 +68,15 @@ def read_images(
     )
 
 
+@validated_in("data")
 def images(
     *,
     path: Path,
     by_client: bool = False,
-    side: int = 64,
+    side: Pixels = 64,
     grey: bool = False,
     test: Path | None = None,
-    test_share: float = 0.2,
+    test_share: Part = 0.2,
     scaling: Scaling = "standard",
 ) -> Dataset:
     """Image files of your own: in PATH/CLASS/, or in PATH/CLIENT/CLASS/.

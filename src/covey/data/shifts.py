@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from covey.data.types import Dataset, Indices, Shift
 from covey.errors import UserError
+from covey.ranges import NotEmpty
+from covey.settings import validated
+
+Several = Annotated[tuple[int, ...], NotEmpty()]
 
 
-def rotation(dataset: Dataset, counts: Indices, *, turns: tuple[int, ...] = (0, 1, 2, 3)) -> list[Shift]:
+@validated
+def rotation(dataset: Dataset, counts: Indices, *, turns: Several = (0, 1, 2, 3)) -> list[Shift]:
     """Client i's images are turned counter-clockwise by turns[i mod 4] quarter turns, training and test alike.
 
     The embedding paper and IFCA: (0, 1, 2, 3) are four kinds of clients, (0, 2) two.
@@ -17,11 +24,11 @@ def rotation(dataset: Dataset, counts: Indices, *, turns: tuple[int, ...] = (0, 
         turns: quarter turns of client i: turns[i mod n].
     """
     _check_images(dataset, "rotation", square=any(turn % 2 for turn in turns))
-    _check_some("turns", turns)
     return [Shift(turns=turns[client % len(turns)]) for client in range(len(counts))]
 
 
-def label(dataset: Dataset, counts: Indices, *, offsets: tuple[int, ...] = (0, 1, 2, 3)) -> list[Shift]:
+@validated
+def label(dataset: Dataset, counts: Indices, *, offsets: Several = (0, 1, 2, 3)) -> list[Shift]:
     """Client i's labels become y' = (y - s) mod C with s = offsets[i mod 4], training and test alike.
 
     The embedding paper's "label flipping": the same images mean different classes to different clients.
@@ -31,10 +38,10 @@ def label(dataset: Dataset, counts: Indices, *, offsets: tuple[int, ...] = (0, 1
     """
     if not dataset.classes:
         raise UserError(f"shift = 'label': {dataset.name} has no classes")
-    _check_some("offsets", offsets)
     return [Shift(label_offset=offsets[client % len(offsets)]) for client in range(len(counts))]
 
 
+@validated
 def tilt(dataset: Dataset, counts: Indices) -> list[Shift]:
     """Half of the images are turned by 45 degrees; a client's majority-label images all have the same angle.
 
@@ -59,8 +66,3 @@ def _check_images(dataset: Dataset, shift: str, *, square: bool) -> None:
         raise UserError(
             f"shift = {shift!r}: {dataset.name} does not hold {wanted}, its inputs have shape {shape}"
         )
-
-
-def _check_some(name: str, values: tuple[int, ...]) -> None:
-    if not values:
-        raise UserError(f"{name} = (): there must be at least one")

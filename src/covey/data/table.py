@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from covey.data.convert import stratified_split
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
+from covey.ranges import Part
+from covey.settings import validated, validated_in
 
 Floats = NDArray[np.float64]
 Task = Literal["auto", "classification", "regression"]
@@ -23,6 +25,7 @@ Missing = Literal["refuse", "mean"]
 MOST_CATEGORIES = 64  # texts in one column that become inputs of their own
 
 
+@validated
 def read_table(
     source: Any,
     *,
@@ -31,7 +34,7 @@ def read_table(
     features: Sequence[str] = (),
     test: Any = None,
     split: str | None = None,
-    test_share: float = 0.2,
+    test_share: Part = 0.2,
     task: Task = "auto",
     missing: Missing = "refuse",
     standardise: bool = True,
@@ -83,6 +86,7 @@ def read_table(
     )
 
 
+@validated_in("data")
 def table(
     *,
     path: Path,
@@ -91,7 +95,7 @@ def table(
     features: tuple[str, ...] = (),
     test: Path | None = None,
     split: str | None = None,
-    test_share: float = 0.2,
+    test_share: Part = 0.2,
     task: Task = "auto",
     missing: Missing = "refuse",
     standardise: bool = True,
@@ -329,8 +333,6 @@ def _split(
                 f"the column {column!r} says test for {held.sum()} of {len(held)} rows; some must"
             )
         return np.flatnonzero(~held), np.flatnonzero(held)
-    if not 0 < share < 1:
-        raise UserError(f"test_share is {share}; it must lie between 0 and 1")
     strata = y if classes else np.zeros(len(whole), dtype=np.int64)
     if ids is not None:
         strata = ids * max(len(classes), 1) + strata

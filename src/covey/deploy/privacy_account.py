@@ -129,5 +129,5 @@ def _spent(file: Path) -> float:
     except (OSError, ValueError) as error:
         raise UserError(f"--state: {file} cannot be read: {error}") from error
     if not spent >= 0:
-        raise UserError(f"--state: {file} says that {spent} of the budget is spent; it must be at least 0")
+        raise UserError(f"--state: {file} says that {spent} of the budget is spent; allowed: at least 0")
     return spent

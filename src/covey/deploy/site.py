@@ -77,7 +77,7 @@ class SiteData:
 def check_budget(budget: float | None) -> None:
     """A budget is a finite number above 0, or none."""
     if budget is not None and not 0 < budget < math.inf:
-        raise UserError(f"the budget is {budget!r}; it must be a finite number greater than 0")
+        raise UserError(f"budget is {budget!r}; allowed: a number above 0")
 
 
 class Site:
@@ -217,7 +217,7 @@ class Site:
             raise Refused(
                 f"{kind} asks about most of the training data, and this site has a budget of {self.budget:g}"
             )
-        if not kind.startswith("query."):
+        if not kind.startswith("query.") or not getattr(step, "about_data", True):
             return step
         privacy = getattr(step, "privacy", step)
         if not getattr(privacy, "counted", False):

@@ -34,7 +34,7 @@ class Bounds:
         for field in fields(self):
             value = getattr(self, field.name)
             if not value > 0:
-                raise UserError(f"--most-{field.name} is {value!r}; it must be greater than 0")
+                raise UserError(f"--most-{field.name} is {value!r}; allowed: a number above 0")
 
     def check_work(self, step: Step, task: Task, train: int, test: int) -> None:
         """Refuses what would take too many passes over the data."""

@@ -144,7 +144,7 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
     if scale not in get_args(ExperimentScale):
         raise UserError(f"scale is {scale!r}; allowed: {', '.join(get_args(ExperimentScale))}")
     if seeds is not None and seeds < 1:
-        raise UserError(f"seeds is {seeds}; it must be at least 1")
+        raise UserError(f"seeds is {seeds}; allowed: a whole number, at least 1")
     file = known[name]
     tables = read_tables(file)
     for key in tables:

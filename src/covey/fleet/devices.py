@@ -2,84 +2,76 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 import numpy as np
 
+from covey.catalogue import PROFILES
+from covey.choices import OneOf, complete
+from covey.data.effects import EffectName
 from covey.errors import UserError
-from covey.ranges import NotNegative, PartBelowOne, Positive
+from covey.fleet.drift import Course
+from covey.fleet.profiles import Device
+from covey.ranges import Count, Natural, NotEmpty, NotNegative, PartBelowOne, Positive, Share
+from covey.settings import settings_of, validated_in
 
-Profile = Literal["ideal", "haccs", "published"]
 Table = Mapping[str, Any]
 Stream = Callable[..., np.random.Generator]
 """Names -> generator: `covey.core.stream` with the run's seed already given."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Device:
-    """One client's machine: compute multiplier (1 = reference), Mbit/s, round trip in s, fixed delay in s."""
-
-    compute: float = 1.0
-    up: float = math.inf
-    down: float = math.inf
-    latency: float = 0.0
-    delay: float = 0.0
-    availability: float = 1.0
-
-    def seconds(self, *, bytes_down: int, bytes_up: int, work: float, pace: float) -> float:
-        """Transfer both ways + round trip + `work` samples at `pace` reference seconds per sample (+ delay)."""
-        transfer = 8e-6 * bytes_down / self.down + 8e-6 * bytes_up / self.up
-        return transfer + self.latency + self.delay + work * pace * self.compute
+PROFILE = OneOf(PROFILES, given=("draws",))
+Clients = Natural | Annotated[tuple[Natural, ...], NotEmpty()]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Category:
-    """One line of a category table: its share of the devices and the range that values are drawn from."""
+class Special:
+    """Devices that are not as the profile has them."""
 
-    share: float
-    low: float
-    high: float
-
-
-# HACCS, Table II, fast to very slow. Compute and bandwidth are drawn separately; round trip 20-200 ms.
-PAPER_COMPUTE = (
-    Category(share=0.60, low=1.0, high=1.0),
-    Category(share=0.20, low=1.5, high=2.0),
-    Category(share=0.15, low=2.0, high=2.5),
-    Category(share=0.05, low=2.5, high=3.0),
-)
-PAPER_BANDWIDTH = (
-    Category(share=0.60, low=75.0, high=100.0),
-    Category(share=0.20, low=50.0, high=75.0),
-    Category(share=0.15, low=25.0, high=50.0),
-    Category(share=0.05, low=1.0, high=25.0),
-)
-# The authors' code instead adds a compute delay of 10 s times these, with other shares, and a fixed transfer.
-CODE_DELAY = (
-    Category(share=0.60, low=0.0, high=0.5),
-    Category(share=0.20, low=0.5, high=1.0),
-    Category(share=0.14, low=1.0, high=1.5),
-    Category(share=0.06, low=1.5, high=2.0),
-)
-CODE_BANDWIDTH = tuple(
-    Category(share=code.share, low=paper.low, high=paper.high)
-    for code, paper in zip(CODE_DELAY, PAPER_BANDWIDTH, strict=True)
-)
-CODE_DELAY_UNIT = 10.0  # seconds
-CODE_TRANSFER = 10 * 2**20 * 8e-6  # Mbit: 10 MiB, one way, whatever the model
-ROUND_TRIP = (0.020, 0.200)  # seconds
-
-DEVICE_FIELDS = ("compute", "up", "down", "latency", "delay", "availability")
+    clients: Clients
+    compute: Positive = 1.0
+    up: Positive = math.inf
+    down: Positive = math.inf
+    latency: NotNegative = 0.0
+    delay: NotNegative = 0.0
+    availability: Share = 1.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Clients that join or leave in a round."""
+
+    clients: Clients
+    round: Natural
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift(Change):
+    """Clients whose data change in a round."""
+
+    turns: int = 0
+    label_offset: int = 0
+    pictures: tuple[EffectName, ...] = ()
+    strength: Share = 1.0
+    mix_of: Natural | None = None
+    course: Course = "sudden"
+    rounds: Count = 1
+    stagger: Natural = 0
+
+
+ENTRIES: dict[str, type] = {"special": Special, "joins": Change, "leaves": Change, "drifts": Drift}
+DEVICE_FIELDS = tuple(field.name for field in fields(Device))
+
+
+@validated_in("devices")
 @dataclass(frozen=True, kw_only=True)
 class Devices:
     """The fleet's machines and everything that happens to them; the same for every method with the same seed.
 
     Args:
-        profile: ideal (equal devices, free links), haccs (the paper's categories: 60/20/15/5 %) or published (the
-            authors' delays).
+        profile: ideal (equal devices, free links), haccs (the paper's categories: 60/20/15/5 %), published (the
+            authors' delays), or your own.
         pace: seconds per sample on a reference device.
         dropout: share of the devices that are away in each round.
         loss: chance that a reply never arrives.
@@ -87,10 +79,11 @@ class Devices:
         special: tables {clients, compute, up, down, latency, delay, availability} in place of the profile's values.
         joins: tables {clients, round}: there from that round on.
         leaves: tables {clients, round}: gone from that round on.
-        drifts: tables {clients, round, turns, label_offset}: images turned and labels moved from that round on.
+        drifts: tables {clients, round, ...}: data that change from that round on. What: turns, label_offset, pictures
+            with strength, mix_of (another client's labels). How: course (sudden, gradual, recurring), rounds, stagger.
     """
 
-    profile: Profile = "ideal"
+    profile: Annotated[Any, PROFILE] = "ideal"
     pace: NotNegative = 0.01
     dropout: PartBelowOne = 0.0
     loss: PartBelowOne = 0.0
@@ -101,43 +94,20 @@ class Devices:
     drifts: Sequence[Table] = ()
 
     def __post_init__(self) -> None:
-        if self.profile not in get_args(Profile):
-            allowed = ", ".join(get_args(Profile))
-            raise UserError(f'devices.profile is "{self.profile}"; it must be one of {allowed}.')
-        _check_number("devices.pace", self.pace, 0.0, math.inf)
-        _check_number("devices.dropout", self.dropout, 0.0, 1.0, open_top=True)
-        _check_number("devices.loss", self.loss, 0.0, 1.0, open_top=True)
-        if self.deadline is not None:
-            _check_number("devices.deadline", self.deadline, 0.0, math.inf, open_bottom=True)
-        for table in _tables("special", self.special, DEVICE_FIELDS):
-            _check_special(table)
-        for name, tables in (("joins", self.joins), ("leaves", self.leaves)):
-            for table in _tables(name, tables, ("round",)):
-                _check_whole(f"devices.{name}.round", table.get("round"), 0)
-        for table in _tables("drifts", self.drifts, ("round", "turns", "label_offset")):
-            _check_whole("devices.drifts.round", table.get("round"), 0)
-            for field in ("turns", "label_offset"):
-                _check_whole(f"devices.drifts.{field}", table.get(field, 0), None)
+        for name, entry in ENTRIES.items():
+            for at, table in enumerate(getattr(self, name)):
+                complete(f"devices.{name}[{at}]", settings_of(entry), table)
 
     def build(self, clients: int, rng: np.random.Generator) -> list[Device]:
         """Draw the devices; client i's is the same however many clients follow it."""
         draws = rng.random((clients, 5))
-        devices = [self._draw(row) for row in draws]
+        profile = PROFILE.made("devices.profile", self.profile)
+        devices = [profile(row) for row in draws]
         for table in self.special:
             values = {field: float(table[field]) for field in DEVICE_FIELDS if field in table}
             for client in _clients("special", table, clients):
                 devices[client] = Device(**{**vars(devices[client]), **values})
         return devices
-
-    def _draw(self, row: np.ndarray) -> Device:
-        if self.profile == "ideal":
-            return Device()
-        latency = ROUND_TRIP[0] + float(row[4]) * (ROUND_TRIP[1] - ROUND_TRIP[0])
-        if self.profile == "haccs":
-            link = _pick(PAPER_BANDWIDTH, row[2], row[3])
-            return Device(compute=_pick(PAPER_COMPUTE, row[0], row[1]), up=link, down=link, latency=latency)
-        wait = CODE_DELAY_UNIT * _pick(CODE_DELAY, row[0], row[1])
-        return Device(delay=wait + CODE_TRANSFER / _pick(CODE_BANDWIDTH, row[2], row[3]), latency=latency)
 
     def members(self, clients: int, number: int) -> list[int]:
         """The ids that exist in round `number`: the latest join or leave so far decides."""
@@ -183,13 +153,6 @@ class Devices:
         return changes
 
 
-def _pick(table: Sequence[Category], which: float, where: float) -> float:
-    """The value at `where` in [0, 1) of the category that `which` in [0, 1) falls into."""
-    edges = np.cumsum([line.share for line in table[:-1]])
-    line = table[int(np.searchsorted(edges, which, side="right"))]
-    return line.low + float(where) * (line.high - line.low)
-
-
 def _present(events: Sequence[tuple[int, bool]], number: int) -> bool:
     past = [present for start, present in events if start <= number]
     if past:
@@ -197,54 +160,11 @@ def _present(events: Sequence[tuple[int, bool]], number: int) -> bool:
     return not events or not events[0][1]
 
 
-def _tables(name: str, tables: Sequence[Table], fields: Collection[str]) -> Sequence[Table]:
-    for table in tables:
-        if not isinstance(table, Mapping):
-            raise UserError(f"devices.{name} holds {table!r}; each entry must be a table with clients.")
-        for key in table:
-            if key != "clients" and key not in fields:
-                allowed = ", ".join(["clients", *fields])
-                raise UserError(f'devices.{name} has the unknown key "{key}"; allowed are {allowed}.')
-        _clients(name, table, None)
-    return tables
-
-
 def _clients(name: str, table: Table, clients: int | None) -> list[int]:
-    given = table.get("clients")
-    listed = [given] if isinstance(given, int) else given
-    if not isinstance(listed, list | tuple) or not listed:
-        raise UserError(f"devices.{name}.clients is {given!r}; it must be a client number or a list of them.")
+    """The clients that an entry is about; with `clients`, they must be there."""
+    given = table["clients"]
+    listed = [given] if isinstance(given, int) else list(given)
     for client in listed:
-        _check_whole(f"devices.{name}.clients", client, 0)
         if clients is not None and client >= clients:
-            raise UserError(
-                f"devices.{name}.clients names client {client}, but there are {clients} (0 to {clients - 1})."
-            )
-    return list(listed)
-
-
-def _check_special(table: Table) -> None:
-    for field in ("compute", "up", "down"):
-        _check_number(f"devices.special.{field}", table.get(field, 1.0), 0.0, math.inf, open_bottom=True)
-    for field in ("latency", "delay"):
-        _check_number(f"devices.special.{field}", table.get(field, 0.0), 0.0, math.inf)
-    _check_number("devices.special.availability", table.get("availability", 1.0), 0.0, 1.0)
-
-
-def _check_number(
-    name: str, value: object, low: float, high: float, *, open_bottom: bool = False, open_top: bool = False
-) -> None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        above = value > low if open_bottom else value >= low
-        below = value < high if open_top else value <= high
-        if above and below:
-            return
-    bottom = f"more than {low:g}" if open_bottom else f"at least {low:g}"
-    top = "" if high == math.inf else f" and {'less than' if open_top else 'at most'} {high:g}"
-    raise UserError(f"{name} is {value!r}; it must be a number of {bottom}{top}.")
-
-
-def _check_whole(name: str, value: object, low: int | None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or (low is not None and value < low):
-        rule = "a whole number" if low is None else f"a whole number of at least {low}"
-        raise UserError(f"{name} is {value!r}; it must be {rule}.")
+            raise UserError(f"devices.{name}.clients is {client}; allowed: from 0 to {clients - 1}")
+    return listed

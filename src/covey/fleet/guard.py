@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core import Reply, Task
-from covey.errors import UserError
 from covey.model import Layout
+from covey.ranges import Range
+from covey.settings import validated_in
 
 Array = NDArray[np.float64]
 
@@ -76,6 +78,10 @@ def medians_of_others(values: Array) -> Array:
     return np.asarray((ranked[low + (rank <= low)] + ranked[high + (rank <= high)]) / 2)
 
 
+OffOrMore = Literal[0] | Annotated[float, Range(1)]
+
+
+@validated_in("guard")
 @dataclass(frozen=True, kw_only=True)
 class Guard:
     """When an answer is refused for what it is beside the others'; 0 switches a rule off.
@@ -85,14 +91,8 @@ class Guard:
     samples: at real sites, a client may say that it has so many times as many samples as the median of the others.
     """
 
-    norm: float = 10.0
-    samples: float = 1000.0
-
-    def __post_init__(self) -> None:
-        for name in ("norm", "samples"):
-            value = getattr(self, name)
-            if value and not value >= 1:
-                raise UserError(f"guard.{name} is {value!r}; it must be 0 (off) or at least 1")
+    norm: OffOrMore = 10.0
+    samples: OffOrMore = 1000.0
 
     def too_long(self, lengths: Lengths) -> dict[int, str]:
         """Why each reply with too long an update cannot be used, by its place."""

@@ -12,19 +12,21 @@ from torch import Tensor
 
 from covey.ask_once import Ask, answers, ask_once
 from covey.core import Reply, Round
-from covey.errors import UserError
-from covey.group.class_distances import class_distances, on_a_map
+from covey.group.class_distances import ClassDistances, class_distances, on_a_map
 from covey.group.figures import note_groups
 from covey.group.flocks import Cut, flocks, renamed
 from covey.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares
-from covey.steps.portrait import DescribeClasses, Portrait, portrait_of
+from covey.ranges import Count, Natural
+from covey.settings import validated
+from covey.steps.portrait import DescribeClasses, Portrait, portraits_of
 
-Told = dict[str, Any]  # counts, bits and the number of values, as they came
+Told = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
 
 PORTRAITS: Key[dict[int, Told]] = Key("portraits", 'set group = "flocks"')
 PARENTS: Key[list[int]] = Key("the flock that each flock came from")  # itself, for the first ones
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ByPortrait:
     """Everybody describes its classes once; clients whose classes look alike are a flock.
@@ -34,14 +36,10 @@ class ByPortrait:
     """
 
     describe: DescribeClasses = DescribeClasses()
-    every: int = 5
-    min_size: int = 2
+    every: Natural = 5
+    min_size: Count = 2
 
     gives: ClassVar[Facts] = (GROUPS, PORTRAITS)
-
-    def __post_init__(self) -> None:
-        if self.every < 0:
-            raise UserError(f"every is {self.every}; it must be 0 (never again) or more")
 
     def __call__(self, now: Round) -> dict[int, int]:
         ask: Ask[Told] = answers(now, self.describe, self.told)
@@ -56,23 +54,30 @@ class ByPortrait:
 
     def told(self, reply: Reply) -> Told | None:
         """What a reply tells, if its parts fit together."""
-        fits = portrait_of(reply.stats, self.describe.flip) is not None
-        return {name: reply.stats[name] for name in ("counts", "bits", "values")} if fits else None
+        fits = portraits_of(reply.stats, self.describe.flip) is not None
+        return {name: reply.stats[name] for name in ("counts", "bits", "views")} if fits else None
 
     def found(self, now: Round) -> dict[int, int]:
         """The flocks of all clients that ever described themselves."""
         portraits = portraits_in(now, self.describe.flip)
         ids = tuple(portraits)
-        compared = class_distances([portraits[i] for i in ids])
-        cut = flocks(compared, min_size=self.min_size)
+        compared, cut = finest(list(portraits.values()), self.min_size)
         parents = PARENTS.get(now.memory, [])
         groups = renamed(cut.labels, ids, now.groups, len(parents))
         PARENTS.keep(now.memory, with_parents(parents, groups, now.groups))
         now.notes["flocks"] = told_in_words(cut, groups)
         places = dict(zip(ids, on_a_map(compared), strict=True))
-        shares = {i: one.counts / max(1.0, float(one.counts.sum())) for i, one in portraits.items()}
+        shares = {i: one[0].counts / max(1.0, float(one[0].counts.sum())) for i, one in portraits.items()}
         note_groups(now, places, groups, shares=shares, title="Clients by how their classes look")
         return groups
+
+
+def finest(portraits: Sequence[Sequence[Portrait]], min_size: int) -> tuple[ClassDistances, Cut]:
+    """The view in which most flocks stand apart, the first of equal ones: what one view cannot see another may."""
+    seen = [class_distances(view) for view in zip(*portraits, strict=True)]
+    cuts = [flocks(compared, min_size=min_size) for compared in seen]
+    best = max(range(len(cuts)), key=lambda view: cuts[view].count)
+    return seen[best], cuts[best]
 
 
 def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapping[int, int]) -> list[int]:
@@ -94,13 +99,13 @@ def one_per_flock(now: Round) -> Tensor:
     return torch.stack(rows) if len(rows) > len(now.models) else now.models
 
 
-def portraits_in(now: Round, flip: float) -> dict[int, Portrait]:
-    """Everybody's portrait, by ascending id; clients whose portraits have another size than most are left out."""
-    made = {i: portrait_of(told, flip) for i, told in sorted(PORTRAITS.of(now.memory).items())}
-    whole = {i: portrait for i, portrait in made.items() if portrait is not None}
-    shapes = [portrait.halves.shape for portrait in whole.values()]
+def portraits_in(now: Round, flip: float) -> dict[int, tuple[Portrait, ...]]:
+    """Everybody's portraits, by ascending id; clients whose portraits have another size than most are left out."""
+    made = {i: portraits_of(told, flip) for i, told in sorted(PORTRAITS.of(now.memory).items())}
+    whole = {i: views for i, views in made.items() if views is not None}
+    shapes = [tuple(view.halves.shape for view in views) for views in whole.values()]
     usual = max(set(shapes), key=shapes.count) if shapes else ()
-    return {i: portrait for i, portrait in whole.items() if portrait.halves.shape == usual}
+    return {i: v for (i, v), shape in zip(whole.items(), shapes, strict=True) if shape == usual}
 
 
 def same(told: Told, before: Told) -> bool:

@@ -16,6 +16,8 @@ from covey.group.density import Density, nearest_fellow, place, reaches
 from covey.group.distances import conditional, hellinger_points, l2
 from covey.group.figures import note_groups
 from covey.needs import GROUPS, Facts, Key
+from covey.ranges import Natural, Share
+from covey.settings import validated
 from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
 
 Distance = Literal["l2", "hellinger"]
@@ -41,6 +43,7 @@ class Told:
         return Told(**SUMMARIES.of(memory)) if SUMMARIES.name in memory else None
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class BySummary:
     """Groups by the density of summaries (HACCS, section IV).
@@ -54,20 +57,11 @@ class BySummary:
     ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
     distance: Distance = "l2"
     density: Density = Density()
-    watch: int = 0
-    tolerance: float = 0.1
-    recluster: float = 0.2
+    watch: Natural = 0
+    tolerance: Share = 0.1
+    recluster: Share = 0.2
 
     gives: ClassVar[Facts] = (GROUPS,)
-
-    def __post_init__(self) -> None:
-        if self.distance not in ("l2", "hellinger"):
-            raise UserError(f'distance is "{self.distance}"; it must be l2 or hellinger.')
-        if self.watch < 0:
-            raise UserError(f"watch is {self.watch!r}; it must be 0 (never) or a number of rounds.")
-        for name in ("tolerance", "recluster"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"{name} is {getattr(self, name)!r}; it must lie in 0 to 1.")
 
     def __call__(self, now: Round) -> dict[int, int]:
         told = Told.of(now.memory)

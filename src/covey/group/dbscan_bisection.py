@@ -22,7 +22,7 @@ def clusters_by_bisection(
     """
     nodes = len(distances)
     if not 1 <= clusters <= nodes:
-        raise UserError(f"clusters = {clusters}: must be from 1 to the number of clients, {nodes}")
+        raise UserError(f"clusters is {clusters}; allowed: from 1 to the number of clients, {nodes}")
     if clusters == nodes:
         return np.arange(nodes), "dbscan", 0.0
     # A radius just above a distance that occurs; DBSCAN itself needs one above 0.

@@ -3,12 +3,13 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.errors import UserError
+from covey.ranges import Positive, Range
+from covey.settings import validated
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -22,6 +23,7 @@ CENTRES = 2000  # into so many groups
 MOST_FELLOWS = 5000  # members of a cluster among whom the nearest is looked for
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Density:
     """A density-based clustering; clients that belong nowhere become clusters of their own.
@@ -32,23 +34,9 @@ class Density:
 
     algorithm: Algorithm = "optics"
     extract: Extract = "dbscan"
-    eps: float = 0.25
-    xi: float = 0.05
-    min_samples: int = 2
-
-    def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("algorithm", self.algorithm, get_args(Algorithm)),
-            ("extract", self.extract, get_args(Extract)),
-        ):
-            if value not in allowed:
-                raise UserError(f'{name} is "{value}"; it must be one of {", ".join(allowed)}.')
-        if not self.eps > 0:
-            raise UserError(f"eps is {self.eps!r}; it must be greater than 0.")
-        if not 0 < self.xi < 1:
-            raise UserError(f"xi is {self.xi!r}; it must lie between 0 and 1.")
-        if self.min_samples < 2:
-            raise UserError(f"min_samples is {self.min_samples!r}; it must be at least 2.")
+    eps: Positive = 0.25
+    xi: Annotated[float, Range(above=0, below=1)] = 0.05
+    min_samples: Annotated[int, Range(2)] = 2
 
     @property
     def cut(self) -> float | None:

@@ -33,6 +33,7 @@ def label_feature(counts: NDArray[np.integer]) -> int:
     return int(np.lexsort((-counts.astype(np.int64), -deviation))[0])
 
 
+@validated
 @dataclass(frozen=True)
 class TellLabel(Step):
     """A client's label feature: one whole number is all that the server learns about its data.

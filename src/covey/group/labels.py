@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from covey.ask_once import Heard, answers, ask_once, grouped_once
 from covey.core import Round
-from covey.errors import UserError
 from covey.group.dbscan_bisection import agglomerative, clusters_by_bisection
 from covey.group.distances import hellinger
 from covey.group.figures import note_groups
 from covey.needs import GROUPS, Facts, Key
+from covey.ranges import Count
+from covey.settings import validated
 from covey.steps.labels import CountLabels
 from covey.steps.size import SIZES
 
@@ -25,6 +26,7 @@ Array = NDArray[np.float64]
 COUNTS: Key[dict[int, Array]] = Key("label counts")
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class LabelClusters:
     """Clusters of like labels, as many as asked for; everybody tells its label counts once.
@@ -34,17 +36,11 @@ class LabelClusters:
     says how many samples they hold, too.
     """
 
-    clusters: int = 10
+    clusters: Count = 10
     by: Linkage = "dbscan"
-    min_samples: int = 3
+    min_samples: Count = 3
 
     gives: ClassVar[Facts] = (GROUPS, SIZES)
-
-    def __post_init__(self) -> None:
-        if self.clusters < 1:
-            raise UserError(f"clusters is {self.clusters}; it must be at least 1")
-        if self.by not in ("dbscan", "agglomerative"):
-            raise UserError(f"cluster_by is {self.by!r}; allowed: dbscan, agglomerative")
 
     def __call__(self, now: Round) -> dict[int, int]:
         ask = answers(now, CountLabels(), lambda reply: np.asarray(reply.stats["labels"], np.float64))

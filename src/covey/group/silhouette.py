@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.errors import UserError
+from covey.ranges import Count
+from covey.settings import validated
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,16 +41,13 @@ class Clusters:
         return int(self.labels.max()) + 1
 
 
-def cluster(vectors: Array, rng: np.random.Generator, *, clusters: int | None = None) -> Clusters:
+@validated
+def cluster(vectors: Array, rng: np.random.Generator, *, clusters: Count | None = None) -> Clusters:
     """Clusters of the rows of `vectors` by Euclidean K-means with k = argmax of the mean silhouette over 2..n-1.
 
     There are never more clusters than distinct rows, and 1 when n < 3 or all rows are equal; of equally good k the
     smallest counts. `clusters` fixes k instead.
     """
-    if clusters is not None and clusters < 1:
-        raise UserError(
-            f"clusters is {clusters}; it must be at least 1, or left out to choose it by silhouette"
-        )
     vectors = vectors.round(DIGITS)
     distinct = len(np.unique(vectors, axis=0))
     tried: tuple[int, ...] = ()

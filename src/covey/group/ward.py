@@ -19,12 +19,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.errors import UserError
+from covey.ranges import Count, Range
+from covey.settings import validated
 
 Floats = NDArray[np.floating[Any] | np.integer[Any]]
 Labels = NDArray[np.int64]
@@ -237,6 +239,7 @@ def bayes_cut(tree: Tree, min_size: int = 2, *, published: bool = False, seed: i
     return cut(tree, clusters_at(float(best["params"]["threshold"])) if best else 1)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Ward:
     """Group vectors by Ward's tree, cut where the Calinski-Harabasz index is best.
@@ -247,17 +250,9 @@ class Ward:
     """
 
     search: Search = "exact"
-    min_size: int = 2
-    largest: int = 12_000
-    centres: int = 1_000
-
-    def __post_init__(self) -> None:
-        if self.search not in ("exact", "bayes", "published"):
-            raise UserError(f"search {self.search!r} must be 'exact', 'bayes' or 'published'")
-        if self.min_size < 1:
-            raise UserError(f"min_size {self.min_size} must be at least 1")
-        if self.centres < 2 or self.largest < 2:
-            raise UserError(f"centres {self.centres} and largest {self.largest} must be at least 2")
+    min_size: Count = 2
+    largest: Annotated[int, Range(2)] = 12_000
+    centres: Annotated[int, Range(2)] = 1_000
 
     def fit_predict(self, points: Floats) -> Labels:
         return self.cut(points, np.random.default_rng(0)).labels

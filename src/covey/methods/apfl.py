@@ -19,6 +19,7 @@ from covey.steps.stepwise import Batches, check_plain, is_finite
 from covey.steps.train import AroundTraining, best_row
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class MixtureTrain(AroundTraining):
     """Trains the common model w, and beside it v so that the mixture a v + (1 - a) w fits the client's data.

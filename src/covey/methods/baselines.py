@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from covey.core import Method
 from covey.mix.average import Average, Weighting, keep_own
+from covey.ranges import Count, NotNegative
 from covey.rows import one_per_client, to_owner
 from covey.select import Everybody, Uniform, the_server
 from covey.settings import validated
@@ -13,7 +14,7 @@ from covey.steps import Train
 
 
 @validated
-def fedavg(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
+def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """Federated averaging: some clients train the global model, and the server averages what they send.
 
     w <- sum of n_k w_k / sum of n_k over the clients of the round (McMahan et al., 2017). `weighting` says what n_k
@@ -33,7 +34,7 @@ def fedavg(train: Train, *, per_round: int = 10, weighting: Weighting = "samples
 
 @validated
 def fedprox(
-    train: Train, *, per_round: int = 10, weighting: Weighting = "samples", mu: float = 0.01
+    train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", mu: NotNegative = 0.01
 ) -> Method:
     """FedAvg whose clients are held back to the model they were sent.
 

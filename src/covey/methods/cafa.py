@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Any, Literal
 
 from covey.core import Method
 from covey.errors import UserError
 from covey.group.label_mix import ByLabelMix
 from covey.mix.accuracy import LikenessAverage
 from covey.mix.average import Average
-from covey.ranges import Epsilon
+from covey.ranges import Count, Epsilon, Positive, UpTo100
 from covey.select import Uniform
 from covey.select.largest import LargestGroup
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import LabelSummary
@@ -23,18 +23,68 @@ HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` nam
 
 
 @validated
+def by_label_mix(
+    *,
+    clusters: Count | None = None,
+    epsilon: Epsilon | None = None,
+    noise: SummaryNoise = "simulated",
+    budget: Positive | None = None,
+) -> ByLabelMix:
+    """CAFA's clusters: K-means on the shares of labels, k by silhouette unless `clusters` says it.
+
+    Args:
+        clusters: number of clusters; none takes the best silhouette.
+        epsilon: privacy loss of one summary; none sends exact numbers.
+        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
+        budget: the most epsilon that a client ever spends; none is no limit.
+    """
+    ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))
+    return ByLabelMix(ask=ask, clusters=clusters)
+
+
+@validated
+def by_likeness(
+    train: Train,
+    *,
+    by_cluster: bool = True,
+    by_accuracy: bool = True,
+    evaluation: Evaluation = "balanced",
+    power: UpTo100 = 2.0,
+    by_samples: bool = False,
+) -> LikenessAverage:
+    """CAFA's weights: the size of the client's cluster times the accuracy of its model on the others' data.
+
+    Args:
+        by_cluster: whether the size of the cluster counts.
+        by_accuracy: whether the accuracy on the others' data counts.
+        evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
+        power: exponent of the balanced accuracy.
+        by_samples: whether the number of samples counts, too.
+    """
+    if by_accuracy and not train.holdout:
+        raise UserError("models are judged on validation data: set train.holdout, e.g. 0.2")
+    balanced = by_accuracy and evaluation == "balanced"
+    return LikenessAverage(
+        by_cluster=by_cluster,
+        by_accuracy=by_accuracy,
+        holdout=train.holdout if by_accuracy else 0.0,
+        balanced=balanced,
+        power=power if balanced else 1.0,
+        by_samples=by_samples,
+    )
+
+
+@validated
+@takes(by_label_mix)
 def cafa(
     train: Train,
     *,
-    per_round: int = 6,
+    per_round: Count = 6,
     evaluation: Evaluation = "balanced",
-    power: float = 2.0,
+    power: UpTo100 = 2.0,
     weighting: Literal["samples", "equal"] | None = None,
     by_cluster: bool | None = None,
-    clusters: int | None = None,
-    epsilon: Epsilon | None = None,
-    noise: SummaryNoise = "simulated",
-    budget: float | None = None,
+    **clustering: Any,
 ) -> Method:
     """FedAvg whose weights are the size of the client's cluster times the accuracy of its model with the others.
 
@@ -53,16 +103,12 @@ def cafa(
         power: exponent of the balanced accuracy.
         weighting: samples: times the number of samples; equal: not; none: samples if balanced, equal if published.
         by_cluster: whether the size of its cluster weighs a client; none: only if published.
-        clusters: number of clusters; none takes the best silhouette.
-        epsilon: privacy loss of one summary; none sends exact numbers.
-        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
-        budget: the most epsilon that a client ever spends; none is no limit.
     """
     train = with_validation(train)
     published = evaluation == "published"
     return Method(
         name="cafa",
-        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
+        group=by_label_mix(**clustering),
         select=Uniform(per_round=per_round),
         local=train,
         mix=by_likeness(
@@ -77,7 +123,7 @@ def cafa(
 
 @validated
 def abfa(
-    train: Train, *, per_round: int = 6, evaluation: Evaluation = "balanced", power: float = 2.0
+    train: Train, *, per_round: Count = 6, evaluation: Evaluation = "balanced", power: UpTo100 = 2.0
 ) -> Method:
     """CAFA without clusters: models weigh by their accuracy on each other's validation data alone.
 
@@ -100,14 +146,12 @@ def abfa(
 
 
 @validated
+@takes(by_label_mix)
 def cbcc(
     train: Train,
     *,
-    per_round: int = 6,
-    clusters: int | None = None,
-    epsilon: Epsilon | None = None,
-    noise: SummaryNoise = "simulated",
-    budget: float | None = None,
+    per_round: Count = 6,
+    **clustering: Any,
 ) -> Method:
     """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
 
@@ -115,14 +159,10 @@ def cbcc(
 
     Args:
         per_round: how many clients work in a round.
-        clusters: number of clusters; none takes the best silhouette.
-        epsilon: privacy loss of one summary; none sends exact numbers.
-        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
-        budget: the most epsilon that a client ever spends; none is no limit.
     """
     return Method(
         name="cbcc",
-        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
+        group=by_label_mix(**clustering),
         select=Uniform(per_round=per_round),
         local=train,
         mix=by_likeness(train, by_accuracy=False),
@@ -130,72 +170,24 @@ def cbcc(
 
 
 @validated
+@takes(by_label_mix)
 def cbcc_select(
     train: Train,
     *,
-    per_round: int = 6,
-    clusters: int | None = None,
-    epsilon: Epsilon | None = None,
-    noise: SummaryNoise = "simulated",
-    budget: float | None = None,
+    per_round: Count = 6,
+    **clustering: Any,
 ) -> Method:
     """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7).
 
     Args:
         per_round: how many clients work in a round.
-        clusters: number of clusters; none takes the best silhouette.
-        epsilon: privacy loss of one summary; none sends exact numbers.
-        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
-        budget: the most epsilon that a client ever spends; none is no limit.
     """
     return Method(
         name="cbcc-select",
-        group=by_label_mix(clusters=clusters, epsilon=epsilon, noise=noise, budget=budget),
+        group=by_label_mix(**clustering),
         select=LargestGroup(per_round=per_round),
         local=train,
         mix=Average(weighting="equal"),
-    )
-
-
-@validated
-def by_label_mix(
-    *,
-    clusters: int | None = None,
-    epsilon: Epsilon | None = None,
-    noise: SummaryNoise = "simulated",
-    budget: float | None = None,
-) -> ByLabelMix:
-    """CAFA's clusters: K-means on the shares of labels, k by silhouette unless `clusters` says it."""
-    ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))
-    return ByLabelMix(ask=ask, clusters=clusters)
-
-
-@validated
-def by_likeness(
-    train: Train,
-    *,
-    by_cluster: bool = True,
-    by_accuracy: bool = True,
-    evaluation: Evaluation = "balanced",
-    power: float = 2.0,
-    by_samples: bool = False,
-) -> LikenessAverage:
-    """CAFA's weights: the size of the client's cluster times the accuracy of its model on the others' data.
-
-    `evaluation`: balanced by class and to the `power`, or as published. `by_samples`: times the number of samples.
-    """
-    if by_accuracy and not train.holdout:
-        raise UserError("models are judged on validation data: set train.holdout, e.g. 0.2")
-    if evaluation not in get_args(Evaluation):
-        raise UserError(f"evaluation is {evaluation!r}; allowed: {', '.join(get_args(Evaluation))}")
-    balanced = by_accuracy and evaluation == "balanced"
-    return LikenessAverage(
-        by_cluster=by_cluster,
-        by_accuracy=by_accuracy,
-        holdout=train.holdout if by_accuracy else 0.0,
-        balanced=balanced,
-        power=power if balanced else 1.0,
-        by_samples=by_samples,
     )
 
 

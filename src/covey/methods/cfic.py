@@ -8,7 +8,7 @@ from covey.core import Method, Select, Update
 from covey.errors import UserError
 from covey.group.label_feature import ByNoisyLabel, LabelWhenChosen, by_label
 from covey.mix.average import Average
-from covey.ranges import Epsilon
+from covey.ranges import Count, DecayRate, Epsilon, NotNegative, PartBelowOne
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
 from covey.settings import validated
@@ -21,11 +21,11 @@ from covey.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, 
 def cfic(
     train: Train,
     *,
-    per_round: int = 10,
-    alpha: float = 0.9,
-    beta: float = 0.5,
+    per_round: Count = 10,
+    alpha: PartBelowOne = 0.9,
+    beta: NotNegative = 0.5,
     scale: CorrectionScale = "relative",
-    decay: float = 1.0,
+    decay: DecayRate = 1.0,
     adaptive: bool = False,
     directions: Literal["clusters", "average"] = "clusters",
     sampling: Literal["clusters", "uniform"] = "clusters",
@@ -60,8 +60,6 @@ def cfic(
         lazy: whether a client's label becomes known only when it is first chosen.
         epsilon: privacy loss of telling the label, by randomised response; none tells it exactly.
     """
-    if sampling not in ("clusters", "uniform"):
-        raise UserError(f"sampling is {sampling!r}; allowed: clusters, uniform")
     if lazy and epsilon is not None:
         raise UserError(f"epsilon is {epsilon!r}, but lazy tells labels exactly; leave one of them out")
     if adaptive and (scale, decay) != ("relative", 1.0):
@@ -73,10 +71,6 @@ def cfic(
         if sampling == "uniform"
         else EveryCluster(per_round=per_round, quota=quota)
     )
-    if directions not in ("clusters", "average"):
-        raise UserError(f"directions is {directions!r}; allowed: clusters, average")
-    if absent not in ("remembered", "forgotten"):
-        raise UserError(f"absent is {absent!r}; allowed: remembered, forgotten")
     among: Among = "groups" if directions == "clusters" else "everybody"
     update: Update = (
         AdaptiveCorrection(alpha=alpha, beta=beta, among=among)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Method, Mixing, Reply, Round, Task
-from covey.errors import UserError
 from covey.mix.gram import products
 from covey.mix.regroup import regrouped
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
+from covey.ranges import Natural, Positive
 from covey.select import Everybody
 from covey.settings import validated
 from covey.steps import Train
@@ -40,7 +40,6 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
 
 
 @declares(needs=(KNOWN_GROUPS,))
-@validated
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """The model of the client's group; who has none is sent all models and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
@@ -50,6 +49,7 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     }
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class SplitAndAverage:
     """CFL: groups that pull apart are cut in two, and each group's model is the equal mean of its members' replies."""
@@ -82,7 +82,7 @@ class SplitAndAverage:
 
 
 @validated
-def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int = 20) -> Method:
+def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience: Natural = 20) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 
     From round `patience` on, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by
@@ -95,9 +95,6 @@ def cfl(train: Train, *, still: float = 0.4, apart: float = 1.6, patience: int =
         apart: length of the longest update above which its clients pull apart.
         patience: the first round in which a group may split.
     """
-    for name, value in (("still", still), ("apart", apart)):
-        if not value > 0:
-            raise UserError(f"{name} is {value!r}; it must be greater than 0")
     return Method(
         name="cfl",
         select=Everybody(),

@@ -126,6 +126,7 @@ class ByGradients:
 
 
 @declares(gives=(MODEL_PER_GROUP,))
+@validated
 @dataclass(frozen=True, kw_only=True)
 class EqualStarts:
     """k models that all start as the given one: what makes them differ is who trains them."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from covey.core import Method
 from covey.mix.average import Average
+from covey.ranges import Count
 from covey.select.clustered_sampling import FromUrns, remember_sketches
 from covey.settings import validated
 from covey.steps import Train
@@ -13,7 +14,7 @@ from covey.steps import Train
 
 @validated
 def clustered_sampling(
-    train: Train, *, per_round: int = 10, by: Literal["size", "similarity"] = "size"
+    train: Train, *, per_round: Count = 10, by: Literal["size", "similarity"] = "size"
 ) -> Method:
     """FedAvg on clients drawn from m urns, one from each: every client's expected weight is its share of the data.
 

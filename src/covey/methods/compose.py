@@ -20,6 +20,7 @@ from covey.needs import (
 )
 from covey.parts import PartOf, PartsOf, make_part
 from covey.serving import ServeAdapted
+from covey.settings import validated
 from covey.steps import Train
 
 Group = Annotated[Any, PartOf("group")]
@@ -34,6 +35,7 @@ Update = Annotated[Any, PartOf("update")]
 After = Annotated[Any, PartsOf("after")]
 
 
+@validated
 def compose(
     train: Train,
     *,

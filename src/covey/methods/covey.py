@@ -14,18 +14,20 @@ Every part has its evidence in docs/methods/covey.md, and `without` leaves any o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from covey.core import Method, Select, Send, Step
+from covey.core import Bank, Method, Mix, Select, Send, Step, Update
 from covey.group.by_portrait import ByPortrait, one_per_flock
+from covey.mix.flock_topology import FlockTopology, FromRepresentative
 from covey.mix.shared import GroupAverage
-from covey.ranges import Epsilon
-from covey.rows import to_group
+from covey.ranges import BelowHalf, Count, Epsilon, Natural
+from covey.rows import one_per_client, to_group
 from covey.select import Uniform
 from covey.select.fair import FairSchedule
 from covey.select.feedback import remember_losses
-from covey.select.within import WithinFlocks
-from covey.serving import KeepJudgements, ServeAdapted
+from covey.select.within import WithinFlocks, label_groups
+from covey.serving import KeepJudgements, Per, ServeAdapted
 from covey.settings import validated
 from covey.steps import Train
 from covey.steps.embedding import BitNoise
@@ -34,6 +36,15 @@ from covey.steps.portrait import DescribeClasses
 from covey.steps.privacy import Privacy
 from covey.update.clusters import AdaptiveCorrection
 
+Over = Literal[
+    "server",
+    "hierarchical-full",
+    "hierarchical-ring",
+    "hierarchical-wheel",
+    "hierarchical-star",
+    "hierarchical-torus",
+    "hierarchical-exponential",
+]
 FULLNESS = 3.0  # of a round: with label groups inside flocks, fuller rounds than HACCS' own 1.25 learn more per second
 Part = Literal["flocks", "selection", "correction", "serving"]
 
@@ -42,11 +53,12 @@ Part = Literal["flocks", "selection", "correction", "serving"]
 def covey(
     train: Train,
     *,
-    per_round: int = 10,
-    every: int = 5,
-    flip: float = 0.1,
+    per_round: Count = 10,
+    every: Natural = 5,
+    flip: BelowHalf = 0.1,
     epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
+    over: Over = "server",
     without: tuple[Part, ...] = (),
 ) -> Method:
     """Finds out by itself how clients differ: flocks with a model each where needed, and each model moved to its user.
@@ -63,44 +75,76 @@ def covey(
         flip: probability with which every bit is flipped.
         epsilon: privacy loss of the label counts; none sends them exactly.
         noise: how the noise is drawn: simulated (repeatable) or opendp (secure).
+        over: how models travel: from and to a server, or without one: label groups of each flock at representatives,
+            which mix on that graph.
         without: parts that are left out, to see what each is worth.
     """
     # without flocks everybody is one: no cut can have so many clients in each
-    least = 10**9 if "flocks" in without else 2
+    least = 10**6 if "flocks" in without else 2
     judged = "serving" not in without
     local = JudgedTrain(train=train) if judged else train
-    flocks = within_flocks(local, to_group, per_round=per_round)
+    travel = by_server() if over == "server" else over_topology(over.removeprefix("hierarchical-"))
+    flocks = within_flocks(local, travel.send, per_round=per_round)
     chosen: Select = Uniform(per_round=per_round) if "selection" in without else flocks
-    judging = (KeepJudgements(),) if judged else ()
+    judging = (KeepJudgements(per=travel.per),) if judged else ()
     losses = () if "selection" in without else (remember_losses,)
     return Method(
         name="covey",
         group=by_flocks(flip=flip, epsilon=epsilon, noise=noise, every=every, min_size=least),
-        bank=one_per_flock,
+        bank=travel.bank,
         select=chosen,
-        send=to_group,
+        send=travel.send,
         local=local,
-        mix=GroupAverage(),
-        update=None if "correction" in without else AdaptiveCorrection(among="clients"),
-        serve=ServeAdapted(send=to_group) if judged else None,
+        mix=travel.mix,
+        update=None if "correction" in without else travel.update,
+        serve=ServeAdapted(send=travel.send, per=travel.per) if judged else None,
         adapt=train if judged else None,
         after=(*judging, *losses),
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Travel:
+    """Where models are, how they get to clients and back, and what they are judged by: each, or each flock's."""
+
+    bank: Bank
+    send: Send
+    mix: Mix
+    update: Update
+    per: Per
+
+
+def by_server() -> Travel:
+    """A server holds one model per flock."""
+    correct = AdaptiveCorrection(among="clients")
+    return Travel(bank=one_per_flock, send=to_group, mix=GroupAverage(), update=correct, per="model")
+
+
+def over_topology(backbone: str) -> Travel:
+    """Every client holds its flock's model; label groups meet at representatives, which mix inside their flock."""
+    mix = FlockTopology(backbone=backbone, finer=label_groups)
+    correct = AdaptiveCorrection(among="clients", per="group")
+    send = FromRepresentative(mix=mix)
+    return Travel(bank=one_per_client, send=send, mix=mix, update=correct, per="group")
+
+
+@validated
 def by_flocks(
     *,
-    flip: float = 0.1,
-    epsilon: float | None = None,
+    flip: BelowHalf = 0.1,
+    epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
-    every: int = 5,
-    min_size: int = 2,
+    every: Natural = 5,
+    min_size: Count = 2,
 ) -> ByPortrait:
     """Flocks of clients whose classes look alike, by noisy bits of each class."""
     describe = DescribeClasses(flip=flip, privacy=Privacy(epsilon=epsilon, noise=noise), noise=noise)
     return ByPortrait(describe=describe, every=every, min_size=min_size)
 
 
-def within_flocks(step: Step, send: Send, *, per_round: int = 10, fullness: float = FULLNESS) -> WithinFlocks:
+@validated
+def within_flocks(
+    step: Step, send: Send, *, per_round: Count = 10, fullness: float = FULLNESS
+) -> WithinFlocks:
     """HACCS' fair schedule over all flocks and, inside each, over all label groups."""
     return WithinFlocks(select=FairSchedule(step=step, send=send, per_round=per_round, fullness=fullness))

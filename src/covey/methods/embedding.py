@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core import Method, Reply, Round, Task
-from covey.errors import UserError
 from covey.group.centroids import settled
 from covey.group.denoise import denoise
 from covey.group.membership import Vectors, maintained_groups
@@ -20,10 +19,11 @@ from covey.methods.pretraining import Pretrain, Way
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage
 from covey.needs import GROUPS, Facts, Key
+from covey.ranges import BelowHalf, Count, Natural
 from covey.rows import one_per_group, to_group
 from covey.select import Uniform
 from covey.select.groups import EachGroup
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.steps import Train
 from covey.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 
@@ -108,45 +108,29 @@ def privacy_text(embed: Embed, replies: Sequence[Reply]) -> str:
 
 
 @validated
-def embedding(
-    train: Train,
+def by_embedding(
     *,
-    per_round: int = 10,
-    per: Literal["fleet", "cluster"] = "fleet",
-    flip: float = 0.1,
-    own_flips: tuple[float, ...] = (),
+    flip: BelowHalf = 0.1,
+    own_flips: tuple[BelowHalf, ...] = (),
     noise: BitNoise = "simulated",
     normalise: Normalise = "class",
     search: Search = "exact",
     denoise: bool = True,
-    min_size: int = 2,
-    n_shared: int = 0,
-    weighting: Weighting = "samples",
-    every: int = 0,
+    min_size: Count = 2,
+    every: Natural = 0,
     autoencoder: str = "auto",
     pretrain: Way = "federated",
-    pretrain_rounds: int = 10,
-    pretrain_per_round: int = 50,
-    pretrain_epochs: int = 3,
+    pretrain_rounds: Count = 10,
+    pretrain_per_round: Count = 50,
+    pretrain_epochs: Count = 3,
     public: str = "fashion-mnist",
-    public_epochs: int = 20,
+    public_epochs: Count = 20,
     encoder: str = "",
     save_encoder: str = "",
-) -> Method:
-    """Clients with similar data train one model together; who is similar shows in a few hundred noisy bits.
-
-    An autoencoder is trained first (`pretrain`: by the fleet, on the `public` data set, or both; or loaded from
-    `encoder`). Each client encodes its data, averages the codes of each class, keeps one bit per value and flips it
-    with probability `flip` (client i with `own_flips[i mod n]`, if given). The server takes away what must be
-    noise (`denoise`; not with the published search), builds Ward's tree and takes the cut with the
-    best Calinski-Harabasz index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains
-    its own model, `per_round` clients per round in all or per cluster; the first `n_shared` tensors are common to all.
-    Newcomers go to the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those
-    that drifted migrate.
+) -> ByEmbedding:
+    """Clusters by a few hundred noisy bits of a client's embedded data.
 
     Args:
-        per_round: how many clients work in a round.
-        per: whether per_round is for the fleet or for each cluster.
         flip: probability with which every bit is flipped.
         own_flips: client i flips with own_flips[i mod n]; empty: all with flip.
         noise: how the flips are drawn: simulated (repeatable) or opendp (secure).
@@ -154,8 +138,6 @@ def embedding(
         search: for the cut of the tree: exact, the paper's bayes, or published.
         denoise: whether the server takes away what must be noise (not with the published search).
         min_size: the fewest clients of a cluster.
-        n_shared: how many leading tensors are common to all clusters.
-        weighting: what a reply counts by: its samples, equally, or its batches.
         every: rounds between two reports of all clients; 0: they report once.
         autoencoder: which one: auto, ae-fc or ae-conv.
         pretrain: who trains the autoencoder: federated, public, or hybrid (both).
@@ -167,61 +149,6 @@ def embedding(
         encoder: a file with a trained autoencoder; empty: it is trained.
         save_encoder: a file to write the autoencoder to; empty: none.
     """
-    if per not in ("fleet", "cluster"):
-        raise UserError(f"per is {per!r}; allowed: fleet, cluster")
-    return Method(
-        name="embedding",
-        group=by_embedding(
-            flip=flip,
-            own_flips=own_flips,
-            noise=noise,
-            normalise=normalise,
-            search=search,
-            denoise=denoise,
-            min_size=min_size,
-            every=every,
-            autoencoder=autoencoder,
-            pretrain=pretrain,
-            pretrain_rounds=pretrain_rounds,
-            pretrain_per_round=pretrain_per_round,
-            pretrain_epochs=pretrain_epochs,
-            public=public,
-            public_epochs=public_epochs,
-            encoder=encoder,
-            save_encoder=save_encoder,
-        ),
-        bank=one_per_group,
-        select=Uniform(per_round=per_round) if per == "fleet" else EachGroup(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=GroupAverage(weighting=weighting, n_shared=n_shared),
-    )
-
-
-@validated
-def by_embedding(
-    *,
-    flip: float = 0.1,
-    own_flips: tuple[float, ...] = (),
-    noise: BitNoise = "simulated",
-    normalise: Normalise = "class",
-    search: Search = "exact",
-    denoise: bool = True,
-    min_size: int = 2,
-    every: int = 0,
-    autoencoder: str = "auto",
-    pretrain: Way = "federated",
-    pretrain_rounds: int = 10,
-    pretrain_per_round: int = 50,
-    pretrain_epochs: int = 3,
-    public: str = "fashion-mnist",
-    public_epochs: int = 20,
-    encoder: str = "",
-    save_encoder: str = "",
-) -> ByEmbedding:
-    """Clusters by a few hundred noisy bits of a client's embedded data. The settings are those of `embedding`."""
-    if every < 0:
-        raise UserError(f"every is {every}; it must be 0 (never again) or more")
     return ByEmbedding(
         pretrain=Pretrain(
             way=pretrain,
@@ -244,4 +171,43 @@ def by_embedding(
         ward=Ward(search=search, min_size=min_size),
         denoise=denoise and search != "published",
         every=every,
+    )
+
+
+@validated
+@takes(by_embedding)
+def embedding(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    per: Literal["fleet", "cluster"] = "fleet",
+    n_shared: Natural = 0,
+    weighting: Weighting = "samples",
+    **clustering: Any,
+) -> Method:
+    """Clients with similar data train one model together; who is similar shows in a few hundred noisy bits.
+
+    An autoencoder is trained first (`pretrain`: by the fleet, on the `public` data set, or both; or loaded from
+    `encoder`). Each client encodes its data, averages the codes of each class, keeps one bit per value and flips it
+    with probability `flip` (client i with `own_flips[i mod n]`, if given). The server takes away what must be
+    noise (`denoise`; not with the published search), builds Ward's tree and takes the cut with the
+    best Calinski-Harabasz index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains
+    its own model, `per_round` clients per round in all or per cluster; the first `n_shared` tensors are common to all.
+    Newcomers go to the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those
+    that drifted migrate.
+
+    Args:
+        per_round: how many clients work in a round.
+        per: whether per_round is for the fleet or for each cluster.
+        n_shared: how many leading tensors are common to all clusters.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    return Method(
+        name="embedding",
+        group=by_embedding(**clustering),
+        bank=one_per_group,
+        select=Uniform(per_round=per_round) if per == "fleet" else EachGroup(per_round=per_round),
+        send=to_group,
+        local=train,
+        mix=GroupAverage(weighting=weighting, n_shared=n_shared),
     )

@@ -22,6 +22,7 @@ from covey.steps.stepwise import Batches, check_plain, is_finite
 from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class LocalAggregationTrain(AroundTraining):
     """Starts from v + (w - v) * W, where W says for every weight of the last tensors how much of w to take.

@@ -39,6 +39,7 @@ def attention(gram: Array, *, sigma: float, own: float) -> Array:
     return np.asarray(share + np.diag(1 - share.sum(axis=1)))
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ToAttended:
     """Every client gets its cloud model: everybody's models, weighted by how near they are to its own (FedAMP).
@@ -69,6 +70,7 @@ class ToAttended:
         }
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TrainNearCloud(AroundTraining):
     """Trains the client's own model v on F_k(v) + (pull / 2) ||v - u||^2, u the cloud model that it was sent.

@@ -14,6 +14,7 @@ from covey.core import Client, Method, Mixing, Reply, Round, Step, Task
 from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
 from covey.needs import Key
+from covey.ranges import Count, NotNegative
 from covey.select import Uniform
 from covey.settings import validated
 from covey.statistics import ROUNDING, Known, Stat
@@ -45,6 +46,7 @@ def disco_weights(samples: Array, distance: Array, a: float, b: float) -> Array:
     return np.asarray(wanted / wanted.sum() if wanted.sum() > 0 else share)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TellDiscrepancy(Step):
     """How far the client's label shares are from equal ones: one number."""
@@ -68,6 +70,7 @@ class TellDiscrepancy(Step):
         return 0.0
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class DiscoAverage:
     """FedDisco's average, in which clients with evenly spread labels count more.
@@ -76,7 +79,7 @@ class DiscoAverage:
     """
 
     measure: Measure = "kl"
-    a: float = 0.5
+    a: NotNegative = 0.5
     b: float = 0.1
 
     def __call__(self, now: Round) -> Mixing:
@@ -91,7 +94,7 @@ class DiscoAverage:
 
 @validated
 def feddisco(
-    train: Train, *, per_round: int = 10, measure: Measure = "kl", a: float = 0.5, b: float = 0.1
+    train: Train, *, per_round: Count = 10, measure: Measure = "kl", a: NotNegative = 0.5, b: float = 0.1
 ) -> Method:
     """FedAvg in which clients whose labels are spread more evenly count more.
 
@@ -104,10 +107,6 @@ def feddisco(
         a: how much the discrepancy counts.
         b: what is added to every weight.
     """
-    if measure not in ("kl", "l2", "l1", "cosine"):
-        raise UserError(f"measure is {measure!r}; allowed: kl, l2, l1, cosine")
-    if not a >= 0:
-        raise UserError(f"a is {a!r}; it must be at least 0")
     return Method(
         name="feddisco",
         select=Uniform(per_round=per_round),

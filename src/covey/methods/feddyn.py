@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from covey.core import Method, Round, Task, to_everybody
-from covey.errors import UserError
 from covey.mix.average import Average
 from covey.needs import ONE_MODEL, Facts, Key, declares
+from covey.ranges import Count, Positive
 from covey.select import Uniform
 from covey.settings import validated
 from covey.steps import Train
@@ -39,7 +39,6 @@ class WithMemory:
 
 
 @declares(gives=(MOVES,))
-@validated
 def remember_moves(now: Round) -> None:
     """Adds what the clients of this round have added to their memories to the sum that the server keeps."""
     trainable = now.fleet.layout.trainable
@@ -54,7 +53,7 @@ CLIP = 10.0  # norm of a gradient, unless the training settings say another
 
 
 @validated
-def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
+def feddyn(train: Train, *, per_round: Count = 10, alpha: Positive = 0.01) -> Method:
     """FedAvg whose clients remember how far they drifted, so that their optima agree with the common one.
 
     Client k minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> with a_k = alpha n_mean / n_k, then adds w_k - w to
@@ -66,8 +65,6 @@ def feddyn(train: Train, *, per_round: int = 10, alpha: float = 0.01) -> Method:
         per_round: how many clients work in a round.
         alpha: weight of the penalty that ties clients to the common model.
     """
-    if not alpha > 0:
-        raise UserError(f"alpha is {alpha!r}; it must be greater than 0")
     return Method(
         name="feddyn",
         select=Uniform(per_round=per_round),

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Method, Mixing, Round
-from covey.errors import UserError
 from covey.mix.average import weighted_rows
 from covey.needs import ACCURACY, Facts, Key
+from covey.ranges import Count, PartBelowOne, Share
 from covey.select import Uniform
 from covey.settings import validated
 from covey.steps import Train
@@ -38,6 +38,7 @@ def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
     return np.asarray((1 - beta) * a / a.sum() + beta * b / b.sum())
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class FairAverage:
     """FedFa's average, in which less accurate and more frequent clients count more.
@@ -45,7 +46,7 @@ class FairAverage:
     Remembers how often each client has taken part.
     """
 
-    beta: float = 0.5
+    beta: Share = 0.5
 
     needs: ClassVar[Facts] = (ACCURACY,)
 
@@ -65,9 +66,9 @@ class FairAverage:
 def fedfa(
     train: Train,
     *,
-    per_round: int = 10,
-    beta: float = 0.5,
-    gamma: float = 0.9,
+    per_round: Count = 10,
+    beta: Share = 0.5,
+    gamma: PartBelowOne = 0.9,
     momentum: Momentum = "accelerate",
 ) -> Method:
     """Momentum at the clients and at the server, and weights for fairness.
@@ -83,12 +84,6 @@ def fedfa(
         gamma: momentum of clients and server.
         momentum: accelerate goes on along the smoothed step; published has the public code's sign, which brakes.
     """
-    if not 0 <= beta <= 1:
-        raise UserError(f"beta is {beta!r}; allowed: from 0 to 1")
-    if not 0 <= gamma < 1:
-        raise UserError(f"gamma is {gamma!r}; allowed: from 0 to below 1")
-    if momentum not in ("accelerate", "published"):
-        raise UserError(f"momentum is {momentum!r}; allowed: accelerate, published")
     train = replace(train, momentum=gamma)
     return Method(
         name="fedfa",

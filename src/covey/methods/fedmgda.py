@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from covey.core import Method
 from covey.mix.mgda import CommonDescent
+from covey.ranges import Count, Positive, Share
 from covey.select import Uniform
 from covey.settings import validated
 from covey.steps import Train
 
 
 @validated
-def fedmgda(train: Train, *, per_round: int = 10, eta: float = 1.0, eps: float = 0.1) -> Method:
+def fedmgda(train: Train, *, per_round: Count = 10, eta: Positive = 1.0, eps: Share = 0.1) -> Method:
     """A step of fixed length along a direction that serves all clients of the round.
 
     Every update is scaled to length 1, d_k = (w - w_k) / ||w - w_k||; w <- w - eta sum l_k d_k with the weights l that

@@ -32,6 +32,7 @@ def local_lengths(steps: Array, train: Train, lr: float) -> Array:
     return steps
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class NormalisedAverage:
     """FedNova's average of updates per local step: w <- w + tau_eff sum of p_k (w_k - w) / tau_k.

@@ -41,6 +41,7 @@ def responsibilities(
     return np.asarray(gamma / gamma.sum(axis=0))
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ResponsibleTrain(AroundTraining):
     """Trains the model whose turn it is on all samples, each weighted by how far that model explains it (FedRC).

@@ -23,6 +23,7 @@ from covey.steps.train import AroundTraining, local_fit, reply_of, with_own_buff
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class SoftTrain(AroundTraining):
     """Trains one model near to all that fit the client's data: F_k(v) + (pull / 2) sum of u_s ||v - c_s||^2.

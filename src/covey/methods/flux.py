@@ -27,6 +27,7 @@ MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
 DESCRIBED_BY: Key[Tensor] = Key("flux.model")
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TellMoments(Step):
     """Asks for moments of the client's data as the sent model represents them, in `dims` fixed random directions.

@@ -1,72 +1,53 @@
-"""HACCS: clusters of devices with like data, and a scheduler that picks clusters rather than devices."""
+"""HACCS (Wolfrath et al., 2022): clusters of devices with like data, and rounds made of clusters, not of devices."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from covey.core import Method
 from covey.errors import UserError
 from covey.group.by_summary import BySummary, Distance
 from covey.group.density import Algorithm, Density, Extract
 from covey.mix.average import Average, Weighting
-from covey.ranges import Epsilon
+from covey.ranges import Count, Epsilon, Natural, Positive, Range, Share
 from covey.select.fair import FairSchedule
-from covey.select.feedback import Losses, remember_losses
-from covey.select.haccs import ByCluster, Draws, Inside, Speed
-from covey.settings import validated
+from covey.select.feedback import remember_losses
+from covey.select.haccs import ByCluster
+from covey.settings import picked, settings_of, takes, validated
 from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
-from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
+from covey.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary, TargetSummary
 
 Summary = Literal["labels", "targets", "features", "joint"]
+Schedule = Literal["fair", "published"]
 
 
 @validated
-def haccs(
-    train: Train,
+def by_summary(
     *,
-    per_round: int = 10,
     summary: Summary = "labels",
     epsilon: Epsilon | None = 1.0,
     noise: SummaryNoise = "simulated",
-    budget: float | None = None,
-    label_space: int | None = None,
-    bins: int = 20,
+    budget: Positive | None = None,
+    label_space: Count | None = None,
+    bins: Bins = 20,
     low: float = 0.0,
     high: float = 1.0,
-    bound: float | None = None,
+    bound: Positive | None = None,
     distance: Distance | None = None,
     algorithm: Algorithm = "optics",
     extract: Extract | None = None,
-    eps: float | None = None,
-    xi: float = 0.05,
-    min_samples: int = 2,
-    watch: int = 0,
-    tolerance: float = 0.1,
-    recluster: float = 0.2,
-    schedule: Literal["fair", "published"] = "fair",
-    losses: Losses = "reported",
-    power: float = 0.5,
-    rotation: float = 0.5,
-    fullness: float = 1.25,
-    rho: float = 0.5,
-    speed: Speed = "mean",
-    squared: bool = False,
-    draws: Draws = "weighted",
-    inside: Inside = "fastest",
-    weighting: Weighting = "equal",
-) -> Method:
-    """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
-
-    The histogram is of the labels (of a regression: of the targets), P(y), of the features by label, P(X|y), or of both
-    together, P(X, y); clusters are found by density (Wolfrath et al., 2022).
-
-    `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
-    and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +
-    (1 - rho) loss share) and takes the fastest reachable device of each.
+    eps: Positive | None = None,
+    xi: Annotated[float, Range(above=0, below=1)] = 0.05,
+    min_samples: Annotated[int, Range(2)] = 2,
+    watch: Natural = 0,
+    tolerance: Share = 0.1,
+    recluster: Share = 0.2,
+) -> BySummary:
+    """HACCS' clusters: private histograms of labels, P(y), features, P(X|y), or both, P(X, y), grouped by density.
 
     Args:
-        per_round: how many clients work in a round.
         summary: what clients tell: labels or targets (of a regression), P(y); features, P(X|y); or joint, P(X, y).
         epsilon: privacy loss of one summary; none sends exact numbers.
         noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
@@ -85,90 +66,7 @@ def haccs(
         watch: rounds between two questions whether data changed; 0 never asks.
         tolerance: change of a summary (total variation) from which a client counts as changed.
         recluster: share of changed clients from which everything is clustered anew.
-        schedule: fair fills the round that is worth most for its time; published draws clusters (eq. 7).
-        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
-        power: fair: exponent of a cluster's loss in its worth.
-        rotation: fair: weight of a device's own age against its cluster's.
-        fullness: fair: how much more a round's worth counts than its time.
-        rho: published: weight of latency against loss.
-        speed: published: a cluster's latency is the mean of its devices', or the fastest one's.
-        squared: published: whether losses are squared first, as in the authors' code.
-        draws: published: weighted draws clusters by chance; quasi first gives each its whole share of places.
-        inside: published: of a cluster the fastest device works, or one sampled.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    if schedule not in ("fair", "published"):
-        raise UserError(f'schedule is "{schedule}"; it must be fair or published.')
-    select: FairSchedule | ByCluster
-    if schedule == "published":
-        select = ByCluster(
-            per_round=per_round,
-            step=train,
-            rho=rho,
-            speed=speed,
-            losses=losses,
-            squared=squared,
-            draws=draws,
-            inside=inside,
-        )
-    else:
-        refuse_unused(rho=(rho, 0.5), speed=(speed, "mean"), squared=(squared, False))
-        refuse_unused(draws=(draws, "weighted"), inside=(inside, "fastest"))
-        select = FairSchedule(
-            per_round=per_round, step=train, losses=losses, power=power, rotation=rotation, fullness=fullness
-        )
-    return Method(
-        name="haccs",
-        group=by_summary(
-            summary=summary,
-            epsilon=epsilon,
-            noise=noise,
-            budget=budget,
-            label_space=label_space,
-            bins=bins,
-            low=low,
-            high=high,
-            bound=bound,
-            distance=distance,
-            algorithm=algorithm,
-            extract=extract,
-            eps=eps,
-            xi=xi,
-            min_samples=min_samples,
-            watch=watch,
-            tolerance=tolerance,
-            recluster=recluster,
-        ),
-        select=select,
-        local=train,
-        mix=Average(weighting=weighting),
-        after=(remember_losses,) if losses == "reported" else (),
-    )
-
-
-@validated
-def by_summary(
-    *,
-    summary: Summary = "labels",
-    epsilon: Epsilon | None = 1.0,
-    noise: SummaryNoise = "simulated",
-    budget: float | None = None,
-    label_space: int | None = None,
-    bins: int = 20,
-    low: float = 0.0,
-    high: float = 1.0,
-    bound: float | None = None,
-    distance: Distance | None = None,
-    algorithm: Algorithm = "optics",
-    extract: Extract | None = None,
-    eps: float | None = None,
-    xi: float = 0.05,
-    min_samples: int = 2,
-    watch: int = 0,
-    tolerance: float = 0.1,
-    recluster: float = 0.2,
-) -> BySummary:
-    """HACCS' clusters: private histograms of labels or features, by density. The settings are those of `haccs`."""
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
     ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
     if summary == "labels":
@@ -177,10 +75,8 @@ def by_summary(
         ask = TargetSummary(privacy=privacy, bins=bins, low=low, high=high)
     elif summary == "features":
         ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
-    elif summary == "joint":
-        ask = JointSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high)
     else:
-        raise UserError(f'summary is "{summary}"; it must be labels, targets, features or joint.')
+        ask = JointSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high)
     extract = extract or ("xi" if summary == "features" else "dbscan")
     distance = distance or ("hellinger" if summary == "joint" else "l2")
     eps = (0.5 if summary == "joint" else 0.25) if eps is None else eps
@@ -194,10 +90,42 @@ def by_summary(
     )
 
 
-def refuse_unused(**settings: tuple[object, object]) -> None:
+@validated
+@takes(FairSchedule, ByCluster, by_summary)
+def haccs(
+    train: Train, *, schedule: Schedule = "fair", weighting: Weighting = "equal", **settings: Any
+) -> Method:
+    """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
+
+    The histogram is of the labels (of a regression: of the targets), P(y), of the features by label, P(X|y), or of both
+    together, P(X, y); clusters are found by density (Wolfrath et al., 2022).
+
+    `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
+    and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +
+    (1 - rho) loss share) and takes the fastest reachable device of each.
+
+    Args:
+        schedule: fair fills the round that is worth most for its time; published draws clusters (eq. 7).
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    maker = ByCluster if schedule == "published" else FairSchedule
+    if schedule == "fair":
+        refuse_unused(settings)
+    return Method(
+        name="haccs",
+        group=by_summary(**picked(settings, by_summary)),
+        select=maker(step=train, **picked(settings, maker)),
+        local=train,
+        mix=Average(weighting=weighting),
+        after=(remember_losses,) if settings.get("losses", "reported") == "reported" else (),
+    )
+
+
+def refuse_unused(settings: Mapping[str, Any]) -> None:
     """A setting of the published schedule that is not its default would change nothing."""
-    for name, (value, default) in settings.items():
-        if value != default:
+    fair = settings_of(FairSchedule)
+    for name, setting in settings_of(ByCluster).items():
+        if name not in fair and settings.get(name, setting.default) != setting.default:
             raise UserError(
-                f'{name} is {value!r}, which only schedule = "published" knows; say that, or leave it out'
+                f'{name} is {settings[name]!r}, which only schedule = "published" knows; say that, or leave it out'
             )

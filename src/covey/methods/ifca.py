@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.errors import UserError
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage, leading_columns
 from covey.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
-from covey.ranges import Count
+from covey.ranges import Count, Natural, Share
 from covey.rows import to_group
 from covey.select import Uniform
 from covey.settings import validated
@@ -37,6 +36,7 @@ class Best(Step):
         return FORWARD_SHARE * train
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class AllModels:
     """Everybody gets all models and works on the best (IFCA); the shared first layers are charged once.
@@ -44,8 +44,8 @@ class AllModels:
     `choose_on`: the best on so many training samples, drawn anew in every round; 0 is on all of them.
     """
 
-    n_shared: int = 0
-    choose_on: int = 0
+    n_shared: Natural = 0
+    choose_on: Natural = 0
 
     needs: ClassVar[Facts] = (SEVERAL_MODELS,)
 
@@ -57,11 +57,12 @@ class AllModels:
         return dict.fromkeys(ids, task)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class LastChoice:
     """Everybody is served with the model it chose last; who never chose gets all of them."""
 
-    n_shared: int = 0
+    n_shared: Natural = 0
 
     needs: ClassVar[Facts] = (SEVERAL_MODELS, KNOWN_GROUPS)
 
@@ -70,6 +71,7 @@ class LastChoice:
         return to_group(now, ids) | AllModels(n_shared=self.n_shared)(now, unknown)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class RandomStarts:
     """k models with different first weights (IFCA); redrawn until each attracts enough of a sample of clients.
@@ -78,11 +80,11 @@ class RandomStarts:
     of all draws is taken. The first draw's first model is the given one, so that k = 1 is FedAvg.
     """
 
-    k: int = 4
-    redraws: int = 20
-    least: float = 0.1
-    asked: int = 10
-    n_shared: int = 0
+    k: Count = 4
+    redraws: Natural = 20
+    least: Share = 0.1
+    asked: Count = 10
+    n_shared: Natural = 0
 
     gives: ClassVar[Facts] = (SEVERAL_MODELS,)
 
@@ -118,7 +120,6 @@ class RandomStarts:
 
 
 @declares(needs=(SEVERAL_MODELS,), gives=(KNOWN_GROUPS,))
-@validated
 def remember_choices(now: Round) -> None:
     """A client belongs to the group whose model it chose last."""
     now.groups |= {reply.id: reply.slot for reply in now.replies}
@@ -128,13 +129,13 @@ def remember_choices(now: Round) -> None:
 def ifca(
     train: Train,
     *,
-    per_round: int = 10,
-    k: int = 4,
-    redraws: int = 20,
-    least: float = 0.1,
+    per_round: Count = 10,
+    k: Count = 4,
+    redraws: Natural = 20,
+    least: Share = 0.1,
     choose_on: Count | None = None,
     serve: Literal["best", "last"] = "best",
-    n_shared: int = 0,
+    n_shared: Natural = 0,
     weighting: Weighting = "equal",
 ) -> Method:
     """Every client gets all `k` models, trains the one with the lowest loss on its data, and sends it back.
@@ -155,14 +156,6 @@ def ifca(
         n_shared: how many leading tensors are common to all clusters.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    if serve not in ("best", "last"):
-        raise UserError(f"serve is {serve!r}; allowed: best, last")
-    if k < 1:
-        raise UserError(f"k is {k}; it must be at least 1")
-    if redraws < 0:
-        raise UserError(f"redraws is {redraws}; it must be 0 or more")
-    if not 0 <= least <= 1:
-        raise UserError(f"least is {least}; allowed: from 0 to 1")
     return Method(
         name="ifca",
         bank=RandomStarts(k=k, redraws=redraws, least=least, asked=per_round, n_shared=n_shared),

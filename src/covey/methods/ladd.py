@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Method, Round
-from covey.errors import UserError
 from covey.group.membership import Vectors, maintained_groups
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage
 from covey.needs import GROUPS, Facts
+from covey.ranges import Count, Natural
 from covey.rows import one_per_group, to_group
 from covey.select import Uniform
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.steps import Train
-from covey.steps.style import Style
+from covey.steps.style import Style, StyleShare
 
 RESTARTS = 10
 FEWEST, MOST = 4, 19  # LADD tries these numbers of clusters
@@ -30,7 +30,7 @@ class ByStyle:
     """Everybody sends its mean style once; k-means groups them, k given or by the best silhouette."""
 
     style: Style
-    k: int = 0
+    k: Natural = 0
 
     gives: ClassVar[Facts] = (GROUPS,)
 
@@ -78,23 +78,26 @@ def style_clusters(
 
 
 @validated
-def by_style(*, k: int = 0, share: float = 0.1, per_class: bool = True) -> ByStyle:
-    """LADD's clusters: K-means on the pictures' low frequencies, k given or by the best silhouette."""
-    if k < 0:
-        raise UserError(f"k is {k}; it must be 0 (chosen by silhouette) or more")
+def by_style(*, k: Natural = 0, share: StyleShare = 0.1, per_class: bool = True) -> ByStyle:
+    """LADD's clusters: K-means on the pictures' low frequencies, k given or by the best silhouette.
+
+    Args:
+        k: how many clusters; 0: as many from 4 to 19 as have the best silhouette.
+        share: of a picture's side that the window of low frequencies takes.
+        per_class: whether the style is told for each class or for all pictures.
+    """
     return ByStyle(style=Style(share=share, per_class=per_class), k=k)
 
 
 @validated
+@takes(by_style)
 def ladd(
     train: Train,
     *,
-    per_round: int = 10,
-    k: int = 0,
-    share: float = 0.1,
-    per_class: bool = True,
-    n_shared: int = 0,
+    per_round: Count = 10,
+    n_shared: Natural = 0,
     weighting: Weighting = "samples",
+    **style: Any,
 ) -> Method:
     """Clients whose pictures have a similar style train one model together.
 
@@ -105,15 +108,12 @@ def ladd(
 
     Args:
         per_round: how many clients work in a round.
-        k: how many clusters; 0: as many from 4 to 19 as have the best silhouette.
-        share: of a picture's side that the window of low frequencies takes.
-        per_class: whether the style is told for each class or for all pictures.
         n_shared: how many leading tensors are common to all clusters.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="ladd",
-        group=by_style(k=k, share=share, per_class=per_class),
+        group=by_style(**style),
         bank=one_per_group,
         select=Uniform(per_round=per_round),
         send=to_group,

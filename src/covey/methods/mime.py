@@ -25,6 +25,7 @@ GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class MimicTrain(AroundTraining):
     """Steps with the server's momentum, which stays as it is: v <- v - lr ((1 - beta) g + beta m).

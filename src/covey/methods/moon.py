@@ -28,6 +28,7 @@ def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -
     return F.cross_entropy(sims, torch.zeros(len(z), dtype=torch.long, device=z.device))
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveTrain(AroundTraining):
     """Training whose representations are drawn to those of the common model and away from the client's last own.

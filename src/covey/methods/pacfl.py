@@ -24,6 +24,7 @@ Angle = Annotated[float, Range(above=0, most=90)]
 SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TellSubspace(Step):
     """Asks for the first left singular vectors of the client's data: an orthonormal basis, [features, vectors]."""

@@ -14,6 +14,7 @@ from covey.steps.stepwise import Batches, check_plain, pairs
 from covey.steps.train import AroundTraining, best_row
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class MetaTrain(AroundTraining):
     """Trains what one step on the client's data would make good: w <- w - lr g(w - alpha g(w; first); second).

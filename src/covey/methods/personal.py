@@ -8,12 +8,14 @@ from covey.core import Method
 from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting
 from covey.ranges import Count
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.home import TrainWithHome
 from covey.steps.personal import DittoTrain
 
 
-def fine_tuned(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
+@validated
+def fine_tuned(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg whose clients train the common model once more on their own data before they use it.
 
     Args:
@@ -23,7 +25,8 @@ def fine_tuned(train: Train, *, per_round: int = 10, weighting: Weighting = "sam
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fine-tuned", adapt=train)
 
 
-def fedper(train: Train, *, per_round: int = 10, last: int = 2, weighting: Weighting = "samples") -> Method:
+@validated
+def fedper(train: Train, *, per_round: Count = 10, last: int = 2, weighting: Weighting = "samples") -> Method:
     """FedAvg in which the last tensors of the model, its head, stay with each client (Arivazhagan et al., 2019).
 
     A newcomer starts from the head of the first model. Only the rest of the model travels.
@@ -37,10 +40,11 @@ def fedper(train: Train, *, per_round: int = 10, last: int = 2, weighting: Weigh
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedper", local=local)
 
 
+@validated
 def fedrep(
     train: Train,
     *,
-    per_round: int = 10,
+    per_round: Count = 10,
     last: int = 2,
     head_epochs: Count = 5,
     weighting: Weighting = "samples",
@@ -59,7 +63,8 @@ def fedrep(
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedrep", local=local)
 
 
-def fedbn(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
+@validated
+def fedbn(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg in which BatchNorm's weights, biases and statistics stay with each client (Li et al., 2021).
 
     For a model without BatchNorm it is FedAvg. A newcomer starts from those of the first model.
@@ -72,8 +77,9 @@ def fedbn(train: Train, *, per_round: int = 10, weighting: Weighting = "samples"
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedbn", local=local)
 
 
+@validated
 def ditto(
-    train: Train, *, per_round: int = 10, pull: float = 0.1, weighting: Weighting = "samples"
+    train: Train, *, per_round: Count = 10, pull: float = 0.1, weighting: Weighting = "samples"
 ) -> Method:
     """FedAvg beside which every client trains a model of its own that is held to the common one (Li et al., 2021).
 

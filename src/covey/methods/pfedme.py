@@ -17,6 +17,7 @@ from covey.steps.train import AroundTraining, best_row
 from covey.update.optimiser import ServerOptimiser
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class MoreauTrain(AroundTraining):
     """On every batch the own model t minimises F_k(t) + (pull / 2) ||t - w_k||^2 by `inner` steps, then w_k follows it.

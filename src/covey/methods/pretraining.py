@@ -19,11 +19,14 @@ from covey.methods.baselines import fedavg
 from covey.model import Layout, read_row, write_row
 from covey.models.encoders import Pictures, autoencoder, encoder, load_encoder, save_encoder, suited
 from covey.objective import Reconstruction
+from covey.ranges import Count
+from covey.settings import validated
 from covey.steps import Train
 
 Way = Literal["federated", "public", "hybrid"]
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TrainAutoencoder(Train):
     """Local training of an autoencoder, booked under its own name."""
@@ -31,6 +34,7 @@ class TrainAutoencoder(Train):
     kind: ClassVar[str] = "train.autoencoder"
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Pretrain:
     """Adam at 1e-3 on the squared error, batches of 32.
@@ -42,20 +46,13 @@ class Pretrain:
 
     way: Way = "federated"
     autoencoder: str = "auto"
-    rounds: int = 10
-    per_round: int = 50
-    epochs: int = 3
+    rounds: Count = 10
+    per_round: Count = 50
+    epochs: Count = 3
     public: str = "fashion-mnist"
-    public_epochs: int = 20
+    public_epochs: Count = 20
     load: str = ""
     save: str = ""
-
-    def __post_init__(self) -> None:
-        if self.way not in ("federated", "public", "hybrid"):
-            raise UserError(f"pretrain is {self.way!r}; allowed: federated, public, hybrid")
-        for name in ("rounds", "per_round", "epochs", "public_epochs"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} of the pre-training is {getattr(self, name)}; it must be at least 1")
 
     def __call__(self, now: Round) -> Tensor:
         """The encoder's row."""

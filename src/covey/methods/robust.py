@@ -8,12 +8,13 @@ from covey.core import Method
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.mix.robust import Krum, Median, TrimmedMean
+from covey.ranges import BelowHalf, Count, Natural
 from covey.settings import validated
 from covey.steps import Train
 
 
 @validated
-def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) -> Method:
+def krum(train: Train, *, per_round: Count = 10, hostile: Natural = 1, keep: Count = 1) -> Method:
     """The reply that lies closest to its neighbours becomes the model (Blanchard et al., 2017).
 
     Its score is the sum of squared distances to the n - f - 2 nearest replies, f = `hostile`. With `keep` above 1 the
@@ -34,7 +35,7 @@ def krum(train: Train, *, per_round: int = 10, hostile: int = 1, keep: int = 1) 
 
 
 @validated
-def trimmed_mean(train: Train, *, per_round: int = 10, trim: float = 0.1) -> Method:
+def trimmed_mean(train: Train, *, per_round: Count = 10, trim: BelowHalf = 0.1) -> Method:
     """Each parameter is the mean of the replies without the share `trim` at either end (Yin et al., 2018).
 
     Args:
@@ -47,7 +48,7 @@ def trimmed_mean(train: Train, *, per_round: int = 10, trim: float = 0.1) -> Met
 
 
 @validated
-def median(train: Train, *, per_round: int = 10) -> Method:
+def median(train: Train, *, per_round: Count = 10) -> Method:
     """Each parameter is the median of the replies (Yin et al., 2018).
 
     Args:

@@ -13,7 +13,9 @@ from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.errors import UserError
 from covey.mix.average import Average, Weighting
 from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
+from covey.ranges import Count
 from covey.select import Uniform
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps import Train
 from covey.steps.train import best_row, local_fit, reply_of
@@ -81,7 +83,8 @@ def remember_control(now: Round) -> None:
     CONTROL.keep(now.memory, total)
 
 
-def scaffold(train: Train, *, per_round: int = 10, weighting: Weighting = "equal") -> Method:
+@validated
+def scaffold(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
     """FedAvg whose clients correct every step by how their gradients differ from everybody's.
 
     v <- v - lr (g - c_k + c), from v = w; c_k <- c_k - c + (w - v) / (K lr) after K steps; w <- mean of the v;

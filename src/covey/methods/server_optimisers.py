@@ -3,112 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from covey.core import Method
 from covey.methods.baselines import fedavg
-from covey.mix.average import Weighting
+from covey.ranges import PartBelowOne, Positive
+from covey.settings import picked, takes, validated
 from covey.steps import Train
-from covey.update.optimiser import Rule, ServerOptimiser
+from covey.update.optimiser import ServerOptimiser
 
 
-def fedavgm(
-    train: Train,
-    *,
-    per_round: int = 10,
-    weighting: Weighting = "samples",
-    lr: float = 1.0,
-    beta1: float = 0.9,
-) -> Method:
-    """FedAvg with momentum at the server: m <- beta1 m + (w - average), w <- w - lr m.
-
-    Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
-        lr: the server's learning rate.
-        beta1: how much of the first moment (momentum) is kept from round to round.
-    """
-    update = ServerOptimiser(rule="momentum", lr=lr, beta1=beta1)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedavgm", update=update)
+@validated
+@takes(fedavg, ServerOptimiser, without=("rule", "beta2", "tau"))
+def fedavgm(train: Train, *, lr: Positive = 1.0, **settings: Any) -> Method:
+    """FedAvg with momentum at the server: m <- beta1 m + (w - average), w <- w - lr m."""
+    return with_optimiser(train, "fedavgm", rule="momentum", lr=lr, **settings)
 
 
-def fedadam(
-    train: Train,
-    *,
-    per_round: int = 10,
-    weighting: Weighting = "samples",
-    lr: float = 0.01,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
-    tau: float = 0.001,
-) -> Method:
+@validated
+@takes(fedavg, ServerOptimiser, without=("rule",))
+def fedadam(train: Train, *, lr: Positive = 0.01, **settings: Any) -> Method:
     """FedAvg whose server takes Adam's step along the average update: long where updates agree, short where they vary.
 
     m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2, w <- w - lr m / (sqrt(v) + tau), g = w - average.
-
-    Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
-        lr: the server's learning rate.
-        beta1: how much of the first moment (momentum) is kept from round to round.
-        beta2: how much of the second moment is kept from round to round.
-        tau: what is added to the square root of the second moment.
     """
-    return _adaptive("adam", train, per_round, weighting, lr, beta1, beta2, tau)
+    return with_optimiser(train, "fedadam", rule="adam", lr=lr, **settings)
 
 
-def fedyogi(
-    train: Train,
-    *,
-    per_round: int = 10,
-    weighting: Weighting = "samples",
-    lr: float = 0.01,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
-    tau: float = 0.001,
-) -> Method:
-    """FedAdam whose second moment moves by a bounded amount: v <- v - (1 - beta2) g^2 sign(v - g^2).
-
-    Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
-        lr: the server's learning rate.
-        beta1: how much of the first moment (momentum) is kept from round to round.
-        beta2: how much of the second moment is kept from round to round.
-        tau: what is added to the square root of the second moment.
-    """
-    return _adaptive("yogi", train, per_round, weighting, lr, beta1, beta2, tau)
+@validated
+@takes(fedavg, ServerOptimiser, without=("rule",))
+def fedyogi(train: Train, *, lr: Positive = 0.01, **settings: Any) -> Method:
+    """FedAdam whose second moment moves by a bounded amount: v <- v - (1 - beta2) g^2 sign(v - g^2)."""
+    return with_optimiser(train, "fedyogi", rule="yogi", lr=lr, **settings)
 
 
-def fedadagrad(
-    train: Train,
-    *,
-    per_round: int = 10,
-    weighting: Weighting = "samples",
-    lr: float = 0.03,
-    beta1: float = 0.0,
-    tau: float = 0.001,
-) -> Method:
-    """FedAdam whose second moment only grows: v <- v + g^2.
-
-    Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
-        lr: the server's learning rate.
-        beta1: how much of the first moment (momentum) is kept from round to round.
-        tau: what is added to the square root of the second moment.
-    """
-    return _adaptive("adagrad", train, per_round, weighting, lr, beta1, 0.0, tau)
+@validated
+@takes(fedavg, ServerOptimiser, without=("rule", "beta2"))
+def fedadagrad(train: Train, *, lr: Positive = 0.03, beta1: PartBelowOne = 0.0, **settings: Any) -> Method:
+    """FedAdam whose second moment only grows: v <- v + g^2."""
+    return with_optimiser(train, "fedadagrad", rule="adagrad", lr=lr, beta1=beta1, **settings)
 
 
-def _adaptive(
-    rule: Rule,
-    train: Train,
-    per_round: int,
-    weighting: Weighting,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    tau: float,
-) -> Method:
-    update = ServerOptimiser(rule=rule, lr=lr, beta1=beta1, beta2=beta2, tau=tau)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name=f"fed{rule}", update=update)
+def with_optimiser(train: Train, name: str, **settings: Any) -> Method:
+    """FedAvg and what the server does with its average."""
+    update = ServerOptimiser(**picked(settings, ServerOptimiser))
+    return replace(fedavg(train, **picked(settings, fedavg)), name=name, update=update)

@@ -11,14 +11,16 @@ import torch
 from numpy.typing import NDArray
 
 from covey.core import Mixing, Reply, Round, Task
-from covey.errors import UserError
 from covey.mix.average import weighted_rows
 from covey.needs import KNOWN_GROUPS, Facts
+from covey.ranges import PartBelowOne, UpTo100
+from covey.settings import validated
 from covey.steps.cross import CrossEvaluate
 
 Array = NDArray[np.float64]
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class LikenessAverage:
     """W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j over the replies (CAFA, eq. 11).
@@ -32,14 +34,10 @@ class LikenessAverage:
 
     by_cluster: bool = True
     by_accuracy: bool = True
-    holdout: float = 0.0
+    holdout: PartBelowOne = 0.0
     balanced: bool = False
-    power: float = 1.0
+    power: UpTo100 = 1.0
     by_samples: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.power <= 100:
-            raise UserError(f"power is {self.power!r}; it must lie in 0 to 100")
 
     @property
     def needs(self) -> Facts:

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from covey.core import Mixing, Reply, Round
 from covey.needs import MODEL_PER_CLIENT, declares
+from covey.settings import validated
 
 Weighting = Literal["samples", "equal", "batches"]
 
@@ -42,6 +43,7 @@ def weighted_rows(now: Round, rows: Sequence[int], values: np.ndarray) -> csr_ar
     return csr_array((entries, at), shape=(count, count + len(values)))
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Average:
     """The weighted average of the replies that started from a model: w <- sum of n_k w_k / sum of n_k.

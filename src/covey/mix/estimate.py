@@ -11,6 +11,8 @@ from scipy.sparse import csr_array
 from covey.errors import UserError
 from covey.mix.graphs import GraphSpec, Weights, adjacency, graph
 from covey.mix.topology import Kind, events, messages, round_factors, succession
+from covey.ranges import Count
+from covey.settings import validated
 
 Floats = NDArray[np.float64]
 
@@ -25,29 +27,25 @@ SMALL_NODES = 300
 PROBES = 256
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Design:
     """A topology on paper: nodes in equal clusters, all present, as many samples each."""
 
     kind: Kind
     backbone: GraphSpec
-    nodes: int
-    clusters: int
-    cluster_every: int = 1
-    backbone_every: int = 1
+    nodes: Count
+    clusters: Count
+    cluster_every: Count = 1
+    backbone_every: Count = 1
     weights: Weights = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.nodes < 1:
-            raise UserError(f"nodes = {self.nodes}: must be 1 or more")
-        if not 1 <= self.clusters <= self.nodes:
+        if self.clusters > self.nodes:
             raise UserError(
-                f"clusters = {self.clusters}: must be from 1 to the number of nodes, {self.nodes}"
+                f"clusters is {self.clusters}; allowed: at most the number of nodes, {self.nodes}"
             )
-        for name in ("cluster_every", "backbone_every"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} = {getattr(self, name)}: must be 1 or more rounds")
 
     @property
     def membership(self) -> NDArray[np.intp]:
@@ -125,10 +123,9 @@ class Estimate:
     """Spectral gap per round, 1 - |lambda_2| of one period's product to the power 1 / period."""
 
 
-def estimate(design: Design, *, rounds: int, parameters: int) -> Estimate:
+@validated
+def estimate(design: Design, *, rounds: Count, parameters: int) -> Estimate:
     """Count messages and follow the matrices for `rounds` rounds of a model with `parameters` parameters."""
-    if rounds < 1:
-        raise UserError(f"rounds = {rounds}: must be 1 or more")
     schedule = design.schedule(rounds)
     count = sum(messages(factor) for factors in schedule for factor in factors)
     deviation, spread = _agreement(design, schedule)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -17,6 +17,8 @@ from covey.mix.peers import Links, links
 from covey.mix.topology import Bools, Ints, Kind, collect, download, events, representatives, succession
 from covey.mix.topology import round_factors as factors_of_round
 from covey.needs import GROUPS, MODEL_PER_CLIENT, Fact, Facts
+from covey.ranges import Count
+from covey.settings import takes, validated
 from covey.steps.size import sizes
 
 HashableShape = str | tuple[tuple[int, int], ...]
@@ -27,6 +29,7 @@ REPRESENTATIVES = Fact("representatives of groups", 'set mix = "hierarchical" or
 MOST_LINKS = 5000  # links kept in the report's note
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
     """Who holds which place, who represents whom, and what is sent in a round.
@@ -38,21 +41,12 @@ class Exchange:
     kind: Kind
     backbone: HashableShape
     weights: Weights = "auto"
-    cluster_every: int = 1
-    backbone_every: int = 1
+    cluster_every: Count = 1
+    backbone_every: Count = 1
     representative: Representative = "samples"
     network: HashableShape | None = None
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("weights", self.weights, get_args(Weights)),
-            ("representative", self.representative, get_args(Representative)),
-        ):
-            if value not in allowed:
-                raise UserError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
-        for name in ("cluster_every", "backbone_every"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be at least 1 round")
         if (self.representative == "degree") != (self.network is not None):
             raise UserError(
                 'representative = "degree" and network go together: the degree is a node\'s links in it'
@@ -156,45 +150,40 @@ class Exchange:
         return succession(self.samples(now), [inside.get(i, 0) for i in now.seen])
 
 
+@validated
 def everybody_exchanges(
-    *, backbone: GraphSpec = "full", every: int = 1, weights: Weights = "auto"
+    *, backbone: GraphSpec = "full", every: Count = 1, weights: Weights = "auto"
 ) -> Exchange:
-    """Every client averages its model with those of its neighbours on a graph."""
+    """Every client averages its model with those of its neighbours on a graph.
+
+    Args:
+        backbone: full, ring, wheel, star, torus, exponential, a networkx generator, or edges [sender, receiver].
+        every: rounds between two exchanges.
+        weights: of the neighbours: auto, equal or metropolis.
+    """
     return Exchange(
         kind="decentralized", backbone=checked_graph(backbone), backbone_every=every, weights=weights
     )
 
 
-def clusters_exchange(
-    *,
-    backbone: GraphSpec = "full",
-    cluster_every: int = 1,
-    backbone_every: int = 1,
-    representative: Representative = "samples",
-    network: GraphSpec | None = None,
-    weights: Weights = "auto",
-) -> Exchange:
-    """Representatives average their cluster, mix among themselves on a graph, and send the result down."""
-    return Exchange(
-        kind="hierarchical",
-        backbone=checked_graph(backbone),
-        cluster_every=cluster_every,
-        backbone_every=backbone_every,
-        weights=weights,
-        representative=representative,
-        network=None if network is None else checked_graph(network),
-    )
-
-
+@validated
 def representatives_exchange(
     *,
     backbone: GraphSpec = "full",
-    backbone_every: int = 1,
+    backbone_every: Count = 1,
     representative: Representative = "samples",
     network: GraphSpec | None = None,
     weights: Weights = "auto",
 ) -> Exchange:
-    """Representatives mix their own models on a graph and send the result down; members are not heard."""
+    """Representatives mix their own models on a graph and send the result down; members are not heard.
+
+    Args:
+        backbone: full, ring, wheel, star, torus, exponential, a networkx generator, or edges [sender, receiver].
+        backbone_every: rounds between two exchanges of the representatives.
+        representative: who leads a cluster: the member with most samples, or with most links (degree).
+        network: with representative = degree: the graph in which links are counted.
+        weights: of the neighbours: auto, equal or metropolis.
+    """
     return Exchange(
         kind="semi-decentralized",
         backbone=checked_graph(backbone),
@@ -203,6 +192,18 @@ def representatives_exchange(
         representative=representative,
         network=None if network is None else checked_graph(network),
     )
+
+
+@validated
+@takes(representatives_exchange)
+def clusters_exchange(*, cluster_every: Count = 1, **among_representatives: Any) -> Exchange:
+    """Representatives average their cluster, mix among themselves on a graph, and send the result down.
+
+    Args:
+        cluster_every: rounds between two means inside the clusters.
+    """
+    among = representatives_exchange(**among_representatives)
+    return replace(among, kind="hierarchical", cluster_every=cluster_every)
 
 
 @lru_cache(maxsize=8)

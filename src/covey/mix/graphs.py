@@ -123,15 +123,15 @@ def checked_graph(shape: GraphSpec) -> str | tuple[tuple[int, int], ...]:
 
 def _parsed_generator(call: str) -> tuple[Any, ast.Call]:
     """A networkx generator and its call; ``name`` alone means ``name(n)``."""
-    allowed = f"one of {', '.join(SHAPES)}, or a networkx generator such as random_regular_graph(4, n)"
+    allowed = f"{', '.join(SHAPES)}, or a networkx generator such as random_regular_graph(4, n)"
     try:
         tree = ast.parse(call.strip(), mode="eval").body
     except SyntaxError:
-        raise UserError(f"graph {call!r}: must be {allowed}") from None
+        raise UserError(f"graph is {call!r}; allowed: {allowed}") from None
     tree = tree if isinstance(tree, ast.Call) else ast.Call(tree, [ast.Name("n")], [])
     maker: Any = getattr(nx, tree.func.id, None) if isinstance(tree.func, ast.Name) else None
     if not getattr(maker, "__module__", "").startswith("networkx.generators"):
-        raise UserError(f"graph {call!r}: must be {allowed}")
+        raise UserError(f"graph is {call!r}; allowed: {allowed}")
     return maker, tree
 
 

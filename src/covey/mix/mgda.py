@@ -11,10 +11,11 @@ from scipy.optimize import Bounds, LinearConstraint, minimize
 from scipy.sparse import csr_array
 
 from covey.core import Mixing, Round
-from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
 from covey.mix.gram import products
 from covey.needs import ONE_MODEL, Facts
+from covey.ranges import Positive, Share
+from covey.settings import validated
 
 Array = NDArray[np.float64]
 
@@ -45,6 +46,7 @@ def shortest(gram: Array, preferred: Array, eps: float) -> Array:
     return np.asarray(found.x)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class CommonDescent:
     """FedMGDA+: a step along a direction that serves all clients of the round.
@@ -55,16 +57,10 @@ class CommonDescent:
     averaged by samples.
     """
 
-    eta: float = 1.0
-    eps: float = 0.1
+    eta: Positive = 1.0
+    eps: Share = 0.1
 
     needs: ClassVar[Facts] = (ONE_MODEL,)
-
-    def __post_init__(self) -> None:
-        if not self.eta > 0:
-            raise UserError(f"eta is {self.eta!r}; it must be greater than 0")
-        if not 0 <= self.eps <= 1:
-            raise UserError(f"eps is {self.eps!r}; allowed: from 0 to 1")
 
     def __call__(self, now: Round) -> list[Mixing]:
         trainable = now.fleet.layout.trainable

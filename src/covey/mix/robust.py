@@ -17,11 +17,12 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from covey.core import Mix, Mixing, Reply, Round, Rule
-from covey.errors import UserError
 from covey.mix.average import weighted_rows
 from covey.mix.combine import combine
 from covey.mix.gram import products
 from covey.needs import Facts, gives_of, needs_of
+from covey.ranges import BelowHalf, Count, Natural, Positive
+from covey.settings import validated
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,7 @@ def krum_scores(vectors: Sequence[Tensor], hostile: int) -> Array:
     return np.asarray(np.sort(distance, axis=1)[:, :near].sum(axis=1))
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Krum:
     """All weight on the `keep` replies that lie closest to their neighbours, equally (Blanchard et al., 2017).
@@ -49,16 +51,10 @@ class Krum:
     fewer, it withstands as many as it can, (n - 3) / 2.
     """
 
-    hostile: int = 1
-    keep: int = 1
+    hostile: Natural = 1
+    keep: Count = 1
 
     around_start: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.hostile < 0:
-            raise UserError(f"hostile is {self.hostile}; it must be at least 0")
-        if self.keep < 1:
-            raise UserError(f"keep is {self.keep}; it must be at least 1")
 
     def __call__(self, now: Round) -> Mixing:
         slots = [reply.slot for reply in now.replies]
@@ -96,6 +92,7 @@ def median(rows: Tensor) -> Tensor:
     return trimmed_mean(rows, (len(rows) - 1) // 2)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TrimmedMean:
     """Column by column, the mean without the share `trim` of the replies at either end (Yin et al., 2018).
@@ -103,13 +100,9 @@ class TrimmedMean:
     At least one is left out at either end, of three replies or more; of fewer nobody can be.
     """
 
-    trim: float = 0.1
+    trim: BelowHalf = 0.1
 
     around_start: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.trim < 0.5:
-            raise UserError(f"trim is {self.trim!r}; allowed: from 0 to below 0.5")
 
     def __call__(self, now: Round) -> Tensor:
         note_too_few(now, self, [reply.slot for reply in now.replies])
@@ -143,6 +136,7 @@ class Median:
         return 3
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Clip:
     """The method's own weights, after every update w_k - w was shortened to at most `times` their median length.
@@ -151,13 +145,9 @@ class Clip:
     give the bound).
     """
 
-    times: float = 1.0
+    times: Positive = 1.0
 
     around_start: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not self.times > 0:
-            raise UserError(f"times is {self.times!r}; it must be greater than 0")
 
     def __call__(self, now: Round) -> Tensor:
         note_too_few(now, self, [reply.slot for reply in now.replies])

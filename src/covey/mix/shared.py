@@ -12,6 +12,7 @@ from covey.core import Mixing, Round
 from covey.errors import UserError
 from covey.mix.average import Weighting, weighted_rows, weights
 from covey.model import Layout
+from covey.settings import validated
 
 
 def leading_columns(layout: Layout, tensors: int) -> int:
@@ -23,6 +24,7 @@ def leading_columns(layout: Layout, tensors: int) -> int:
     return sum(torch.Size(shape).numel() for shape in layout.shapes[:tensors])
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class GroupAverage:
     """The weighted average inside every group, with the first layers common to all if wanted.

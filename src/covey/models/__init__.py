@@ -30,9 +30,9 @@ def build(
     builder: Any = MODELS.find(name)
     shape = tuple(int(size) for size in input_shape)
     if not shape or min(shape) < 1:
-        raise UserError(f"input_shape {input_shape} of model {name!r} must hold positive sizes")
+        raise UserError(f"input_shape is {input_shape}; allowed: sizes of at least 1")
     if outputs < 1:
-        raise UserError(f"outputs {outputs} of model {name!r} must be at least 1")
+        raise UserError(f"outputs is {outputs}; allowed: a whole number, at least 1")
     if isinstance(builder, nn.Module):
         return copy.deepcopy(builder)
     accepted = inspect.signature(builder).parameters

@@ -6,22 +6,24 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
+from typing import Annotated
 
 from torch import nn
 
-from covey.errors import UserError
 from covey.models.shapes import picture
-from covey.ranges import Width
+from covey.ranges import NotEmpty, Width
+from covey.settings import validated_in
 
 
-def ae_fc(input_shape: tuple[int, ...], *, widths: Sequence[Width] = (50, 20)) -> nn.Sequential:
+@validated_in("model")
+def ae_fc(
+    input_shape: tuple[int, ...], *, widths: Annotated[Sequence[Width], NotEmpty()] = (50, 20)
+) -> nn.Sequential:
     """Fully connected autoencoder 784-50-20-50-784; 81,304 parameters (attack study: widths 100, 50).
 
     Args:
         widths: of the encoder's layers.
     """
-    if not widths or any(width < 1 for width in widths):
-        raise UserError(f"widths {list(widths)} of model 'ae-fc' must hold one positive width or more")
     sizes = [prod(input_shape), *widths]
     encoder = _linears(sizes)
     decoder = _linears(sizes[::-1])
@@ -41,6 +43,7 @@ def _linears(sizes: list[int]) -> list[nn.Module]:
     return layers[:-1]
 
 
+@validated_in("model")
 def ae_conv(input_shape: tuple[int, ...], *, batch_norm: bool = True) -> nn.Sequential:
     """Convolutional autoencoder 12-24-48-24-12 (4x4, stride 2); 47,601 parameters on 3 channels.
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import torch
 from torch import nn
 
-from covey.errors import UserError
 from covey.models.shapes import flat_size, picture
 from covey.ranges import PartBelowOne, Range
+from covey.settings import validated_in
 
 Wider = Annotated[float, Range(above=0, most=8)]
 
@@ -26,8 +26,6 @@ def _vgg(
     dropout: float,
     width: float,
 ) -> nn.Sequential:
-    if not 0 < width <= 4:
-        raise UserError(f"model.width is {width!r}; it must be more than 0 and at most 4")
     channels, _ = picture(name, input_shape, smallest=32)
     features: list[nn.Module] = []
     for full in plan:
@@ -51,6 +49,7 @@ def _vgg(
     )
 
 
+@validated_in("model")
 def vgg11(
     input_shape: tuple[int, ...],
     outputs: int,
@@ -67,6 +66,7 @@ def vgg11(
     return _vgg("vgg11", VGG11, input_shape, outputs, dropout, width)
 
 
+@validated_in("model")
 def vgg19(
     input_shape: tuple[int, ...],
     outputs: int,
@@ -109,6 +109,7 @@ class Residual(nn.Module):
         return out
 
 
+@validated_in("model")
 def resnet18(
     input_shape: tuple[int, ...], outputs: int, *, stem: Literal["imagenet", "cifar"] = "imagenet"
 ) -> nn.Sequential:
@@ -125,10 +126,8 @@ def resnet18(
             nn.ReLU(),
             nn.MaxPool2d(3, stride=2, padding=1),
         ]
-    elif stem == "cifar":
-        first = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     else:
-        raise UserError(f"stem {stem!r} of model 'resnet18' must be 'imagenet' or 'cifar'")
+        first = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     blocks: list[nn.Module] = []
     inside = 64
     for outside, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):

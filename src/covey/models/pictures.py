@@ -8,6 +8,7 @@ from torch import nn
 
 from covey.models.shapes import flat_size, picture
 from covey.ranges import PartBelowOne
+from covey.settings import validated_in
 
 
 def _headed(features: list[nn.Module], input_shape: tuple[int, ...], head: list[int]) -> nn.Sequential:
@@ -19,6 +20,7 @@ def _headed(features: list[nn.Module], input_shape: tuple[int, ...], head: list[
     return nn.Sequential(*features, *layers[:-1])
 
 
+@validated_in("model")
 def lenet5(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """LeNet-5 with ReLU and max pooling: conv5 6, conv5 16, 120-84; 61,706 parameters on 1x28x28.
 
@@ -36,6 +38,7 @@ def lenet5(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [120, 84, outputs])
 
 
+@validated_in("model")
 def lenet_tanh(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """The embedding paper's LeNet: conv5 16, conv5 32, 120-84, tanh; 85,822 parameters on 1x28x28."""
     channels, _ = picture("lenet-tanh", input_shape, smallest=16)
@@ -59,6 +62,7 @@ def lenet_tanh(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     )
 
 
+@validated_in("model")
 def cnn_mnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's MNIST network: conv5 32, conv5 64 (both padded), 512; 1,663,370 parameters on 1x28x28."""
     channels, _ = picture("cnn-mnist", input_shape, smallest=4)
@@ -73,6 +77,7 @@ def cnn_mnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [512, outputs])
 
 
+@validated_in("model")
 def cnn_mnist_small(
     input_shape: tuple[int, ...], outputs: int, *, dropout: PartBelowOne = 0.5
 ) -> nn.Sequential:
@@ -97,6 +102,7 @@ def cnn_mnist_small(
     )
 
 
+@validated_in("model")
 def cnn_fashion(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """The topologies paper's Fashion-MNIST network: conv5 16, conv5 32, batch norm; 29,034 parameters."""
     channels, _ = picture("cnn-fashion", input_shape, smallest=4)
@@ -113,6 +119,7 @@ def cnn_fashion(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [outputs])
 
 
+@validated_in("model")
 def cnn_cifar(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's network for CIFAR and SVHN: conv5 64, conv5 64, 384-192; 797,962 parameters on 3x32x32."""
     channels, _ = picture("cnn-cifar", input_shape, smallest=16)
@@ -127,6 +134,7 @@ def cnn_cifar(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [384, 192, outputs])
 
 
+@validated_in("model")
 def cnn_emnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's EMNIST network: conv5 32, conv5 32, conv5 64, 256; 241,374 parameters on 1x28x28, 62 classes."""
     channels, _ = picture("cnn-emnist", input_shape, smallest=20)
@@ -143,6 +151,7 @@ def cnn_emnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [256, outputs])
 
 
+@validated_in("model")
 def cnn_femnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """HACCS' FEMNIST network: conv5 32, conv5 64, 2048; 2,278,334 parameters on 1x28x28, 62 classes."""
     channels, _ = picture("cnn-femnist", input_shape, smallest=16)

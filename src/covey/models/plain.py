@@ -8,10 +8,11 @@ from math import prod
 
 from torch import nn
 
-from covey.errors import UserError
 from covey.ranges import Width
+from covey.settings import validated_in
 
 
+@validated_in("model")
 def softmax(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """Softmax regression, one linear layer with a bias that starts at zero (7,850 parameters on 1x28x28)."""
     linear = nn.Linear(prod(input_shape), outputs)
@@ -19,14 +20,13 @@ def softmax(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), linear)
 
 
+@validated_in("model")
 def mlp(input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[Width] = (64,)) -> nn.Sequential:
     """Multi-layer perceptron with ReLU; `hidden` gives the widths (IFCA on MNIST: `hidden = [200]`).
 
     Args:
         hidden: widths of the hidden layers.
     """
-    if any(width < 1 for width in hidden):
-        raise UserError(f"hidden {list(hidden)} of model 'mlp' must hold positive widths")
     widths = [prod(input_shape), *hidden]
     layers: list[nn.Module] = [nn.Flatten()]
     for inside, outside in pairwise(widths):

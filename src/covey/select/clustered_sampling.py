@@ -13,8 +13,9 @@ from scipy.spatial.distance import pdist
 from torch import Tensor
 
 from covey.core import Round, stream
-from covey.errors import UserError
 from covey.needs import Facts, Key, declares
+from covey.ranges import Count
+from covey.settings import validated
 from covey.steps.size import sizes
 
 Integers = NDArray[np.int64]
@@ -110,6 +111,7 @@ def sketch(vector: Tensor, seed: int) -> Array:
     )
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class FromUrns:
     """Clustered sampling: one reachable client from each of `per_round` urns.
@@ -117,14 +119,8 @@ class FromUrns:
     A client drawn twice counts twice in the average.
     """
 
-    per_round: int = 10
+    per_round: Count = 10
     by: Literal["size", "similarity"] = "size"
-
-    def __post_init__(self) -> None:
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1")
-        if self.by not in ("size", "similarity"):
-            raise UserError(f"by is {self.by!r}; allowed: size, similarity")
 
     @property
     def needs(self) -> Facts:

@@ -9,8 +9,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from covey.core import Round
-from covey.errors import UserError
 from covey.needs import KNOWN_GROUPS, Facts, Key
+from covey.ranges import Count
+from covey.settings import validated
 
 Quota = Literal["equal", "published"]
 
@@ -49,6 +50,7 @@ def sample_clusters(
     return sorted(chosen)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class EveryCluster:
     """CFIC's sampling: so many of the reachable clients, as evenly from the groups as they allow.
@@ -56,17 +58,11 @@ class EveryCluster:
     Uniformly while no group is known.
     """
 
-    per_round: int = 10
+    per_round: Count = 10
     quota: Quota = "equal"
 
     needs: ClassVar[Facts] = (KNOWN_GROUPS,)
     gives: ClassVar[Facts] = (VISITS,)
-
-    def __post_init__(self) -> None:
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1")
-        if self.quota not in ("equal", "published"):
-            raise UserError(f"quota is {self.quota!r}; allowed: equal, published")
 
     def __call__(self, now: Round) -> list[int]:
         clusters: dict[int, list[int]] = {}

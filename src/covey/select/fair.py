@@ -14,43 +14,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Round, Send, Step, to_everybody
-from covey.errors import UserError
 from covey.needs import KNOWN_GROUPS, Facts, Key
-from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
+from covey.ranges import Count, UpTo100
+from covey.select.feedback import Losses, known_losses, needs_of_losses
 from covey.select.haccs import cluster_means, device_losses, with_singles
+from covey.settings import validated
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class FairSchedule:
     """HACCS' clusters in fair rounds: quick ones most of the time, and everybody's data in the end.
 
     A round is the deadline T with the largest worth(T)^fullness / T, and the devices that make it up.
 
-    per_round: devices per round. step: what they will do, for their latency. send: which model they would be sent,
-    where they are asked for its loss. power: of a cluster's loss in its worth.
-    rotation: weight of a device's own age against its cluster's. fullness: how much more a round's worth counts than
-    its time; 1 takes many quick rounds, large values full ones.
+    Args:
+        step: what devices will do, for their latency.
+        send: which model they would be sent, where they are asked for its loss.
+        per_round: how many clients work in a round.
+        power: fair: exponent of a cluster's loss in its worth.
+        rotation: fair: weight of a device's own age against its cluster's.
+        fullness: fair: how much more a round's worth counts than its time; 1 takes many quick rounds.
+        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
     """
 
     step: Step
     send: Send = to_everybody
-    per_round: int = 10
-    power: float = 0.5
-    rotation: float = 0.5
-    fullness: float = 1.25
+    per_round: Count = 10
+    power: UpTo100 = 0.5
+    rotation: UpTo100 = 0.5
+    fullness: UpTo100 = 1.25
     losses: Losses = "reported"
-
-    def __post_init__(self) -> None:
-        check_losses(self.losses)
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
-        for name in ("power", "rotation", "fullness"):
-            if not 0 <= getattr(self, name) <= 100:
-                raise UserError(f"{name} is {getattr(self, name)!r}; it must lie in 0 to 100.")
 
     @property
     def needs(self) -> Facts:
@@ -99,8 +97,8 @@ def best_round(
     latency: Array,
     *,
     count: int,
-    rotation: float,
-    fullness: float,
+    rotation: UpTo100,
+    fullness: UpTo100,
 ) -> tuple[list[int], float]:
     """Over all deadlines, the round with the largest worth^fullness / time; its devices and how long it takes.
 
@@ -124,7 +122,7 @@ def fill(
     deadline: float,
     *,
     count: int,
-    rotation: float,
+    rotation: UpTo100,
 ) -> tuple[list[int], float]:
     """Up to `count` devices that finish by the deadline, the most worthy first, and what they are worth together.
 

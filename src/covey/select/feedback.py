@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from covey.core import Round, Send, to_everybody
-from covey.errors import UserError
 from covey.needs import Facts, Key, declares
 from covey.steps.evaluate import Evaluate
 
 Losses = Literal["reported", "asked", "published", "none"]
 LOSSES: Key[dict[int, float]] = Key("losses", 'add "losses" to after')
-
-
-def check_losses(losses: str) -> None:
-    """Refuse a source of losses that does not exist."""
-    if losses not in get_args(Losses):
-        raise UserError(f'losses is "{losses}"; it must be one of {", ".join(get_args(Losses))}.')
 
 
 def needs_of_losses(source: Losses) -> Facts:

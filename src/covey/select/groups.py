@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from covey.core import Round
-from covey.errors import UserError
 from covey.needs import GROUPS, Facts
+from covey.ranges import Count
+from covey.settings import validated
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class EachGroup:
     """`per_round` of the reachable members of each group (or all of a smaller one), uniformly."""
 
-    per_round: int = 10
+    per_round: Count = 10
 
     needs: ClassVar[Facts] = (GROUPS,)
-
-    def __post_init__(self) -> None:
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1")
 
     def __call__(self, now: Round) -> list[int]:
         chosen: list[int] = []

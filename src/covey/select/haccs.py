@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Round, Send, Step, to_everybody
-from covey.errors import UserError
 from covey.needs import KNOWN_GROUPS, Facts
-from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
+from covey.ranges import Count, Share
+from covey.select.feedback import Losses, known_losses, needs_of_losses
+from covey.settings import validated
 
 Array = NDArray[np.float64]
 Draws = Literal["weighted", "quasi"]
@@ -23,40 +24,34 @@ Inside = Literal["fastest", "sampled"]
 Speed = Literal["mean", "fastest"]
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ByCluster:
     """HACCS as published: clusters drawn by latency and loss, and of each its fastest reachable device.
 
     theta is eq. 7, the draw Algorithm 1.
 
-    per_round: devices per round. step: what they will do, for their latency. send: which model
-    they would be sent, where they are asked for its loss. rho: weight of latency against loss.
-    speed: a cluster's latency is the mean of its reachable devices' (eq. 6), or that of the fastest one, which is what
-    the first draw costs. squared: losses are squared before they are averaged, as in the authors' code.
+    Args:
+        step: what devices will do, for their latency.
+        send: which model they would be sent, where they are asked for its loss.
+        per_round: how many clients work in a round.
+        rho: published: weight of latency against loss.
+        speed: published: a cluster's latency is the mean of its devices' (eq. 6), or the fastest one's.
+        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
+        squared: published: whether losses are squared first, as in the authors' code.
+        draws: published: weighted draws clusters by chance; quasi first gives each its whole share of places.
+        inside: published: of a cluster the fastest device works, or one sampled.
     """
 
     step: Step
     send: Send = to_everybody
-    per_round: int = 10
-    rho: float = 0.5
+    per_round: Count = 10
+    rho: Share = 0.5
     speed: Speed = "mean"
     losses: Losses = "reported"
     squared: bool = False
     draws: Draws = "weighted"
     inside: Inside = "fastest"
-
-    def __post_init__(self) -> None:
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
-        if not 0 <= self.rho <= 1:
-            raise UserError(f"rho is {self.rho!r}; it must lie in 0 to 1.")
-        if self.speed not in get_args(Speed):
-            raise UserError(f'speed is "{self.speed}"; it must be mean or fastest.')
-        check_losses(self.losses)
-        if self.draws not in get_args(Draws):
-            raise UserError(f'draws is "{self.draws}"; it must be weighted or quasi.')
-        if self.inside not in get_args(Inside):
-            raise UserError(f'inside is "{self.inside}"; it must be fastest or sampled.')
 
     @property
     def needs(self) -> Facts:

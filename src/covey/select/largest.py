@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from covey.core import Round
-from covey.errors import UserError
 from covey.needs import KNOWN_GROUPS, Facts
+from covey.ranges import Count
+from covey.settings import validated
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class LargestGroup:
     """So many reachable clients of the largest group, which CAFA calls the IID cluster.
@@ -18,13 +20,9 @@ class LargestGroup:
     Of equally large groups, that of the lowest number. When nobody of it can be reached, the next largest.
     """
 
-    per_round: int = 10
+    per_round: Count = 10
 
     needs: ClassVar[Facts] = (KNOWN_GROUPS,)
-
-    def __post_init__(self) -> None:
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1")
 
     def __call__(self, now: Round) -> list[int]:
         sizes = Counter(now.groups.values())

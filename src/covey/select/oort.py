@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Round, Send, Step, to_everybody
-from covey.errors import UserError
 from covey.needs import UTILITY, Fact, Facts, Key, declares
-from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
+from covey.ranges import Count, Percentile, Share
+from covey.select.feedback import Losses, known_losses, needs_of_losses
+from covey.settings import validated
 from covey.steps import Train
 from covey.steps.size import sizes
 from covey.steps.utility import most_samples
@@ -25,56 +26,53 @@ EXPLOITED = Fact("clients that Oort chose", 'set select = "oort"')
 UTILITIES: Key[dict[str, Any]] = Key("oort", 'add "utilities" to after')
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Oort:
     """Oort's constants, by default those of its official training selector.
 
-    explore: share of the places for clients never tried, at first; times explore_decay each round, at least
-    explore_least. clip: quantile at which utilities are cut. cut_off: share of the score at the last exploited
-    rank that still qualifies. penalty: exponent of (T / t) for slow clients. percentile: of the durations, T at
-    first. pace_every, pace_step: the pacer's window in rounds and its step in percentiles. window: how many
-    candidates for each explored place.
+    Args:
+        explore: share of the places for clients never tried, at first.
+        explore_decay: factor on that share in each round.
+        explore_least: the lowest that share falls to.
+        clip: quantile at which utilities are cut.
+        cut_off: share of the score at the last exploited rank that still qualifies.
+        penalty: exponent of (T / t) for clients slower than T.
+        percentile: of the clients' durations: T at first.
+        pace_every: the pacer's window in rounds.
+        pace_step: the pacer's step in percentiles.
+        window: candidates for each explored place.
     """
 
-    explore: float = 0.9
-    explore_decay: float = 0.95
-    explore_least: float = 0.2
-    clip: float = 0.98
-    cut_off: float = 0.7
+    explore: Share = 0.9
+    explore_decay: Share = 0.95
+    explore_least: Share = 0.2
+    clip: Share = 0.98
+    cut_off: Share = 0.7
     penalty: float = 2.0
-    percentile: float = 10.0
-    pace_every: int = 20
+    percentile: Percentile = 10.0
+    pace_every: Count = 20
     pace_step: float = 5.0
     window: float = 5.0
 
-    def __post_init__(self) -> None:
-        for name in ("explore", "explore_decay", "explore_least", "clip", "cut_off"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise UserError(f"{name} is {value!r}; it must lie in 0 to 1.")
-        if not 0 < self.percentile <= 100:
-            raise UserError(f"percentile is {self.percentile!r}; it must be more than 0 and at most 100.")
-        if self.pace_every < 1:
-            raise UserError(f"pace_every is {self.pace_every!r}; it must be at least 1 round.")
 
-
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ByUtility(Oort):
     """Oort's full algorithm: exploit clients of high utility, explore untried ones, first round at random.
 
     The settings beside `per_round` are Oort's constants. What happened is kept by `remember_utilities`.
+
+    Args:
+        train: what clients do, for their durations.
+        per_round: how many clients work in a round.
     """
 
     train: Train
-    per_round: int = 10
+    per_round: Count = 10
 
     needs: ClassVar[Facts] = (UTILITIES,)
     gives: ClassVar[Facts] = (EXPLOITED,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
 
     def __call__(self, now: Round) -> list[int]:
         state = now.memory.get(UTILITIES.name) or {
@@ -127,22 +125,26 @@ def remember_utilities(now: Round) -> None:
     UTILITIES.keep(now.memory, state | kept)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ByPenalisedLoss:
-    """HACCS' simplified Oort: the highest losses, with a penalty for devices slower than T."""
+    """HACCS' simplified Oort: the highest losses, with a penalty for devices slower than T.
+
+    Args:
+        step: what devices will do, for their latency.
+        send: which model they would be sent, where they are asked for its loss.
+        per_round: how many clients work in a round.
+        percentile: of the clients' durations: T.
+        penalty: exponent of (T / t) for clients slower than T.
+        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
+    """
 
     step: Step
     send: Send = to_everybody
-    per_round: int = 10
-    percentile: float = 10.0
+    per_round: Count = 10
+    percentile: Percentile = 10.0
     penalty: float = 2.0
     losses: Losses = "reported"
-
-    def __post_init__(self) -> None:
-        check_losses(self.losses)
-        Oort(percentile=self.percentile, penalty=self.penalty)  # checks the ranges
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
 
     @property
     def needs(self) -> Facts:

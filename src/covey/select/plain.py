@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from covey.core import Round, server_client
-from covey.errors import UserError
 from covey.needs import ONE_MODEL, declares
+from covey.ranges import Chance, Count
+from covey.settings import validated
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
     """So many of the reachable clients, uniformly without replacement."""
 
-    per_round: int = 10
-
-    def __post_init__(self) -> None:
-        if self.per_round < 1:
-            raise UserError(f"method.per_round is {self.per_round}; it must be at least 1")
+    per_round: Count = 10
 
     def __call__(self, now: Round) -> list[int]:
         count = min(self.per_round, len(now.here))
@@ -25,6 +23,7 @@ class Uniform:
         return sorted(int(i) for i in drawn)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Poisson:
     """Every reachable client by itself, with one probability: how many work is left to chance, and may be nobody.
@@ -32,11 +31,7 @@ class Poisson:
     The sampling that amplifies differential privacy most (`[private]`).
     """
 
-    rate: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise UserError(f"rate is {self.rate!r}; allowed: above 0 to 1")
+    rate: Chance = 0.1
 
     def __call__(self, now: Round) -> list[int]:
         drawn = now.stream("select").random(len(now.here)) < self.rate

@@ -9,26 +9,27 @@ from numpy.typing import NDArray
 
 from covey.core import Round, Send, to_everybody
 from covey.errors import UserError
+from covey.ranges import Count
+from covey.settings import validated
 from covey.steps.evaluate import Evaluate
 from covey.steps.size import sizes
 
 Array = NDArray[np.float64]
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class PowerOfChoice:
     """Power-of-choice: of `candidates` clients drawn by their data, those with the highest loss work."""
 
     send: Send = to_everybody
-    per_round: int = 10
-    candidates: int = 20
+    per_round: Count = 10
+    candidates: Count = 20
 
     def __post_init__(self) -> None:
-        if self.per_round < 1:
-            raise UserError(f"per_round is {self.per_round}; it must be at least 1.")
         if self.candidates < self.per_round:
             raise UserError(
-                f"candidates is {self.candidates}; it must be at least per_round, {self.per_round}."
+                f"candidates is {self.candidates}; allowed: at least per_round, which is {self.per_round}"
             )
 
     def __call__(self, now: Round) -> list[int]:

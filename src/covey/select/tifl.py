@@ -14,43 +14,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Round, Send, Step, to_everybody
-from covey.errors import UserError
 from covey.needs import Facts, Key
-from covey.select.feedback import Losses, check_losses, known_losses, needs_of_losses
+from covey.ranges import Count
+from covey.select.feedback import Losses, known_losses, needs_of_losses
+from covey.settings import validated
 
 Array = NDArray[np.float64]
 TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ByTier:
     """TiFL: one tier of devices of like speed per round, drawn by probability while it has credits.
 
     Of its reachable clients `per_round` work, at random.
 
-    tiers: how many, fewer if they could not fill a round. interval: after so many rounds without progress of the
-    tier in work, the tiers are ranked anew. rounds: of the whole run; a tier has ceil(rounds / tiers) credits, and when
-    all are spent they start anew.
+    Args:
+        step: what devices will do, for their latency.
+        send: which model they would be sent, where they are asked for its loss.
+        per_round: how many clients work in a round.
+        tiers: how many tiers, fewer if they could not fill a round.
+        interval: rounds without progress after which the tiers are ranked anew.
+        rounds: of the whole run; a tier has ceil(rounds / tiers) credits, and when all are spent they start anew.
+        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
     """
 
     step: Step
     send: Send = to_everybody
-    per_round: int = 10
-    tiers: int = 5
-    interval: int = 5
-    rounds: int = 200
+    per_round: Count = 10
+    tiers: Count = 5
+    interval: Count = 5
+    rounds: Count = 200
     losses: Losses = "reported"
-
-    def __post_init__(self) -> None:
-        check_losses(self.losses)
-        for name, value in (
-            ("per_round", self.per_round),
-            ("tiers", self.tiers),
-            ("interval", self.interval),
-            ("rounds", self.rounds),
-        ):
-            if value < 1:
-                raise UserError(f"{name} is {value}; it must be at least 1.")
 
     @property
     def needs(self) -> Facts:

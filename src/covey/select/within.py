@@ -27,10 +27,14 @@ class WithinFlocks:
         return (GROUPS, PORTRAITS, *needs_of(self.select))
 
     def __call__(self, now: Round) -> list[int]:
-        told = PORTRAITS.of(now.memory)
-        labels = {i: label_feature(np.rint(one["counts"]).astype(np.int64)) for i, one in told.items()}
-        finer = replace(now, groups=cut_by_label(now.groups, labels))
-        return self.select(finer)
+        return self.select(replace(now, groups=label_groups(now)))
+
+
+def label_groups(now: Round) -> dict[int, int]:
+    """Everybody's group inside its flock: those whose label stands out most are one."""
+    told = PORTRAITS.of(now.memory)
+    labels = {i: label_feature(np.rint(one["counts"]).astype(np.int64)) for i, one in told.items()}
+    return cut_by_label(now.groups, labels)
 
 
 def cut_by_label(groups: Mapping[int, int], labels: Mapping[int, int]) -> dict[int, int]:

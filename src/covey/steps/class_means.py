@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from covey.core import Client, Reply, Step, Task, stream
 from covey.ranges import Count
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.privacy import Privacy, add_noise, spend
 from covey.steps.summaries import label_counts, label_space
@@ -21,6 +22,7 @@ SENSITIVITY = 3.0
 SKETCHING_SHARE = 0.01  # describing a sample costs about a hundredth of training on it
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ClassMeans(Step):
     """For each label the number of samples, the sum of their descriptions and of their squares.

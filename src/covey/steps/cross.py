@@ -9,11 +9,13 @@ import numpy as np
 
 from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
+from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.train import split, validation_size, with_own_buffers
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class CrossEvaluate(Step):
     """Accuracy of each of the task's rows on the part of the client's data that `holdout` keeps out of training.

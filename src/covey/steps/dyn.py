@@ -8,10 +8,12 @@ from typing import ClassVar
 import torch
 
 from covey.core import Client, Reply, Step, Task
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.train import Train, best_row, local_fit, reply_of
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class DynTrain(Step):
     """FedDyn's training, pulled back by the client's memory of past rounds.

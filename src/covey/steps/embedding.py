@@ -13,7 +13,7 @@ import hashlib
 import math
 import secrets
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from covey.errors import UserError
 from covey.messages import Reply, Task
 from covey.models.encoders import encode
 from covey.protocols import Account, Client, Step
+from covey.ranges import BelowHalf, NotEmpty
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 
@@ -108,6 +110,7 @@ class Spending:
         return self.bit * self.bits
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Embed(Step):
     """Asks for the noisy bits; the task's row is the encoder.
@@ -119,20 +122,12 @@ class Embed(Step):
     """
 
     autoencoder: str = "auto"
-    flip: tuple[float, ...] = (0.1,)
+    flip: Annotated[tuple[BelowHalf, ...], NotEmpty()] = (0.1,)
     normalise: Normalise = "class"
     noise: BitNoise = "simulated"
     again: bool = False
 
     kind: ClassVar[str] = "query.embedding"
-
-    def __post_init__(self) -> None:
-        if not self.flip or not all(0 <= p < 0.5 for p in self.flip):
-            raise UserError(f"flip is {list(self.flip)}; it must hold probabilities from 0 to below 0.5")
-        if self.normalise not in ("class", "global"):
-            raise UserError(f"normalise is {self.normalise!r}; allowed: class, global")
-        if self.noise not in ("simulated", "opendp"):
-            raise UserError(f"noise is {self.noise!r}; allowed: simulated, opendp")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x, y = client.train.tensors()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
 from covey.metrics import Metric
+from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.train import best_row, split
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 FORWARD_SHARE = 1 / 3  # a forward pass costs about a third of a training step
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Step):
     """Mean of every metric of the objective on one split of the client's data (of several rows, the best one's).

@@ -12,10 +12,12 @@ from torch import Tensor
 from covey.core import Client, Reply, Task
 from covey.model import Layout
 from covey.ranges import Natural
+from covey.settings import validated
 from covey.steps.stepwise import Batches, check_plain, is_finite
 from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TrainWithHome(AroundTraining):
     """Training in which some tensors of the model stay at home: the last `last`, and with `norms` those of the norms.

@@ -13,6 +13,7 @@ from covey.core import Client, Reply, Step, Task
 from covey.data.types import View
 from covey.metrics import Metric
 from covey.needs import Fact, Facts
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
 from covey.steps.train import Train, best_row, local_fit, reply_of
@@ -80,6 +81,7 @@ def kept_out(part: View, client: Client) -> tuple[View, View]:
     return part.select(np.flatnonzero(~judging)), part.select(np.flatnonzero(judging))
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class EvaluateAdapted(Step):
     """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.

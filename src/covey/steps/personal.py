@@ -9,6 +9,7 @@ from covey.core import Client, Reply, Step, Task
 from covey.metrics import Metric
 from covey.needs import Fact, Facts
 from covey.ranges import NotNegative
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import Evaluate, outputs_of
 from covey.steps.stepwise import is_finite
@@ -17,6 +18,7 @@ from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
 OWN_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class DittoTrain(AroundTraining):
     """Trains the common model w, and then the client's own v on F_k(v) + (pull / 2) ||v - w||^2 (Li et al., 2021).
@@ -44,6 +46,7 @@ class DittoTrain(AroundTraining):
         return 2 * self.train.work(train, test)
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOwn(Step):
     """Like `Evaluate` on test data, of the client's own model; who has none yet uses the one that was sent."""

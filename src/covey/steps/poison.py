@@ -8,13 +8,14 @@ from typing import ClassVar, Literal
 import torch
 
 from covey.core import Client, Reply, Step, Task
-from covey.errors import UserError
 from covey.needs import Facts, gives_of
+from covey.settings import validated
 from covey.statistics import Known, Stat
 
 Attack = Literal["scale", "flip", "nan"]
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Poisoned(Step):
     """The step `local`, except that some clients spoil their update w_k - w before they send it.
@@ -28,10 +29,6 @@ class Poisoned(Step):
     factor: float = 1000.0
 
     kind: ClassVar[str] = "train.poisoned"
-
-    def __post_init__(self) -> None:
-        if self.attack not in ("scale", "flip", "nan"):
-            raise UserError(f"attack is {self.attack!r}; allowed: scale, flip, nan")
 
     @property
     def gives(self) -> Facts:

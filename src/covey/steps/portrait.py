@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
-from covey.data.types import View
-from covey.errors import UserError
+from covey.data.types import View as Samples
+from covey.ranges import BelowHalf
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.embedding import BitNoise, Embed, Spending, pack, respond, unpack
 from covey.steps.evaluate import FORWARD_SHARE
@@ -33,11 +34,15 @@ from covey.steps.summaries import label_counts, tell
 Floats = NDArray[np.float64]
 
 BITS = 4096  # for every class and half, about
+STROKE_BITS = 2048  # more of them for the directions of a picture's strokes
+CELLS, DIRECTIONS = 4, 8  # strokes are told for 4 x 4 parts of a picture, in eight directions
 SIDE = 16  # of the pictures that are described; larger ones are averaged down to it
 RANGE = 1.5  # class means are told in the range of -1.5 to 1.5 standard deviations; finer than the values themselves
 USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told as
+USUAL_STROKE = 0.35  # and of what strokes are told as
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class DescribeClasses(Step):
     """Asks for a portrait: counts of the labels, and noisy bits of every class's mean in two halves of the samples.
@@ -47,23 +52,23 @@ class DescribeClasses(Step):
     drawn once, so that asking again tells nothing new about data that did not change.
     """
 
-    flip: float = 0.1
+    flip: BelowHalf = 0.1
     privacy: Privacy = Privacy()
     noise: BitNoise = "simulated"
 
     kind: ClassVar[str] = "query.portrait"
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.flip < 0.5:
-            raise UserError(f"flip is {self.flip!r}; allowed: from 0 to below 0.5")
-
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = classes_of(len(client.train.dataset.classes))
-        x, y = described(standardised(client)), classes_in(client.train)
+        x, y = standardised(client), classes_in(client.train)
+        views = views_of(x)
         halves = client.stream("halves").permutation(len(y)) % 2
-        means = np.stack([class_means(x, y, halves == half, classes) for half in (0, 1)])
-        shares = np.clip(means / (2 * RANGE) + 0.5, 0.0, 1.0)
-        repeated = np.repeat(shares, repeats(x.shape[1]), axis=2)
+        told_as = []
+        for view in views:
+            means = np.stack([class_means(view.values, y, halves == half, classes) for half in (0, 1)])
+            shares = np.clip(means / (2 * RANGE) + 0.5, 0.0, 1.0)
+            told_as.append(np.repeat(shares, view.times, axis=2))
+        repeated = np.concatenate(told_as, axis=2)
         answering = Embed(flip=(self.flip,), noise=self.noise)
         bits = (answering.fillers(client).random(repeated.shape) < repeated).astype(np.uint8)
         said = respond(bits, answering.table(client, bits.shape, self.flip))
@@ -71,7 +76,8 @@ class DescribeClasses(Step):
         told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
         # A sample is in one of the halves: it changes the bits of its class there, whose answers may be seen twice.
         spent = Spending(flip=self.flip, bits=bits.size // 2, classes=classes, again=True).sample
-        stats: dict[str, Any] = {"counts": np.maximum(noisy, 0.0), "bits": pack(said), "values": x.shape[1]}
+        shape = np.array([(view.values.shape[1], view.times) for view in views])
+        stats: dict[str, Any] = {"counts": np.maximum(noisy, 0.0), "bits": pack(said), "views": shape.ravel()}
         stats["epsilon"] = spent + float(told.get("epsilon", math.inf))
         return Reply(id=client.id, size=len(y), stats=stats)
 
@@ -80,7 +86,7 @@ class DescribeClasses(Step):
         return {
             "counts": Stat(low=0.0, shape=(classes_of(known.classes),)),
             "bits": Stat(low=0, high=255, shape=(None,)),
-            "values": Stat(low=1, high=BITS, whole=True),
+            "views": Stat(low=1, high=BITS, whole=True, shape=(None,)),
         }
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
@@ -95,17 +101,24 @@ class Portrait:
     halves: Floats
 
 
-def portrait_of(told: Mapping[str, Any], flip: float) -> Portrait | None:
-    """The portrait that a reply's statistics hold; None where they do not fit together."""
+def portraits_of(told: Mapping[str, Any], flip: float) -> tuple[Portrait, ...] | None:
+    """The portraits that a reply's statistics hold, one for each view; None where they do not fit together."""
     counts = np.asarray(told["counts"], np.float64)
-    values = int(told["values"])
-    times = repeats(values)
+    views = np.asarray(told["views"], np.int64).reshape(-1)
+    if not len(views) or len(views) % 2:
+        return None
+    sizes = views[::2] * views[1::2]
     bits = unpack(np.asarray(told["bits"], np.uint8))
-    wanted = 2 * len(counts) * values * times
+    wanted = 2 * len(counts) * int(sizes.sum())
     if len(bits) - wanted not in range(8):
         return None
-    shaped = bits[:wanted].reshape(2, len(counts), values, times).astype(np.float64)
-    return Portrait(counts=counts, halves=(shaped.mean(axis=3) - flip) / (1 - 2 * flip))
+    whole = bits[:wanted].reshape(2, len(counts), -1).astype(np.float64)
+    found, first = [], 0
+    for values, times in views.reshape(-1, 2).tolist():
+        shaped = whole[:, :, first : first + values * times].reshape(2, len(counts), values, times)
+        found.append(Portrait(counts=counts, halves=(shaped.mean(axis=3) - flip) / (1 - 2 * flip)))
+        first += values * times
+    return tuple(found)
 
 
 HALVES = 2  # of real targets: a client's lower ones and its higher ones are described as two classes are
@@ -116,7 +129,7 @@ def classes_of(classes: int) -> int:
     return classes or HALVES
 
 
-def classes_in(view: View) -> NDArray[np.int64]:
+def classes_in(view: Samples) -> NDArray[np.int64]:
     """The class of every sample; of real targets, whether it is above the client's own median.
 
     What makes a target high is then compared as what makes a class: clients who disagree about it are no flock.
@@ -137,9 +150,53 @@ def standardised(client: Client) -> Tensor:
     return (x - 0.5) / 0.3 if is_unit else x.float()
 
 
-def repeats(values: int) -> int:
-    """How often each value is told: a small picture has few values, which need more bits each."""
-    return max(1, BITS // values)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class View:
+    """One way of looking at samples: values [samples, d], and how often each mean is told."""
+
+    values: Floats
+    times: int
+
+
+def views_of(x: Tensor) -> tuple[View, ...]:
+    """What is told of standardised samples; of pictures in two ways, as each sees what the other cannot.
+
+    Values and edges show brightness, colours and style; strokes show what is drawn where things are bright on dark as
+    often as dark on bright (house numbers), so that the values of a class cancel.
+    """
+    plain = described(x)
+    first = View(values=plain, times=max(1, BITS // plain.shape[1]))
+    if x.dim() != 4 or min(x.shape[-2:]) < CELLS:
+        return (first,)
+    drawn = strokes(x)
+    return (first, View(values=drawn, times=max(1, STROKE_BITS // drawn.shape[1])))
+
+
+def strokes(x: Tensor) -> Floats:
+    """How much of a picture's gradients goes in each of 8 directions in its 4 x 4 parts (Dalal and Triggs, 2005).
+
+    A direction and its opposite are one, a gradient between two directions counts for both by its nearness, and every
+    picture is brought to the same total length: sqrt(values) / 2, which fills the range that is told.
+    """
+    across, down = gradients(x)
+    place = torch.atan2(down, across) / torch.pi % 1.0 * DIRECTIONS
+    lower = place.floor()
+    length, rest = (across**2 + down**2).sqrt(), place - lower
+    parts = []
+    for direction in range(DIRECTIONS):
+        near = (lower % DIRECTIONS == direction) * (1 - rest) + ((lower + 1) % DIRECTIONS == direction) * rest
+        parts.append(torch.nn.functional.adaptive_avg_pool2d(length * near, CELLS).flatten(1))
+    whole = torch.cat(parts, dim=1)
+    scaled = whole / (whole.norm(dim=1, keepdim=True) + 1e-3) * (whole.shape[1] ** 0.5 / 2)
+    return np.asarray((scaled - USUAL_STROKE).numpy(), np.float64)
+
+
+def gradients(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Differences across and down of the mean over the channels, 0 along the border."""
+    grey = x.mean(dim=1, keepdim=True)
+    across = (grey[..., 1:-1, 2:] - grey[..., 1:-1, :-2]) / 2
+    down = (grey[..., 2:, 1:-1] - grey[..., :-2, 1:-1]) / 2
+    return torch.nn.functional.pad(across, (1, 1, 1, 1)), torch.nn.functional.pad(down, (1, 1, 1, 1))
 
 
 def described(x: Tensor) -> Floats:
@@ -154,10 +211,8 @@ def described(x: Tensor) -> Floats:
             flat = torch.nn.functional.adaptive_avg_pool1d(flat[:, None], BITS)[:, 0]
         return flat.numpy().astype(np.float64)
     side = (min(SIDE, x.shape[-2]), min(SIDE, x.shape[-1]))
-    grey = x.mean(dim=1, keepdim=True)
-    across = (grey[..., 1:-1, 2:] - grey[..., 1:-1, :-2]) / 2
-    down = (grey[..., 2:, 1:-1] - grey[..., :-2, 1:-1]) / 2
-    edges = torch.nn.functional.pad((across**2 + down**2).sqrt(), (1, 1, 1, 1)) - USUAL_EDGE
+    across, down = gradients(x)
+    edges = (across**2 + down**2).sqrt() - USUAL_EDGE
     parts = [torch.nn.functional.adaptive_avg_pool2d(part, side).flatten(1) for part in (x, edges)]
     return torch.cat(parts, dim=1).numpy().astype(np.float64)
 

@@ -9,12 +9,14 @@ import math
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.errors import Refused, UserError
+from covey.ranges import Epsilon, Positive
+from covey.settings import validated
 
 SummaryNoise = Literal["simulated", "opendp", "published"]
 Array = NDArray[np.float64]
@@ -22,6 +24,7 @@ Array = NDArray[np.float64]
 PRESENT_SIGMAS = 3.0  # a label is there when its noisy total is this many standard deviations above zero
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
     """How a summary is protected.
@@ -33,23 +36,15 @@ class Privacy:
     NOT private. budget: the most epsilon that a client ever spends.
     """
 
-    epsilon: float | None = None
+    epsilon: Epsilon | None = None
     noise: SummaryNoise = "simulated"
-    budget: float | None = None
+    budget: Positive | None = None
 
     def __post_init__(self) -> None:
-        if self.noise not in get_args(SummaryNoise):
-            allowed = ", ".join(get_args(SummaryNoise))
-            raise UserError(f'noise is "{self.noise}"; it must be one of {allowed}.')
-        for name, value in (("epsilon", self.epsilon), ("budget", self.budget)):
-            if value is not None and not (
-                isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-            ):
-                raise UserError(f"{name} is {value!r}; it must be a finite number greater than 0.")
         if self.budget is not None and (self.epsilon is None or self.noise == "published"):
             what = "no epsilon" if self.epsilon is None else 'noise = "published"'
             raise UserError(
-                f"budget is {self.budget!r} with {what}, which is not private: no budget can be kept."
+                f"budget is {self.budget!r} with {what}, which is not private: no budget can be kept"
             )
 
     @property

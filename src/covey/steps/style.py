@@ -9,7 +9,7 @@ transposed by 90 degrees.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from torch import Tensor
 from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.models.encoders import Pixels
+from covey.ranges import Range
+from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.embedding import class_means
 from covey.steps.evaluate import FORWARD_SHARE
@@ -38,18 +40,18 @@ def styles(x: Tensor, share: float) -> NDArray[np.float64]:
     return np.asarray(window.flatten(1).numpy())
 
 
+StyleShare = Annotated[float, Range(0, 0.4)]  # of a side of the picture
+
+
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Style(Step):
     """Asks for the mean style: of each class (the embedding paper) or of all pictures (LADD itself)."""
 
-    share: float = 0.1
+    share: StyleShare = 0.1
     per_class: bool = True
 
     kind: ClassVar[str] = "query.style"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.share <= 0.4:
-            raise UserError(f"share is {self.share}; allowed: from 0 to 0.4 of a picture's side")
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         x, y = client.train.tensors()

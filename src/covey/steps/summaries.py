@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from covey.core import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
+from covey.ranges import Count, Positive, Range
+from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.privacy import Privacy, add_noise, present, shares, spend
 
@@ -22,6 +24,10 @@ CHUNK = 256  # samples whose features are binned at a time
 BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on it
 
 
+Bins = Annotated[int, Range(2)]
+
+
+@validated
 @dataclass(frozen=True, kw_only=True)
 class LabelSummary(Step):
     """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
@@ -32,7 +38,7 @@ class LabelSummary(Step):
     """
 
     privacy: Privacy = Privacy()
-    labels: int | None = None
+    labels: Count | None = None
 
     kind: ClassVar[str] = "query.labels"
 
@@ -52,6 +58,7 @@ class LabelSummary(Step):
         return 0.0
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TargetSummary(Step):
     """P(y) of a regression (HACCS, footnote 1): a histogram of the targets, `bins` over the agreed [low, high].
@@ -61,7 +68,7 @@ class TargetSummary(Step):
     """
 
     privacy: Privacy = Privacy()
-    bins: int = 20
+    bins: Bins = 20
     low: float = 0.0
     high: float = 1.0
 
@@ -99,21 +106,17 @@ class FeatureSummary(Step):
     """
 
     privacy: Privacy = Privacy()
-    labels: int | None = None
-    bins: int = 20
+    labels: Count | None = None
+    bins: Bins = 20
     low: float = 0.0
     high: float = 1.0
-    bound: float | None = None
+    bound: Positive | None = None
 
     kind: ClassVar[str] = "query.features"
 
     def __post_init__(self) -> None:
-        if self.bins < 2:
-            raise UserError(f"bins is {self.bins!r}; it must be at least 2.")
         if not self.low < self.high:
-            raise UserError(f"low is {self.low!r} and high is {self.high!r}; low must be less than high.")
-        if self.bound is not None and not self.bound > 0:
-            raise UserError(f"bound is {self.bound!r}; it must be greater than 0.")
+            raise UserError(f"low is {self.low!r}; allowed: below high, which is {self.high!r}")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x = raw_features(client)
@@ -146,6 +149,7 @@ class FeatureSummary(Step):
         return BINNING_SHARE * train
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class JointSummary(Step):
     """P(X, y): one histogram over label and feature value, to which every sample adds one unit in all.
@@ -156,8 +160,8 @@ class JointSummary(Step):
     """
 
     privacy: Privacy = Privacy()
-    labels: int | None = None
-    bins: int = 20
+    labels: Count | None = None
+    bins: Bins = 20
     low: float = 0.0
     high: float = 1.0
 

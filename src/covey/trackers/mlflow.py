@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
+from covey.settings import validated
 from covey.trackers.flat import flat
 from covey.tracking import TrackedRun
 from covey.writing import write_atomically
@@ -19,6 +20,7 @@ KEPT = "mlflow.json"  # in the run folder: which run of which store it is
 MOST = 500  # values of one parameter's text, and numbers of one message
 
 
+@validated
 class MLflow:
     """Runs that `mlflow ui --backend-store-uri sqlite:///mlflow.db` shows.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from covey.errors import UserError
+from covey.settings import validated
 from covey.trackers.flat import flat
 from covey.tracking import TrackedRun
 from covey.writing import write_atomically
@@ -15,6 +16,7 @@ from covey.writing import write_atomically
 KEPT = "wandb-id.txt"  # in the run folder
 
 
+@validated
 class WandB:
     """A run of W&B; offline ones lie in wandb/ of the run folder, and `wandb sync` sends them.
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from covey.core import Reply, Round
-from covey.errors import UserError
 from covey.needs import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key
+from covey.ranges import DecayRate, NotNegative, PartBelowOne
+from covey.settings import validated
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
@@ -74,6 +75,7 @@ def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[in
     return Directions(mean=mean, shares=tuple(size / total for size in sizes))
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ClusterCorrection:
     """CFIC's correction: momentum of every model along its clusters' directions.
@@ -90,22 +92,12 @@ class ClusterCorrection:
     groups share theirs, each group.
     """
 
-    alpha: float = 0.9
-    beta: float = 0.5
+    alpha: PartBelowOne = 0.9
+    beta: NotNegative = 0.5
     scale: CorrectionScale = "relative"
-    decay: float = 1.0
+    decay: DecayRate = 1.0
     among: Among = "auto"
     per: Per = "model"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha < 1:
-            raise UserError(f"alpha is {self.alpha!r}; allowed: from 0 to below 1")
-        if not self.beta >= 0:
-            raise UserError(f"beta is {self.beta!r}; it must be at least 0")
-        if self.scale not in ("relative", "absolute"):
-            raise UserError(f"scale is {self.scale!r}; allowed: relative, absolute")
-        if not 0 < self.decay <= 1:
-            raise UserError(f"decay is {self.decay!r}; allowed: above 0 to 1")
 
     @property
     def needs(self) -> Facts:
@@ -122,6 +114,7 @@ class ClusterCorrection:
         return correction.done()
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveCorrection:
     """The relative correction with alpha and beta set from what the clusters' directions say, for every model.
@@ -132,8 +125,8 @@ class AdaptiveCorrection:
     went, these were too short; once they pull back, too long. `among` and `per` as in `ClusterCorrection`.
     """
 
-    alpha: float = 0.9
-    beta: float = 0.5
+    alpha: PartBelowOne = 0.9
+    beta: NotNegative = 0.5
     among: Among = "auto"
     per: Per = "model"
 

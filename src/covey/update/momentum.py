@@ -10,6 +10,7 @@ from torch import Tensor
 
 from covey.core import Round
 from covey.needs import Key
+from covey.settings import validated
 from covey.steps import Train
 
 Momentum = Literal["accelerate", "published"]
@@ -17,6 +18,7 @@ Momentum = Literal["accelerate", "published"]
 VELOCITY: Key[Tensor] = Key("momentum")
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ServerMomentum:
     """FedFa's momentum at the server, for every model.

@@ -7,42 +7,45 @@ parameter. Every model of the bank has its own optimiser; one that nobody worked
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from covey.core import Round
-from covey.errors import UserError
 from covey.needs import Key
-from covey.ranges import Positive, Range
+from covey.ranges import PartBelowOne, Positive
+from covey.settings import validated
 
 Rule = Literal["momentum", "adam", "yogi", "adagrad"]
-Decay = Annotated[float, Range(0, below=1)]
 Moments = tuple[Tensor, Tensor]  # m and v
 
 MOMENTS: Key[dict[int, Moments]] = Key("server optimiser")  # by row
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ServerOptimiser:
     """The server's step from the old model along the average update: with momentum, or as Adam, Yogi or Adagrad do.
 
     With g = w - average: m <- beta1 m + (1 - beta1) g, w <- w - lr m / (sqrt(v) + tau), where v <- v + g^2 (adagrad),
     v <- beta2 v + (1 - beta2) g^2 (adam) or v <- v - (1 - beta2) g^2 sign(v - g^2) (yogi), from v = tau^2 on and not
-    corrected for bias, as in the paper. momentum (FedAvgM): m <- beta1 m + g, w <- w - lr m. `lr` is the server's
-    (none: 1 for momentum, else 0.01).
+    corrected for bias, as in the paper. momentum (FedAvgM): m <- beta1 m + g, w <- w - lr m. Without
+    `lr` it is 1 for momentum, else 0.01.
+
+    Args:
+        rule: momentum, adam, yogi or adagrad.
+        lr: the server's learning rate.
+        beta1: how much of the first moment (momentum) is kept from round to round.
+        beta2: how much of the second moment is kept from round to round.
+        tau: what is added to the square root of the second moment.
     """
 
     rule: Rule = "adam"
     lr: Positive | None = None
-    beta1: Decay = 0.9
-    beta2: Decay = 0.99
+    beta1: PartBelowOne = 0.9
+    beta2: PartBelowOne = 0.99
     tau: Positive = 1e-3
-
-    def __post_init__(self) -> None:
-        if self.rule not in get_args(Rule):
-            raise UserError(f"rule is {self.rule!r}; allowed: {', '.join(get_args(Rule))}")
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         trainable = now.fleet.layout.trainable

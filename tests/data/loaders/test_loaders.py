@@ -9,7 +9,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from covey.data import DATASETS, Samples, federate, load
-from covey.data.loaders.pacs import smaller
+from covey.data.loaders.pacs import pacs, smaller
 from covey.errors import UserError
 
 
@@ -113,7 +113,7 @@ def test_femnist_can_keep_the_first_labels_only(tmp_path):
     data = load("femnist", folder=tmp_path, first_labels=20)
     assert (data.y.tolist(), len(data.classes)) == ([1, 10, 1], 20)
     assert data.natural["writer"].tolist() == [0, 1, 0]
-    with pytest.raises(UserError, match="first_labels = 63: it must lie between 1 and 62"):
+    with pytest.raises(UserError, match="first_labels is 63; allowed: a whole number from 1 to 62"):
         load("femnist", folder=tmp_path, first_labels=63)
 
 
@@ -135,8 +135,8 @@ def test_stored_pacs_pictures_are_averaged_down_to_the_side_that_is_asked_for():
     assert small.shape == (1, 1, 8, 8)
     assert (int(small[0, 0, 0, 0]), int(small.long().sum())) == (50, 50)
     assert smaller(picture, 64) is picture
-    with pytest.raises(UserError, match=r"side = 4: it must lie between 8 and 512"):
-        smaller(picture, 4)
+    with pytest.raises(UserError, match=r"data\.side is 4; allowed: a whole number from 8 to 512"):
+        pacs(side=4)
 
 
 def write_pacs(folder):

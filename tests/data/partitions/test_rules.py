@@ -278,50 +278,54 @@ def test_kmeans_pixels_makes_each_cluster_a_client():
             {"clients": 101},
             "clients = 101 with at least 1 sample each need 101 samples, but there are 100",
         ),
-        ("iid", {"clients": 0}, "clients = 0: there must be at least 1"),
+        ("iid", {"clients": 0}, "clients is 0; allowed: a whole number, at least 1"),
         (
             "dir-class",
             {"clients": 11},
             "at least 10 samples each need 110 samples, but there are 100: at most 10",
         ),
-        ("dir-class", {"alpha": 0.0}, "alpha = 0.0: it must be a number above 0"),
-        ("dir-class-capped", {"minimum": 0}, "minimum = 0: every client needs at least 1"),
+        ("dir-class", {"alpha": 0.0}, "alpha is 0.0; allowed: a number above 0"),
+        ("dir-class-capped", {"minimum": 0}, "minimum is 0; allowed: a whole number, at least 1"),
         ("dir-client", {"size": 60}, "with at least 60 samples each need 120 samples"),
-        ("dir-client-prior", {"alpha": float("nan")}, "alpha = nan"),
-        ("shards", {"per_client": 0}, "per_client = 0"),
+        ("dir-client-prior", {"alpha": float("nan")}, "alpha is nan; allowed: a number above 0"),
+        ("shards", {"per_client": 0}, "per_client is 0; allowed: a whole number, at least 1"),
         ("shards", {"clients": 60}, "with at least 2 samples each need 120"),
-        ("two-label-groups", {"clients": 3}, "clients = 3: it must be a multiple of the 5 groups"),
-        ("two-label-groups", {"pairs": "haccs"}, "pairs = 'haccs': needs exactly 10 classes"),
-        ("two-label-groups", {"pairs": "other"}, "it must be next, haccs or published"),
+        ("two-label-groups", {"clients": 3}, "clients is 3; allowed: multiples of the 5 groups"),
+        (
+            "two-label-groups",
+            {"pairs": "haccs"},
+            "pairs is 'haccs', which needs exactly 10 classes; the data have 5",
+        ),
+        ("two-label-groups", {"pairs": "other"}, "pairs is 'other'; allowed: next, haccs, published"),
         (
             "random-classes",
             {"most_classes": 6},
-            "most_classes = 6: it must lie between 1 and 5, the number of classes",
+            "most_classes is 6; allowed: from 1 to 5, the number of classes",
         ),
         ("random-classes", {"clients": 90}, "would get no sample; ask for fewer clients"),
         (
             "iid-of-n",
             {"iid_clients": 3},
-            "iid_clients = 3: it must lie between 0 and 2, the number of clients",
+            "iid_clients is 3; allowed: from 0 to 2, the number of clients",
         ),
-        ("few-classes", {"most_classes": 9}, "most_classes = 9: it must lie between 1 and 5"),
+        ("few-classes", {"most_classes": 9}, "most_classes is 9; allowed: from 1 to 5"),
         (
             "few-classes",
             {"fewest_classes": 5},
-            "fewest_classes = 5: it must lie between 1 and 4, most_classes",
+            "fewest_classes is 5; allowed: from 1 to 4, most_classes",
         ),
         (
             "majority",
             {"shares": (0.8, 0.3)},
-            r"shares = \(0.8, 0.3\): they must be above 0 and add up to at most 1",
+            r"shares is \(0.8, 0.3\); allowed: numbers above 0 that add up to at most 1",
         ),
-        ("majority", {"shares": (0.1,) * 6}, r"len\(shares\) = 6: it must lie between 1 and 5"),
+        ("majority", {"shares": (0.1,) * 6}, r"len\(shares\) is 6; allowed: from 1 to 5"),
         (
             "majority",
             {"size": 40, "shares": (1.0,)},
             "size = 40: the 2 clients would need 40 samples of label 3, but there are 20",
         ),
-        ("m-labels", {"m": 6}, "m = 6: it must lie between 1 and 5, the number of classes"),
+        ("m-labels", {"m": 6}, "m is 6; allowed: from 1 to 5, the number of classes"),
         ("m-labels", {"size": 100}, "size = 100: the 2 clients would need 40 samples of label"),
         (
             "m-labels",
@@ -341,5 +345,5 @@ def test_natural_and_domain_say_how_many_groups_there_are():
     rng = np.random.default_rng(0)
     with pytest.raises(UserError, match="clients = 4: there are only 3 natural groups"):
         PARTITIONS["natural"](np.array([0, 1, 2, 2]), clients=4, rng=rng)
-    with pytest.raises(UserError, match="clients = 4: it must be a multiple of the 3 domains"):
+    with pytest.raises(UserError, match="clients is 4; allowed: multiples of the 3 domains"):
         PARTITIONS["domain"](np.zeros(60, dtype=int), np.repeat([0, 1, 2], 20), clients=4, rng=rng)

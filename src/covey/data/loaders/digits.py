@@ -10,8 +10,10 @@ import torch
 from covey.data.convert import stratified_split
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
+from covey.settings import validated_in
 
 
+@validated_in("data")
 def digits(
     *,
     folder: Path | None = None,  # noqa: ARG001  (every loader takes a folder)

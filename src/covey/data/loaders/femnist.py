@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import string
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -16,14 +16,20 @@ from covey.data.loaders.images import Scaling, as_images, check_labels, scale_fo
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
+from covey.ranges import Range
+from covey.settings import validated_in
 
 CLASSES = (*string.digits, *string.ascii_uppercase, *string.ascii_lowercase)
 SIDE = 28
 SOURCE = SOURCES["femnist"]
 
 
+@validated_in("data")
 def femnist(
-    *, folder: Path | None = None, scaling: Scaling = "standard", first_labels: int | None = None
+    *,
+    folder: Path | None = None,
+    scaling: Scaling = "standard",
+    first_labels: Annotated[int, Range(1, len(CLASSES))] | None = None,
 ) -> Dataset:
     """FEMNIST: handwritten digits and letters of 28x28 pixels by many writers, 62 classes (0-9, A-Z, a-z).
 
@@ -48,8 +54,6 @@ def femnist(
         x, y, writer, is_test = _read_leaf(place)
     labels = check_labels(y, len(x), len(CLASSES), archive).numpy()
     count = len(CLASSES) if first_labels is None else first_labels
-    if not 1 <= count <= len(CLASSES):
-        raise UserError(f"first_labels = {count}: it must lie between 1 and {len(CLASSES)}")
     keep = labels < count
     images = as_images(x[keep], archive)
     train, test = np.flatnonzero(~is_test[keep]), np.flatnonzero(is_test[keep])

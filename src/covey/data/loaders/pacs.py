@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -15,13 +16,18 @@ from covey.data.loaders.images import Scaling, as_images, check_labels, scale_fo
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
+from covey.ranges import Range
+from covey.settings import validated_in
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
 SOURCE = SOURCES["pacs"]
 
 
-def pacs(*, folder: Path | None = None, scaling: Scaling = "standard", side: int = 64) -> Dataset:
+@validated_in("data")
+def pacs(
+    *, folder: Path | None = None, scaling: Scaling = "standard", side: Annotated[int, Range(8, 512)] = 64
+) -> Dataset:
     """PACS: photos, art paintings, cartoons and sketches of 7 classes; the natural grouping is "domain".
 
     From all.npz (x, y, classes, domain), averaged down to `side` pixels where they are larger, or from image files in
@@ -60,7 +66,6 @@ def pacs(*, folder: Path | None = None, scaling: Scaling = "standard", side: int
 
 def smaller(images: Tensor, side: int) -> Tensor:
     """The images averaged down to `side` pixels; those that are no larger stay as they are."""
-    _check_side(side)
     if images.shape[-1] <= side:
         return images
     small = torch.empty(*images.shape[:2], side, side, dtype=torch.uint8)
@@ -70,17 +75,11 @@ def smaller(images: Tensor, side: int) -> Tensor:
     return small
 
 
-def _check_side(side: int) -> None:
-    if not 8 <= side <= 512:
-        raise UserError(f"side = {side}: it must lie between 8 and 512 pixels")
-
-
 def _read_folders(folder: Path, side: int) -> tuple[NDArray[np.uint8], Indices, Indices, tuple[str, ...]]:
     """Images (side x side, antialiased bilinear), labels, domains and class names from domain/class/ folders."""
     missing = [name for name in DOMAINS if not (folder / name).is_dir()]
     if missing:
         raise SOURCE.lacks(folder, ["all.npz"] if len(missing) == len(DOMAINS) else missing)
-    _check_side(side)
     try:
         from PIL import Image
     except ImportError as error:

@@ -19,12 +19,15 @@ from covey.data.partitions.cutting import (
 )
 from covey.data.types import Indices
 from covey.errors import UserError
+from covey.ranges import Count
+from covey.settings import validated
 
 # The ten pairs of the HACCS paper's Figure 1: each label is in exactly two of them.
 HACCS_PAIRS = ((6, 7), (1, 4), (5, 9), (2, 3), (0, 4), (2, 5), (6, 8), (0, 9), (7, 8), (1, 3))
 
 
-def shards(labels: Indices, *, clients: int, rng: np.random.Generator, per_client: int = 2) -> Parts:
+@validated
+def shards(labels: Indices, *, clients: Count, rng: np.random.Generator, per_client: Count = 2) -> Parts:
     """Sort by label, cut clients x per_client equal shards, give every client that many at random.
 
     A client gets about `per_client` labels. When the shards cannot be exactly equal the first are one sample
@@ -33,8 +36,6 @@ def shards(labels: Indices, *, clients: int, rng: np.random.Generator, per_clien
     Args:
         per_client: shards of a client.
     """
-    if per_client < 1:
-        raise UserError(f"per_client = {per_client}: every client needs at least 1 shard")
     check_enough(samples=len(labels), clients=clients, minimum=per_client)
     shuffled = rng.permutation(len(labels))
     ordered = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -43,10 +44,11 @@ def shards(labels: Indices, *, clients: int, rng: np.random.Generator, per_clien
     return [rng.permutation(np.concatenate([pieces[shard] for shard in hand])) for hand in hands]
 
 
+@validated
 def two_label_groups(
     labels: Indices,
     *,
-    clients: int,
+    clients: Count,
     rng: np.random.Generator,
     pairs: Literal["next", "haccs", "published"] = "next",
 ) -> Parts:
@@ -64,7 +66,7 @@ def two_label_groups(
     totals = counts_of(labels)
     table = _pair_table(pairs, len(totals))
     if clients % len(table):
-        raise UserError(f"clients = {clients}: it must be a multiple of the {len(table)} groups")
+        raise UserError(f"clients is {clients}; allowed: multiples of the {len(table)} groups")
     uses = np.zeros((len(table), len(totals)), dtype=np.int64)
     for group, pair in enumerate(table):
         for label in pair:
@@ -76,8 +78,9 @@ def two_label_groups(
     return Cut(deal(labels, counts, rng), truth=numbered(counts > 0))
 
 
+@validated
 def random_classes(
-    labels: Indices, *, clients: int, rng: np.random.Generator, most_classes: int | None = None
+    labels: Indices, *, clients: Count, rng: np.random.Generator, most_classes: Count | None = None
 ) -> Parts:
     """Client i wants m_i ~ uniform 1..most_classes classes and gets one even part of each.
 
@@ -110,13 +113,14 @@ def random_classes(
     return deal(labels, counts, rng)
 
 
+@validated
 def few_classes(
     labels: Indices,
     *,
-    clients: int,
+    clients: Count,
     rng: np.random.Generator,
-    fewest_classes: int = 2,
-    most_classes: int = 4,
+    fewest_classes: Count = 2,
+    most_classes: Count = 4,
 ) -> Parts:
     """Random sizes; each client takes size / M samples of classes c, c + 1, ... from a random class c on.
 
@@ -157,8 +161,8 @@ def _pair_table(pairs: str, classes: int) -> tuple[tuple[int, int], ...]:
         return HACCS_PAIRS
     if pairs == "published":
         return tuple((label, label) for label in range(classes))
-    allowed = {"next": "needs at least 2 classes", "haccs": "needs exactly 10 classes"}
-    raise UserError(f"pairs = {pairs!r}: {allowed.get(pairs, 'it must be next, haccs or published')}")
+    needs = {"next": "at least 2 classes", "haccs": "exactly 10 classes"}
+    raise UserError(f"pairs is {pairs!r}, which needs {needs[pairs]}; the data have {classes}")
 
 
 def _parts_per_class(parts: int, classes: int, rng: np.random.Generator) -> Indices:

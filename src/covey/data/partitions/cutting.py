@@ -36,10 +36,6 @@ class Cut(list[Indices]):
 
 def check_enough(*, samples: int, clients: int, minimum: int = 1) -> None:
     """Refuse what no partition can do: fewer samples than the clients must at least have."""
-    if clients < 1:
-        raise UserError(f"clients = {clients}: there must be at least 1")
-    if minimum < 1:
-        raise UserError(f"minimum = {minimum}: every client needs at least 1 sample")
     if clients * minimum > samples:
         raise UserError(
             f"clients = {clients} with at least {minimum} sample{'s' if minimum > 1 else ''} each need "
@@ -48,16 +44,10 @@ def check_enough(*, samples: int, clients: int, minimum: int = 1) -> None:
         )
 
 
-def check_positive(name: str, value: float) -> None:
-    """Refuse a setting that has to be a finite number above 0."""
-    if not 0 < value < float("inf"):
-        raise UserError(f"{name} = {value}: it must be a number above 0")
-
-
 def check_between(name: str, value: int, low: int, high: int, what: str) -> None:
     """Refuse a whole number outside low..high; `what` says where the upper end comes from."""
     if not low <= value <= high:
-        raise UserError(f"{name} = {value}: it must lie between {low} and {high}, {what}")
+        raise UserError(f"{name} is {value}; allowed: from {low} to {high}, {what}")
 
 
 def counts_of(labels: Indices) -> Indices:

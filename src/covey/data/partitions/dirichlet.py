@@ -8,7 +8,6 @@ from covey.data.partitions.cutting import (
     Floats,
     Parts,
     check_enough,
-    check_positive,
     counts_of,
     cut_by_shares,
     deal,
@@ -17,6 +16,8 @@ from covey.data.partitions.cutting import (
 )
 from covey.data.types import Indices
 from covey.errors import UserError
+from covey.ranges import Count, Positive
+from covey.settings import validated
 
 REDRAWS = 100  # of a whole capped partition before the smallest clients are topped up
 FRESH = 100  # fresh label mixes tried for one client of dir-client-prior at a time
@@ -24,8 +25,9 @@ PATIENCE = 500  # such tries before the tolerance grows tenfold
 TOLERANCE = 1e-6  # squared error between the mean label mix and the data set's own
 
 
+@validated
 def dir_class(
-    labels: Indices, *, clients: int, rng: np.random.Generator, alpha: float = 0.5, minimum: int = 10
+    labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5, minimum: Count = 10
 ) -> Parts:
     """Per class, p ~ Dir(alpha) over the clients; the shuffled class is cut by cumulative p.
 
@@ -37,14 +39,14 @@ def dir_class(
         minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
-    check_positive("alpha", alpha)
     totals = counts_of(labels)
     shares = rng.dirichlet(np.full(clients, alpha), size=len(totals)).T
     return deal(labels, top_up(_cut_classes(totals, shares), shares * totals, minimum, rng), rng)
 
 
+@validated
 def dir_class_capped(
-    labels: Indices, *, clients: int, rng: np.random.Generator, alpha: float = 10.0, minimum: int = 10
+    labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 10.0, minimum: Count = 10
 ) -> Parts:
     """As dir-class, but clients that hold total/N samples or more get nothing of the next classes.
 
@@ -57,7 +59,6 @@ def dir_class_capped(
         minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
-    check_positive("alpha", alpha)
     totals = counts_of(labels)
     best = _capped_draw(totals, clients, alpha, rng)
     for _ in range(REDRAWS - 1):
@@ -69,13 +70,14 @@ def dir_class_capped(
     return deal(labels, top_up(best, best.astype(np.float64), minimum, rng), rng)
 
 
+@validated
 def dir_client(
     labels: Indices,
     *,
-    clients: int,
+    clients: Count,
     rng: np.random.Generator,
-    alpha: float = 0.5,
-    size: int | None = None,
+    alpha: Positive = 0.5,
+    size: Count | None = None,
 ) -> Parts:
     """Per client, a label mix q ~ Dir(alpha) and a fixed size; labels are drawn from q, redrawn if used up.
 
@@ -88,15 +90,15 @@ def dir_client(
         size: samples of a client; none shares all samples out equally.
     """
     check_enough(samples=len(labels), clients=clients, minimum=1 if size is None else size)
-    check_positive("alpha", alpha)
     totals = counts_of(labels)
     sizes = equal_sizes(len(labels), clients) if size is None else np.full(clients, size, dtype=np.int64)
     mixes = rng.dirichlet(np.full(len(totals), alpha), size=clients)
     return deal(labels, _draw_labels(mixes, sizes, totals, rng), rng)
 
 
+@validated
 def dir_client_prior(
-    labels: Indices, *, clients: int, rng: np.random.Generator, alpha: float = 0.5, minimum: int = 10
+    labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5, minimum: Count = 10
 ) -> Parts:
     """Per client, a label mix q ~ Dir(alpha * p), p the data set's label shares; equal sizes, all data used.
 
@@ -110,7 +112,6 @@ def dir_client_prior(
         minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
-    check_positive("alpha", alpha)
     totals = counts_of(labels)
     present = totals > 0
     sizes = equal_sizes(len(labels), clients)
@@ -128,7 +129,7 @@ def _cut_classes(totals: Indices, weights: Floats) -> Indices:
     return np.stack(columns, axis=1)
 
 
-def _capped_draw(totals: Indices, clients: int, alpha: float, rng: np.random.Generator) -> Indices:
+def _capped_draw(totals: Indices, clients: Count, alpha: float, rng: np.random.Generator) -> Indices:
     counts = np.zeros((clients, len(totals)), dtype=np.int64)
     cap = totals.sum() / clients
     for label, total in enumerate(totals.tolist()):

@@ -14,7 +14,6 @@ from covey.data.partitions.cutting import (
     check_between,
     check_enough,
     check_nobody_empty,
-    check_positive,
     counts_of,
     deal,
     deal_shared,
@@ -22,19 +21,22 @@ from covey.data.partitions.cutting import (
 )
 from covey.data.types import Indices
 from covey.errors import UserError
+from covey.ranges import Count, Natural, Positive
+from covey.settings import validated
 
 IID_CLIENTS = 5
 EPSILON = 1e-9  # 0.57 * 100 is 56.99999999999999 in binary: rounding down must give 57
 
 
+@validated
 def majority(
     labels: Indices,
     *,
-    clients: int,
+    clients: Count,
     rng: np.random.Generator,
     shares: tuple[float, ...] = (0.75, 0.12, 0.07, 0.06),
     balanced: bool = False,
-    size: int | None = None,
+    size: Count | None = None,
     published: bool = False,
 ) -> Parts:
     """One majority label with 75 % of a client's samples, three others with 12, 7 and 6 %.
@@ -83,13 +85,14 @@ def majority(
     return Cut(deal(labels, counts, rng), truth=counts.argmax(axis=1))
 
 
+@validated
 def m_labels(
     labels: Indices,
     *,
-    clients: int,
+    clients: Count,
     rng: np.random.Generator,
-    m: int = 5,
-    size: int | None = None,
+    m: Count = 5,
+    size: Count | None = None,
     published: bool = False,
 ) -> Parts:
     """Every client has m random labels with floor(size / m) samples of each; all clients are equally large.
@@ -125,14 +128,15 @@ def m_labels(
     return (deal_shared if published else deal)(labels, uses * each, rng)
 
 
+@validated
 def iid_of_n(
     labels: Indices,
     *,
-    clients: int,
+    clients: Count,
     rng: np.random.Generator,
-    iid_clients: int = IID_CLIENTS,
-    most_classes: int = 2,
-    alpha: float = 0.5,
+    iid_clients: Natural = IID_CLIENTS,
+    most_classes: Count = 2,
+    alpha: Positive = 0.5,
     published: bool = False,
 ) -> Parts:
     """The first iid_clients clients are IID; the others have 1..most_classes classes, shares ~ Dir(alpha).
@@ -151,7 +155,6 @@ def iid_of_n(
     """
     check_enough(samples=len(labels), clients=clients)
     check_between("iid_clients", iid_clients, 0, clients, "the number of clients")
-    check_positive("alpha", alpha)
     totals = counts_of(labels)
     present = np.flatnonzero(totals)
     check_between("most_classes", most_classes, 1, len(present), "the number of classes")
@@ -213,4 +216,4 @@ def _check_fits(counts: Indices, totals: Indices, size: int) -> None:
 
 def _check_shares(shares: tuple[float, ...]) -> None:
     if not shares or any(not 0 < share <= 1 for share in shares) or math.fsum(shares) > 1 + EPSILON:
-        raise UserError(f"shares = {shares}: they must be above 0 and add up to at most 1")
+        raise UserError(f"shares is {shares}; allowed: numbers above 0 that add up to at most 1")

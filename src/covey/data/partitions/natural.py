@@ -8,9 +8,12 @@ from covey.data.partitions.cutting import Cut, Floats, Parts, check_enough
 from covey.data.partitions.dirichlet import dir_class_capped
 from covey.data.types import Indices
 from covey.errors import UserError
+from covey.ranges import Count, Positive
+from covey.settings import validated
 
 
-def natural(groups: Indices, *, clients: int, rng: np.random.Generator, minimum: int = 1) -> Parts:
+@validated
+def natural(groups: Indices, *, clients: Count, rng: np.random.Generator, minimum: Count = 1) -> Parts:
     """Each natural group (writer) is a client; fewer clients than groups are drawn at random.
 
     FEMNIST by its writers; MNIST by the writers in qmnist_writers.npz; PACS by its four domains. Groups with
@@ -32,14 +35,15 @@ def natural(groups: Indices, *, clients: int, rng: np.random.Generator, minimum:
     return Cut((rng.permutation(pieces[group]) for group in chosen), tests="group")
 
 
+@validated
 def domain(
     labels: Indices,
     domains: Indices,
     *,
-    clients: int,
+    clients: Count,
     rng: np.random.Generator,
-    alpha: float = 10.0,
-    minimum: int = 10,
+    alpha: Positive = 10.0,
+    minimum: Count = 10,
     leaky: bool = False,
 ) -> Parts:
     """Equally many clients for each domain; inside a domain the data are cut by dir-class-capped(alpha).
@@ -53,8 +57,8 @@ def domain(
         leaky: whether local test samples are trained on as well: a fault of some published results, to show its size.
     """
     found = np.unique(domains)
-    if clients < 1 or clients % len(found):
-        raise UserError(f"clients = {clients}: it must be a multiple of the {len(found)} domains")
+    if clients % len(found):
+        raise UserError(f"clients is {clients}; allowed: multiples of the {len(found)} domains")
     each = clients // len(found)
     parts: Parts = []
     for one in found:
@@ -64,7 +68,8 @@ def domain(
     return Cut(parts, truth=np.repeat(found, each), tests="leaky" if leaky else "mix-in-group")
 
 
-def kmeans_pixels(pixels: Floats, *, clients: int, rng: np.random.Generator) -> Parts:
+@validated
+def kmeans_pixels(pixels: Floats, *, clients: Count, rng: np.random.Generator) -> Parts:
     """Each K-means cluster of the raw inputs is a client; sizes are very unequal.
 
     What the topologies paper's code does, with 50 clusters. K-means starts from random samples and stops
