@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from covey.experiments.benchmark import command, commands, write_page
+from covey.cli.benchmark_page import command, commands, write_page
 from covey.experiments.ranks import Rank, bars, critical_difference, pairs, rank_table, ranks
 from covey.experiments.spec import read_experiment
 

@@ -26,8 +26,8 @@ def benchmark(
     ),
 ) -> None:
     """Compare methods on many fleets of unlike clients: heat map, ranks, tests; interrupted, it goes on."""
+    from covey.cli.benchmark_page import write_page
     from covey.cli.reproduction import reproduce_experiment
-    from covey.experiments.benchmark import write_page
     from covey.progress import say
 
     result = reproduce_experiment(EXPERIMENT, scale=scale, seeds=seeds, out=out)
