@@ -23,6 +23,7 @@ from covey.cli import (
     sweep,
     topology,
     tune,
+    watch,
 )
 from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
@@ -54,6 +55,7 @@ for module in (
     export,
     topology,
     report,
+    watch,
     reproduce,
     certs,
     serve,

@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,13 @@ th,td{border-color:#444}.ok{color:#7c7}.bad{color:#f88}}"""
 
 
 def page(snapshot: Mapping[str, Any]) -> str:
-    """The snapshot as a page that loads itself anew; nothing in it is anybody's markup."""
+    """The snapshot as a page that loads itself anew, where the live page's packages are not there."""
+    return f"""<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=2>
+<title>covey: round {snapshot["now"]["round"]}</title><style>{STYLE}</style>{inside(snapshot)}</html>"""
+
+
+def inside(snapshot: Mapping[str, Any]) -> str:
+    """The snapshot as markup; nothing in it is anybody else's."""
     now = snapshot["now"]
     sites = "".join(_row(site, snapshot["time"]) for site in snapshot["sites"])
     refused = "".join(
@@ -37,15 +44,13 @@ def page(snapshot: Mapping[str, Any]) -> str:
         for one in snapshot["refused"]
     )
     waits = ", ".join(map(_text, now["waits_for"])) or "nobody"
-    return f"""<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=2>
-<title>covey: round {now["round"]}</title><style>{STYLE}</style>
-<h1>Round {now["round"]}{f" of {now['rounds']}" if now["rounds"] else ""}</h1>
+    return f"""<section data-first><h2>Round {now["round"]}{f" of {now['rounds']}" if now["rounds"] else ""}</h2>
 <p>{_text(now["doing"])}, for {ago(snapshot["time"], now["since"], since=True)}; waits for {waits}</p>
 <h2>Sites</h2><table>
 <tr><th>site<th>client<th>state<th>last seen<th>doing<th>received<th>sent<th>seconds<th>answers<th>lost
 {sites}</table>
 <h2>Refused requests</h2><table>
-<tr><th>key<th>why<th>times<th>last{refused or "<tr><td class=dim>none"}</table></html>"""
+<tr><th>key<th>why<th>times<th>last{refused or "<tr><td class=dim>none"}</table></section>"""
 
 
 def _row(site: Mapping[str, Any], now: float) -> str:
@@ -91,22 +96,48 @@ def shown(status: Status, folder: Path, port: int | None) -> Iterator[None]:
     """Keeps the file in the folder up to date, and serves the page on loopback, for the time of the context."""
     over = threading.Event()
     writer = threading.Thread(target=_write, args=(status, folder, over), daemon=True)
-    server = None
-    if port is not None:
+    with nullcontext() if port is None else serving(status, folder, port):
+        writer.start()
         try:
-            server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(status))
-        except OSError as error:
-            raise UserError(f"--status-port {port} cannot be used: {error.strerror}") from error
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-    writer.start()
+            yield
+        finally:
+            over.set()
+            writer.join(timeout=10)
+
+
+@contextlib.contextmanager
+def serving(status: Status, folder: Path, port: int) -> Iterator[None]:
+    """The live page of the run folder, with the sites; a plain page where its packages are not there."""
+    try:
+        from covey.live.app import make_app
+        from covey.live.serve import in_background
+    except ImportError:
+        with plainly(status, port):
+            yield
+        return
+    extra: dict[str, tuple[str, Callable[[], str]]] = {
+        path: (kind, lambda made=made: made(status.snapshot()))  # type: ignore[misc]
+        for path, (kind, made) in KINDS.items()
+        if path != "/"
+    }
+    app = make_app(folder, extra=extra, first=lambda: inside(status.snapshot()))
+    with in_background(app, port, f"--status-port {port}"):
+        yield
+
+
+@contextlib.contextmanager
+def plainly(status: Status, port: int) -> Iterator[None]:
+    """A page that needs nothing but Python."""
+    try:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(status))
+    except OSError as error:
+        raise UserError(f"--status-port {port} cannot be used: {error.strerror}") from error
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield
     finally:
-        over.set()
-        writer.join(timeout=10)
-        if server is not None:
-            server.shutdown()
-            server.server_close()
+        server.shutdown()
+        server.server_close()
 
 
 def _write(status: Status, folder: Path, over: threading.Event) -> None:
@@ -119,23 +150,24 @@ def _write(status: Status, folder: Path, over: threading.Event) -> None:
             return
 
 
-def _handler(status: Status) -> type[http.server.BaseHTTPRequestHandler]:
-    kinds: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
-        "/": ("text/html; charset=utf-8", page),
-        "/status.json": ("application/json", json.dumps),
-        "/metrics": ("text/plain; version=0.0.4; charset=utf-8", metrics),
-    }
+KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
+    "/": ("text/html; charset=utf-8", page),
+    "/status.json": ("application/json", json.dumps),
+    "/metrics": ("text/plain; version=0.0.4; charset=utf-8", metrics),
+}
 
+
+def _handler(status: Status) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = 10
 
         def do_GET(self) -> None:
             # A page of somebody else's in the administrator's browser reaches loopback under another name.
             here = self.headers.get("host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
-            if not here or self.path not in kinds:
+            if not here or self.path not in KINDS:
                 self.send_error(404)
                 return
-            kind, made = kinds[self.path]
+            kind, made = KINDS[self.path]
             content = made(status.snapshot()).encode()
             self.send_response(200)
             self.send_header("content-type", kind)

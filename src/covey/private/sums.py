@@ -12,8 +12,8 @@ from covey.core import Reply, Round, Step
 from covey.privacy_loss import Loss
 from covey.private.accountant import Sampling
 from covey.private.clipping import Split, clipped_sum, next_clip
-from covey.private.noise import gaussian
 from covey.private.plan import CLIP, Plan
+from covey.steps.gaussian_noise import gaussian
 
 Pool = tuple[int, int]  # a model's row, and a group (-1: everybody who trains that model)
 

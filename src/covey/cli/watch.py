@@ -1,0 +1,69 @@
+"""`covey watch`: all runs of a folder, live in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from covey.errors import UserError
+from covey.progress import console
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(watch)
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(help="The folder whose runs are shown.")] = Path("runs"),
+    port: Annotated[int, typer.Option(help="The port; 0 is any that is free.", min=0, max=65535)] = 8765,
+    host: Annotated[
+        str, typer.Option(help="The address; another than this machine's own needs --key and --cert.")
+    ] = "127.0.0.1",
+    key: Annotated[
+        Path | None,
+        typer.Option(help="A file with a password that a browser is asked for.", show_default=False),
+    ] = None,
+    cert: Annotated[
+        Path | None, typer.Option(help="A TLS certificate, with --cert-key.", show_default=False)
+    ] = None,
+    cert_key: Annotated[Path | None, typer.Option(help="The certificate's key.", show_default=False)] = None,
+) -> None:
+    """Serve a live page of all runs in a folder: those in progress, finished ones, and comparisons.
+
+    Runs may be made by any command meanwhile; nothing leaves this machine.
+    """
+    try:
+        from covey.live.app import HOSTS, make_app
+        from covey.live.serve import listening, server_of
+    except ImportError as error:
+        raise UserError("covey watch needs packages: pip install 'covey[watch]'") from error
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder")
+    alone = host in ("127.0.0.1", "localhost", "::1")
+    if not alone and not (key and cert and cert_key):
+        raise UserError(
+            f"--host {host} can be reached by others: give --key FILE, --cert FILE and --cert-key FILE, or leave it out"
+        )
+    app = make_app(folder.absolute(), key=secret_in(key) if key else "", hosts=HOSTS if alone else ())
+    place = listening(host, port, f"--port {port}")
+    tls = {"ssl_certfile": str(cert), "ssl_keyfile": str(cert_key)} if cert else {}
+    console.print(
+        f"http{'s' if cert else ''}://{host}:{place.getsockname()[1]}/ shows {folder}; Ctrl-C ends it",
+        highlight=False,
+    )
+    server_of(app, **tls).run(sockets=[place])
+
+
+def secret_in(file: Path) -> str:
+    """The password in a file that nobody else may read."""
+    try:
+        if file.stat().st_mode & 0o077:
+            raise UserError(f"--key {file} can be read by others; make it yours alone: chmod 600 {file}")
+        secret = file.read_text().strip()
+    except OSError as error:
+        raise UserError(f"--key {file} cannot be read: {error.strerror}") from error
+    if len(secret) < 12:
+        raise UserError(f"--key {file} holds {len(secret)} characters; allowed: at least 12")
+    return secret

@@ -1,0 +1,256 @@
+// The live page: rows come once, then only those that change (server-sent events); sorting and filtering happen here.
+"use strict";
+
+const at = (id) => document.getElementById(id);
+const FIRST = 400; // rows that are drawn before "show all"
+const state = { rows: new Map(), settings: [], metrics: [], about: {}, sort: "at", down: true, picked: new Set(), all: false, metric: "", words: "" };
+
+function make(tag, attributes, ...inner) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...inner.flat().filter((part) => part !== null && part !== undefined));
+  return element;
+}
+
+// ---------------------------------------------------------------- numbers in words
+
+const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+const count = (value) => (isNumber(value) ? value.toLocaleString("en") : "");
+function bytes(value) {
+  if (!isNumber(value)) return "";
+  for (const [unit, size] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (value >= size) return `${Number((value / size).toPrecision(3))} ${unit}`;
+  return `${value} B`;
+}
+function seconds(value) {
+  if (!isNumber(value)) return "";
+  if (value >= 7200) return `${Number((value / 3600).toPrecision(3))} h`;
+  if (value >= 120) return `${Number((value / 60).toPrecision(3))} min`;
+  return `${value < 10 ? Number(value.toPrecision(2)) : Math.round(value)} s`;
+}
+function metric(name, value) {
+  if (!isNumber(value)) return "";
+  return state.about[name] && state.about[name].share ? `${(100 * value).toFixed(2)}%` : String(Number(value.toPrecision(4)));
+}
+
+// ---------------------------------------------------------------- columns
+
+function columns() {
+  const shown = state.metric ? [state.metric] : [];
+  const plain = [
+    { key: "name", head: "run", text: (row) => row.name || row.id },
+    { key: "state", head: "state", text: (row) => row.state },
+    { key: "method", head: "method", text: (row) => row.method },
+    { key: "dataset", head: "data", text: (row) => row.dataset + (row.validation ? " (validation)" : "") },
+    { key: "seed", head: "seed", number: true, text: (row) => String(row.seed) },
+    { key: "round", head: "round", number: true, text: (row) => `${count(row.round)} of ${count(row.rounds)}` },
+  ];
+  const measured = shown.map((name) => ({ key: name, head: state.about[name] ? state.about[name].title : name, number: true, text: (row) => metric(name, value(row, name)) }));
+  const costs = [
+    { key: "seconds", head: "fleet time", number: true, text: (row) => seconds(row.seconds) },
+    { key: "bytes", head: "traffic", number: true, text: (row) => bytes(row.bytes) },
+    { key: "messages", head: "messages", number: true, text: (row) => count(row.messages) },
+  ];
+  const settings = state.settings.slice(0, 12).map((name) => ({ key: name, head: name, number: true, text: (row) => { const v = value(row, name); return v === null || v === undefined ? "" : String(v); } }));
+  return [...plain, ...measured, ...costs, ...settings];
+}
+
+// Any setting or metric of a row by its name; a name's end is enough.
+function value(row, name) {
+  if (name in row) return row[name];
+  const s = state.settings.indexOf(name);
+  if (s >= 0) return row.s[s];
+  const m = state.metrics.indexOf(name);
+  return m >= 0 ? row.m[m] : undefined;
+}
+function fullName(name) {
+  const known = ["id", "name", "state", "method", "dataset", "seed", "round", "rounds", "clients", "seconds", "bytes", "messages", ...state.settings, ...state.metrics];
+  return known.includes(name) ? name : known.find((one) => one.endsWith(name)) || known.find((one) => one.includes(name));
+}
+
+// ---------------------------------------------------------------- filter and sort
+
+function filter(words) {
+  const tests = words.trim().split(/\s+/).filter(Boolean).map((word) => {
+    const parts = /^([^<>=]+)(<=|>=|=|<|>)(.+)$/.exec(word);
+    if (!parts) {
+      const low = word.toLowerCase();
+      return (row) => `${row.id} ${row.name} ${row.method} ${row.dataset} ${row.state}`.toLowerCase().includes(low);
+    }
+    const name = fullName(parts[1]);
+    const right = parts[3].endsWith("%") ? Number(parts[3].slice(0, -1)) / 100 : Number(parts[3]);
+    return (row) => {
+      const left = name === undefined ? undefined : value(row, name);
+      if (left === null || left === undefined) return false;
+      if (parts[2] === "=") return String(left) === parts[3] || (Number.isFinite(right) && Number(left) === right);
+      if (!Number.isFinite(right) || !Number.isFinite(Number(left))) return false;
+      return { "<": left < right, ">": left > right, "<=": left <= right, ">=": left >= right }[parts[2]];
+    };
+  });
+  return (row) => tests.every((test) => test(row));
+}
+
+function sorted(rows) {
+  const order = (a, b) => {
+    const [x, y] = [value(a, state.sort), value(b, state.sort)];
+    const none = (v) => v === null || v === undefined || v === "";
+    if (none(x) || none(y)) return none(x) - none(y);
+    const by = isNumber(x) && isNumber(y) ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
+    return state.down ? -by : by;
+  };
+  return rows.sort((a, b) => order(a, b) || (a.id < b.id ? -1 : 1));
+}
+
+// ---------------------------------------------------------------- drawing
+
+let drawn = new Map();
+
+function draw() {
+  const keep = filter(state.words);
+  const rows = sorted([...state.rows.values()].filter(keep));
+  const shown = state.all ? rows : rows.slice(0, FIRST);
+  const heads = columns();
+  at("table").tHead.replaceChildren(make("tr", {}, make("th", { scope: "col" }, make("span", { class: "dim" }, "pick")),
+    heads.map((column) => make("th", { scope: "col", class: column.number ? "num" : null, "aria-sort": state.sort === column.key ? (state.down ? "descending" : "ascending") : null },
+      make("button", { type: "button", "data-key": column.key, onclick: () => { state.down = state.sort === column.key ? !state.down : Boolean(column.number); state.sort = column.key; draw(); } },
+        column.head + (state.sort === column.key ? (state.down ? " ↓" : " ↑") : ""))))));
+  drawn = new Map(shown.map((row) => [row.id, line(row, heads)]));
+  at("table").tBodies[0].replaceChildren(...drawn.values());
+  at("more").hidden = shown.length === rows.length;
+  at("show-all").textContent = `Show all ${count(rows.length)}`;
+  at("count").textContent = `${count(rows.length)} of ${count(state.rows.size)} runs`;
+  facts();
+}
+
+function line(row, heads) {
+  const box = make("input", { type: "checkbox", "aria-label": `Pick ${row.name} ${row.id}`, onchange: (event) => pick(row.id, event.target.checked) });
+  box.checked = state.picked.has(row.id);
+  const cells = heads.map((column) => {
+    const text = column.text(row);
+    if (column.key === "name") return make("th", { scope: "row" }, make("a", { href: `report?run=${encodeURIComponent(row.id)}`, title: row.id }, text));
+    return make("td", { class: [column.number ? "num" : "", column.key === "state" ? row.state : ""].join(" ").trim() || null }, text);
+  });
+  return make("tr", { class: state.picked.has(row.id) ? "picked" : null }, make("td", {}, box), cells);
+}
+
+function facts() {
+  const every = [...state.rows.values()];
+  const of = (what) => every.filter((row) => row.state === what).length;
+  at("facts").replaceChildren(...["running", "finished", "stopped"].map((what) => make("span", {}, `${count(of(what))} ${what}`)));
+}
+
+function pick(id, on) {
+  if (on) state.picked.add(id); else state.picked.delete(id);
+  const row = drawn.get(id);
+  if (row) row.classList.toggle("picked", on);
+  at("compare").disabled = !state.picked.size;
+  at("compare").textContent = state.picked.size ? `Compare ${state.picked.size} selected` : "Compare selected";
+}
+
+// ---------------------------------------------------------------- runs in progress
+
+const cards = new Map();
+
+async function drawCards() {
+  const running = [...state.rows.values()].filter((row) => row.state === "running").sort((a, b) => b.at - a.at).slice(0, 24);
+  at("progress").hidden = !running.length;
+  for (const id of cards.keys()) if (!running.some((row) => row.id === id)) { cards.get(id).remove(); cards.delete(id); }
+  for (const row of running) {
+    if (!cards.has(row.id)) { const card = make("article", { class: "card", "data-id": row.id }); cards.set(row.id, card); at("cards").append(card); }
+    let detail = {};
+    try { detail = await (await fetch(`api/run?id=${encodeURIComponent(row.id)}`)).json(); } catch { /* the next look will tell */ }
+    fillCard(cards.get(row.id), row, detail);
+    if (detail.status && detail.status.now) drawSites(row, detail.status);
+  }
+}
+
+function fillCard(card, row, detail) {
+  const share = row.rounds ? row.round / row.rounds : 0;
+  const curve = (detail.curves || {})[state.metric] || [];
+  const groups = Object.entries(detail.groups || {});
+  const working = Object.values(detail.working || {}).at(-1);
+  const bar = make("div", { class: "bar", role: "progressbar", "aria-label": `Rounds of ${row.name}`, "aria-valuemin": 0, "aria-valuemax": row.rounds, "aria-valuenow": row.round }, make("i", {}));
+  bar.firstChild.style.width = `${100 * share}%`;
+  const flock = make("div", { class: "flock", "aria-hidden": "true" }, groups.map(([group, size]) => { const part = make("i", {}); part.style.flex = size; part.style.background = `var(--c${group % 10})`; return part; }));
+  card.replaceChildren(
+    make("h3", {}, make("a", { href: `report?run=${encodeURIComponent(row.id)}` }, row.name), make("span", { class: "dim" }, `seed ${row.seed}`)),
+    make("p", {}, make("span", { class: "big" }, metric(state.metric, value(row, state.metric)) || "–"), ` ${state.about[state.metric] ? state.about[state.metric].title : ""}`),
+    spark(curve), bar,
+    make("p", {}, `round ${count(row.round)} of ${count(row.rounds)}${isNumber(row.left) ? `, ${seconds(row.left)} left` : ""}`),
+    make("p", {}, `${working ? `${count(working)} devices at work · ` : ""}${seconds(row.seconds)} of the fleet · ${bytes(row.bytes)} · ${count(row.messages)} messages`),
+    ...(groups.length ? [make("p", {}, `${groups.length} group${groups.length > 1 ? "s" : ""}: ${groups.slice(0, 8).map(([, size]) => size).join(", ")} clients`), flock] : []),
+    ...(row.waits && row.waits.length ? [make("p", {}, `waits for ${row.waits.slice(0, 6).join(", ")}`)] : []));
+}
+
+function spark(curve) {
+  const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  picture.setAttribute("viewBox", "0 0 300 50");
+  picture.setAttribute("preserveAspectRatio", "none");
+  picture.setAttribute("aria-hidden", "true");
+  if (curve.length > 1) {
+    const [xs, ys] = [curve.map((p) => p[0]), curve.map((p) => p[1])];
+    const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    path.setAttribute("d", curve.map(([x, y], i) => `${i ? "L" : "M"}${((x - x0) / (x1 - x0 || 1)) * 300} ${48 - ((y - y0) / (y1 - y0 || 1)) * 46}`).join(""));
+    path.setAttribute("fill", "none");
+    path.setAttribute("stroke", "var(--accent)");
+    path.setAttribute("stroke-width", "2");
+    path.setAttribute("vector-effect", "non-scaling-stroke");
+    picture.append(path);
+  }
+  return picture;
+}
+
+// ---------------------------------------------------------------- sites of a run over real ones
+
+function ago(now, then) { return then ? `${seconds(Math.max(0, now - then))} ago` : "never"; }
+
+function drawSites(row, status) {
+  const head = (words) => make("thead", {}, make("tr", {}, words.map((word) => make("th", { scope: "col" }, word))));
+  const cells = (words) => words.map((word) => make("td", {}, word));
+  const sites = status.sites.map((site) => make("tr", {}, make("th", { scope: "row" }, site.name),
+    make("td", { class: site.state === "connected" ? "ok" : "bad" }, site.why ? `${site.state}: ${site.why}` : site.state),
+    cells([ago(status.time, site.last_seen), site.doing ? `${site.doing}, round ${site.round}` : "", bytes(site.bytes_in), bytes(site.bytes_out), String(site.answers), String(site.lost)])));
+  const refused = status.refused.map((one) => make("tr", {}, cells([one.key, one.why, String(one.count), ago(status.time, one.last_seen)])));
+  at("sites").hidden = false;
+  at("sites-head").textContent = `Sites of ${row.name}`;
+  at("sites-body").replaceChildren(
+    make("p", {}, `Round ${status.now.round}${status.now.rounds ? ` of ${status.now.rounds}` : ""}: ${status.now.doing}; waits for ${status.now.waits_for.join(", ") || "nobody"}`),
+    make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sites" }, make("table", { class: "wide" }, head(["site", "state", "last seen", "doing", "received", "sent", "answers", "lost"]), make("tbody", {}, sites))),
+    ...(refused.length ? [make("h3", {}, "Refused requests"), make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Refused requests" }, make("table", {}, head(["key", "why", "times", "last"]), make("tbody", {}, refused)))] : []));
+  document.querySelectorAll("[data-first]").forEach((element) => element.remove());
+}
+
+// ---------------------------------------------------------------- what comes in
+
+function take(message) {
+  if (message.all) {
+    const { settings, metrics, about, runs } = message.all;
+    Object.assign(state, { settings, metrics, about, rows: new Map(runs.map((row) => [row.id, row])) });
+    if (!metrics.includes(state.metric)) state.metric = metrics.find((name) => name.endsWith("accuracy-mean")) || metrics[0] || "";
+    at("metric").replaceChildren(...metrics.map((name) => { const option = make("option", { value: name }, about[name].title); option.selected = name === state.metric; return option; }));
+    draw();
+  } else {
+    const heads = columns();
+    const before = state.rows.size;
+    for (const row of message.runs) {
+      state.rows.set(row.id, row);
+      if (drawn.has(row.id)) { const fresh = line(row, heads); if (!drawn.get(row.id).contains(document.activeElement)) { drawn.get(row.id).replaceWith(fresh); drawn.set(row.id, fresh); } }
+    }
+    if (state.rows.size !== before || message.runs.some((row) => row.state !== "running")) draw(); else facts();
+  }
+  drawCards();
+}
+
+let waiting = 0;
+at("filter").addEventListener("input", (event) => { clearTimeout(waiting); waiting = setTimeout(() => { state.words = event.target.value; draw(); }, 120); });
+at("metric").addEventListener("change", (event) => { state.metric = event.target.value; draw(); drawCards(); });
+at("show-all").addEventListener("click", () => { state.all = true; draw(); });
+at("compare").addEventListener("click", () => { location.href = `report?${[...state.picked].map((id) => `run=${encodeURIComponent(id)}`).join("&")}`; });
+
+const source = new EventSource("api/events");
+source.onmessage = (event) => take(JSON.parse(event.data));
+source.onerror = () => { at("facts").replaceChildren(make("span", {}, "the server is gone; this is what it said last")); };
