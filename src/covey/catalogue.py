@@ -202,11 +202,11 @@ METRICS: Registry[Metric] = Registry(
     },
 )
 
-# parameters, lr, settings -> a torch.optim.Optimizer
+# parameters, lr, momentum and weight_decay where it takes them, settings -> a torch.optim.Optimizer
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     "optimiser",
     "covey.optimisers",
-    {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
+    {"sgd": "covey.bench.optimisers:sgd", "adam": "covey.bench.optimisers:adam"},
 )
 
 # five uniform numbers from 0 to 1, the device's own, and settings -> a device
