@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 What = Literal["summaries", "embeddings", "labels", "updates", "evaluations"]
-Mechanism = Literal["stated", "sum", "local", "gradients"]
+Mechanism = Literal["stated", "sum", "local", "promised"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +16,8 @@ class Loss:
 
     stated: an answer that says its own epsilon, `noise`, without a delta, for one sample or (`whole`) for all data of
     the client. sum: in a sum of clients' clipped updates with Gaussian noise of `noise` clip lengths, drawn with
-    probability `rate`, or `chosen` of `of`. local: one clipped update with such noise. gradients: a batch of clipped
-    gradients with such noise, each sample drawn with probability `rate`.
+    probability `rate`, or `chosen` of `of`. local: one clipped update with such noise. promised: the client
+    itself sees to it that all its updates together cost a sample at most epsilon `noise` at a delta of `rate`.
     """
 
     what: What

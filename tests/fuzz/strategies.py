@@ -15,9 +15,11 @@ from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.local import Engine
 from covey.measure import Measuring
+from covey.private.settings import Private
 from covey.ranges import Range
 from covey.settings import Setting, settings_of
 from covey.steps import Train
+from covey.stopping import Stopping
 
 Values = st.SearchStrategy[Any]
 
@@ -148,6 +150,8 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
         "measure": table(settings_of(Measuring)),
         "guard": table(settings_of(Guard)),
         "robust": choice(RULES),
+        "private": table(settings_of(Private)),
+        "stop": table(settings_of(Stopping)),
     }
     assert {*sections, "methods"} == set(SECTIONS), "every section is fuzzed"
     own = st.sampled_from(sorted(METHODS)).flatmap(

@@ -1,6 +1,7 @@
 """`python -m tests.hostile [SUBJECT ...]`: all tries, or those of some files, and a table of what became of them.
 
-HOSTILE_SECONDS (1200) bounds the time of all; HOSTILE_TABLE is a file that the table is written to as well.
+HOSTILE_SECONDS (1200) bounds the time of all; HOSTILE_PAGE is a page into which the table is written as well, between
+its marks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from tests.hostile.frame import carried_out, subjects, table
+
+MARK, END = "<!-- hostile -->", "<!-- end -->"
 
 
 def main(wanted: list[str]) -> int:
@@ -31,8 +34,9 @@ def main(wanted: list[str]) -> int:
     took = f"{(time.monotonic() - began) / 60:.1f} minutes"
     words = f"{table(rows)}\n\n{len(rows) - len(harm)} of {len(rows)} tries did no harm; they took {took}."
     print(words)
-    if place := os.environ.get("HOSTILE_TABLE"):
-        Path(place).write_text(words + "\n")
+    if page := os.environ.get("HOSTILE_PAGE"):
+        before, _, rest = Path(page).read_text().partition(MARK)
+        Path(page).write_text(f"{before}{MARK}\n{words}\n{END}{rest.partition(END)[2]}")
     return 1 if harm else 0
 
 

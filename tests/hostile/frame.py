@@ -69,7 +69,7 @@ def attempt(
 
 def subjects() -> list[str]:
     """The files with tries, by name."""
-    frame = {"__init__", "__main__", "frame", "liar"}
+    frame = {"__init__", "__main__", "frame", "liar", "test_frame"}
     return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in frame)
 
 

@@ -217,7 +217,7 @@ class Site:
             raise Refused(
                 f"{kind} asks about most of the training data, and this site has a budget of {self.budget:g}"
             )
-        if not kind.startswith("query."):
+        if not kind.startswith("query.") or not getattr(step, "about_data", True):
             return step
         privacy = getattr(step, "privacy", step)
         if not getattr(privacy, "counted", False):

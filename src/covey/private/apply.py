@@ -4,31 +4,64 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from covey.core import Method
+from covey.core import Gather, Method
+from covey.errors import UserError
 from covey.needs import KNOWN_GROUPS, needs_of
+from covey.private.local import BookedReplies, local_noise
 from covey.private.plan import Plan
 from covey.private.refusals import check_private
+from covey.private.secure import SecureSums
 from covey.private.settings import Private
 from covey.private.small_groups import AtLeast
 from covey.private.sums import NoisySums
 from covey.select.plain import Poisson, Uniform
-from covey.steps.private import Quiet
+from covey.steps.example import ExampleTrain
+from covey.steps.private import Noised, Quiet
+from covey.steps.train import Train
 
 
 def made_private(method: Method, settings: Private, *, clients: int, rounds: int) -> Method:
     """The method, of which clients' updates, losses and sizes are protected as the settings say; or one sentence."""
     check_private(method, settings.level)
+    if method.group is not None and settings.least > 1:
+        method = replace(method, group=AtLeast(group=method.group, least=settings.least))
+    if settings.level == "example":
+        return at_example_level(method, settings, rounds)
+    if settings.level == "local":
+        noise = local_noise(settings, rounds)
+        assert settings.clip != "adaptive"
+        step = Noised(step=method.local, clip=settings.clip, noise=noise)
+        return replace(method, local=step, gather=BookedReplies(settings=settings, noise=noise))
     select = method.select
     if settings.sampling == "poisson" and isinstance(select, Uniform):
         select = Poisson(rate=min(1.0, select.per_round / max(1, clients)))
-    group = method.group
-    if group is not None and settings.least > 1:
-        group = AtLeast(group=group, least=settings.least)
     plan = Plan(settings=settings, rounds=rounds, select=select)
+    by_group = KNOWN_GROUPS in needs_of(method.update)
+    if settings.secure:
+        gather: Gather = SecureSums(plan=plan, by_group=by_group)
+        return replace(method, select=select, gather=gather)
     return replace(
         method,
         select=select,
-        group=group,
         local=Quiet(step=method.local),
-        gather=NoisySums(plan=plan, by_group=KNOWN_GROUPS in needs_of(method.update)),
+        gather=NoisySums(plan=plan, by_group=by_group),
     )
+
+
+def at_example_level(method: Method, settings: Private, rounds: int) -> Method:
+    """Clients train with Opacus; only plain training can be replaced by that."""
+    if type(method.local) is not Train:
+        raise UserError(
+            f"method {method.name} cannot be private at the example level: its clients do {method.local.kind}, and "
+            'Opacus replaces plain training only; use private.level = "client" or "local"'
+        )
+    assert settings.clip != "adaptive"
+    assert settings.epsilon is not None
+    step = ExampleTrain(
+        train=method.local,
+        clip=settings.clip,
+        epsilon=settings.epsilon,
+        delta=settings.delta / 2,
+        rounds=rounds,
+    )
+    return replace(method, local=step, gather=BookedReplies(settings=settings))

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from covey.steps.gaussian_noise import length
+
 RATE = 0.2  # eta of Andrew et al.: how fast the clip length follows
 SHARE = 20.0  # the noise on the count of short updates is a 20th of the clients that are expected
-
-
-def length(update: Tensor) -> float:
-    """||u||, added up in float64."""
-    return float(torch.linalg.vector_norm(update, dtype=torch.float64))
 
 
 def clipped_sum(updates: Sequence[Tensor], clip: float, columns: int) -> tuple[Tensor, int]:

@@ -63,7 +63,7 @@ def is_fixed(loss: Loss) -> bool:
 
 def unprotected(loss: Loss, whose: Whose) -> bool:
     """Whether it says nothing about that level: noise for one sample hides no client."""
-    for_samples = loss.mechanism == "gradients" or (loss.mechanism == "stated" and not loss.whole)
+    for_samples = loss.mechanism == "promised" or (loss.mechanism == "stated" and not loss.whole)
     return not loss.noise or (whose == "client" and for_samples)
 
 
@@ -75,6 +75,9 @@ def distribution_of(distribution: Any, loss: Loss, times: int, whose: Whose) -> 
         return distribution.from_privacy_parameters(
             parameters, value_discretization_interval=GRID
         ).self_compose(times)
+    if loss.mechanism == "promised":  # once, for however many updates
+        parameters = dp.pld.common.DifferentialPrivacyParameters(loss.noise, loss.rate)
+        return distribution.from_privacy_parameters(parameters, value_discretization_interval=GRID)
     if loss.mechanism == "local":  # any update in place of another, whoever's sample it is
         return distribution.from_gaussian_mechanism(
             loss.noise / 2 / math.sqrt(times), value_discretization_interval=GRID

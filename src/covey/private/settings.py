@@ -33,13 +33,16 @@ class Private:
             least; method: as the method draws.
         accountant: pld (exact up to rounding) or rdp.
         least: the fewest clients of a group: smaller ones are merged.
+        secure: whether the server is shown sums of whole numbers only (SecAgg+), and no client's update; alone, or with
+            noise. Needs a clip length.
+        noise_from: with secure: the server adds the noise to the sum, or the clients each their share before it.
         evaluations: privacy loss of one evaluation on a client's own test data; none: such evaluations are exact in a
             simulation, and refused at real sites.
     """
 
     level: Level = "client"
     epsilon: Epsilon | None = None
-    delta: Annotated[float, Range(above=0, below=1)] = 1e-5
+    delta: Annotated[float, Range(1e-15, below=1)] = 1e-5
     noise: Positive | None = None
     clip: Positive | Literal["adaptive"] = "adaptive"
     quantile: Annotated[float, Range(above=0, below=1)] = 0.5
@@ -47,14 +50,27 @@ class Private:
     sampling: Literal["poisson", "method"] = "poisson"
     accountant: Accountant = "pld"
     least: Count = 1
+    secure: bool = False
+    noise_from: Literal["server", "clients"] = "server"
     evaluations: Epsilon | None = None
 
     def __post_init__(self) -> None:
-        if (self.epsilon is None) == (self.noise is None):
+        if self.secure and (self.level != "client" or self.clip == "adaptive"):
+            raise UserError(
+                f'private.secure adds up updates of a known length: it needs level = "client" (it is "{self.level}") '
+                f"and a number for private.clip (it is {self.clip})"
+            )
+        silent = self.epsilon is None and self.noise is None
+        if not (self.secure and silent) and (self.epsilon is None) == (self.noise is None):
             raise UserError(
                 f"private.epsilon is {self.epsilon} and private.noise {self.noise}; give one of them: it says the other"
             )
         if self.clip == "adaptive" and self.level != "client":
             raise UserError(
                 f'private.clip is "adaptive", which needs sums of clients; with level = "{self.level}" give a number'
+            )
+        if self.level == "example" and self.epsilon is None:
+            raise UserError(
+                "private.noise is given, of which every client would make another epsilon; with level = "
+                '"example" give private.epsilon'
             )

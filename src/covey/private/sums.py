@@ -12,8 +12,8 @@ from covey.core import Reply, Round, Step
 from covey.privacy_loss import Loss
 from covey.private.accountant import Sampling
 from covey.private.clipping import Split, clipped_sum, next_clip
-from covey.private.noise import gaussian
 from covey.private.plan import CLIP, Plan
+from covey.steps.gaussian_noise import gaussian
 
 Pool = tuple[int, int]  # a model's row, and a group (-1: everybody who trains that model)
 
@@ -29,6 +29,11 @@ class NoisySums:
 
     plan: Plan
     by_group: bool = False
+
+    @property
+    def evaluations(self) -> float | None:
+        """Privacy loss of one evaluation at a client; None where such evaluations have no noise."""
+        return self.plan.settings.evaluations
 
     def __call__(self, now: Round, step: Step) -> list[Reply]:
         replies = now.fleet.ask(step, now.tasks) if now.tasks else []

@@ -5,15 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from torch import Tensor
+
 from covey.core import Client, Reply, Step, Task
 from covey.needs import Facts, gives_of
+from covey.privacy_loss import Loss
+from covey.ranges import Positive
+from covey.settings import validated
 from covey.statistics import Known, Stat
+from covey.steps.gaussian_noise import gaussian, length
 from covey.steps.train import Train
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Quiet(Step):
-    """The step, of whose reply only the row is sent: everybody counts as one, and nobody's loss is told."""
+    """The step, of whose reply only the row is sent: everybody counts as one, and nobody's loss is told.
+
+    Args:
+        step: what the client does.
+    """
 
     step: Step
 
@@ -37,3 +48,37 @@ class Quiet(Step):
     @property
     def gives(self) -> Facts:
         return tuple(gives_of(self.step))
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Noised(Quiet):
+    """The same with noise on the update before it leaves the client: w + min(1, C / ||u||) u + N(0, (z C)^2).
+
+    A real device draws the noise from OpenDP's secure source, a simulation from the client's stream.
+
+    Args:
+        clip: C, the longest update.
+        noise: z, in clip lengths.
+    """
+
+    clip: Positive
+    noise: Positive
+
+    kind: ClassVar[str] = "train.noised"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        reply = super().__call__(client, task)
+        assert reply.vector is not None
+        start = task.models[task.slots.index(reply.slot)]
+        if client.account is not None:
+            client.account.lose(Loss(what="updates", mechanism="local", noise=self.noise))
+        rng = None if client.live else client.stream("noise", "round", client.round)
+        noisy = gaussian(clipped(reply.vector - start, self.clip), self.noise * self.clip, rng)
+        return replace(reply, vector=(start.double() + noisy).float())
+
+
+def clipped(update: Tensor, clip: float) -> Tensor:
+    """The update in float64, shortened to the clip length."""
+    found = length(update)
+    return update.double() * (1.0 if found <= clip else clip / found)

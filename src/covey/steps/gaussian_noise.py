@@ -12,6 +12,11 @@ from torch import Tensor
 from covey.errors import UserError
 
 
+def length(update: Tensor) -> float:
+    """||u||, added up in float64."""
+    return float(torch.linalg.vector_norm(update, dtype=torch.float64))
+
+
 def gaussian(values: Tensor, scale: float, rng: np.random.Generator | None) -> Tensor:
     """The values with noise of that standard deviation, in float64; without a generator the noise is OpenDP's."""
     if rng is not None:

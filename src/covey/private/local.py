@@ -1,0 +1,74 @@
+"""Where every client protects itself: the server is shown single updates, and books what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from covey.core import Reply, Round, Step
+from covey.privacy_loss import Loss
+from covey.private.accountant import Sampling, Sums, epsilon_of, noise_for
+from covey.private.settings import Private
+
+
+@dataclass(frozen=True, kw_only=True)
+class BookedReplies:
+    """Every reply by itself; what each cost its client is booked, and who has nothing left is asked no more."""
+
+    settings: Private
+    noise: float = 0.0
+
+    @property
+    def evaluations(self) -> float | None:
+        """Privacy loss of one evaluation at a client; None where such evaluations have no noise."""
+        return self.settings.evaluations
+
+    def __call__(self, now: Round, step: Step) -> list[Reply]:
+        now.tasks = {client: task for client, task in now.tasks.items() if self.may(now, client)}
+        for client in now.tasks:
+            self.book(now, client)
+        now.notes["noise of the clients"] = {"text": self.words()}
+        return now.fleet.ask(step, now.tasks) if now.tasks else []
+
+    def may(self, now: Round, client: int) -> bool:
+        """Whether one more update keeps to the budget."""
+        if self.settings.level == "example" or self.settings.epsilon is None:
+            return True
+        told = now.fleet.ledger.told.get(client, {}).get(self.loss, 0)
+        sums = [Sums(noise=self.noise / 2, sampling=Sampling(), times=told + 1)]
+        return epsilon_of(sums, self.settings.delta) <= self.settings.epsilon * (1 + 1e-6)
+
+    def book(self, now: Round, client: int) -> None:
+        """An update with noise costs each time; a promise was made for all of them."""
+        if self.settings.level == "local" or self.loss not in now.fleet.ledger.told.get(client, {}):
+            now.fleet.ledger.lose(client, self.loss)
+
+    @property
+    def loss(self) -> Loss:
+        if self.settings.level == "local":
+            return Loss(what="updates", mechanism="local", noise=self.noise)
+        return promise(self.settings)
+
+    def words(self) -> str:
+        """For the report."""
+        if self.settings.level == "local":
+            return (
+                f"Every client adds Gaussian noise of {self.noise:.4g} clip lengths of {self.settings.clip}."
+            )
+        return (
+            f"Every client trains with noise on clipped gradients (Opacus), so that one sample loses at most epsilon "
+            f"{self.settings.epsilon:g} at delta {self.settings.delta / 2:g} in all rounds."
+        )
+
+
+def promise(settings: Private) -> Loss:
+    """What a client that trains with Opacus sees to itself; half of delta is left for all else that it tells."""
+    assert settings.epsilon is not None
+    return Loss(what="updates", mechanism="promised", noise=settings.epsilon, rate=settings.delta / 2)
+
+
+def local_noise(settings: Private, rounds: int) -> float:
+    """In clip lengths: one update in place of another is two of them away."""
+    if settings.noise is not None:
+        return settings.noise
+    assert settings.epsilon is not None
+    return 2 * noise_for(settings.epsilon, settings.delta, sampling=Sampling(), times=rounds)

@@ -1,0 +1,183 @@
+"""The server's side of secure aggregation: of every model's clients it learns the sum of their whole numbers, no more.
+
+In a simulation the same whole numbers are added up without masks, so that both give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from covey.core import Fleet, Reply, Round, Step, Task
+from covey.private.plan import Plan
+from covey.private.sums import NoisySums
+from covey.steps.gaussian_noise import gaussian
+from covey.steps.secure import (
+    LEVELS,
+    Integers,
+    Masked,
+    SecureKeys,
+    SecureShares,
+    SecureUnmask,
+    SecureUpdate,
+    as_bytes,
+    check_range,
+    from_ring,
+    mask,
+    pair_mask,
+    primitives,
+    signed,
+    to_ring,
+)
+
+FEWEST = 3  # clients in a sum: of two, each knows the other's
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureSums:
+    """One reply for each model (and group): w + clip / levels times the sum of the clients' whole numbers, over m.
+
+    m is how many numbers are in the sum, or with noise how many clients were to be in it. A sum of fewer than three is
+    left out: it hides nobody. `threshold`: the share of the clients of a sum that must stay to the end of the round.
+    """
+
+    plan: Plan
+    by_group: bool = False
+    threshold: float = 0.67
+
+    @property
+    def evaluations(self) -> float | None:
+        """Privacy loss of one evaluation at a client; None where such evaluations have no noise."""
+        return self.plan.settings.evaluations
+
+    def __call__(self, now: Round, step: Step) -> list[Reply]:
+        settings = self.plan.settings
+        assert settings.clip != "adaptive"
+        sums = NoisySums(plan=self.plan, by_group=self.by_group)
+        sampling = self.plan.sampling(now)
+        noisy = settings.epsilon is not None or settings.noise is not None
+        noise = self.plan.noise(now, sampling) if noisy else 0.0
+        # Rounding can make an update longer than the clip length: by half a number in every direction.
+        reach = LEVELS + now.models.shape[1] ** 0.5 / 2
+        pools = sums.pools(now, [])
+        shown, heard = [], []
+        for number, (pool, members) in enumerate(pools.items()):
+            asked = {i: now.tasks[i] for i in members if i in now.tasks}
+            if len(asked) < FEWEST:
+                continue
+            stay = stays(len(asked), self.threshold)
+            share = noise * reach / stay**0.5 if noisy and settings.noise_from == "clients" else 0.0
+            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * reach)
+            update = SecureUpdate(step=step, clip=settings.clip, share=share)
+            found = (plain_sum if now.fleet.simulated else masked_sum)(now.fleet, update, asked, stay)
+            if found is None:
+                continue
+            total, there = found
+            values = torch.from_numpy(total).double()
+            if noisy and settings.noise_from == "server":
+                rng = now.stream("private", number) if now.fleet.simulated else None
+                values = gaussian(values, noise * reach, rng)
+            count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
+            mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
+            shown.append(Reply(id=members[0], slot=pool[0], vector=mean.float(), size=max(1, round(count))))
+            heard += there
+        if noisy:
+            sums.account(now, noise, sampling, settings.clip, pools)
+        now.notes["secure sums"] = {
+            "model": [pool[0] for pool in pools],
+            "clients": [len(members) for members in pools.values()],
+        }
+        now.worked = tuple(sorted(heard))
+        return sorted(shown, key=lambda reply: (reply.id, reply.slot))
+
+
+def stays(clients: int, threshold: float) -> int:
+    """How many of them must stay: more than half, so that no two parts can each unmask somebody."""
+    return max(FEWEST, clients // 2 + 1, round(threshold * clients))
+
+
+def plain_sum(
+    fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int
+) -> tuple[Integers, list[int]] | None:
+    """What the protocol adds up to, where everybody's data lie in one process."""
+    replies = fleet.ask(update, tasks)
+    if len(replies) < stay:
+        return None
+    return from_ring(added([numbers(reply) for reply in replies])), [reply.id for reply in replies]
+
+
+def masked_sum(
+    fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int
+) -> tuple[Integers, list[int]] | None:
+    """The four questions of SecAgg; None where too few stay. Who leaves after the shares is unmasked by the others."""
+    nothing = Task()
+    keys = {
+        reply.id: (as_bytes(reply.stats["pk1"]), as_bytes(reply.stats["pk2"]))
+        for reply in fleet.ask(SecureKeys(), dict.fromkeys(tasks, nothing))
+    }
+    if len(keys) < stay:
+        return None
+    told = {str(i): [np.frombuffer(key, np.uint8) for key in pair] for i, pair in keys.items()}
+    shared = fleet.ask(SecureShares(threshold=stay), dict.fromkeys(keys, Task(args={"keys": told})))
+    if len(shared) < stay:
+        return None
+    sealed = letters(shared, sorted(keys))
+    work = {
+        reply.id: replace(tasks[reply.id], args={"sealed": sealed[reply.id], **tasks[reply.id].args})
+        for reply in shared
+    }
+    arrived = {reply.id: numbers(reply) for reply in fleet.ask(update, work)}
+    if len(arrived) < stay:
+        return None
+    there, gone = sorted(arrived), sorted(set(work) - set(arrived))
+    answers = fleet.ask(SecureUnmask(), dict.fromkeys(there, Task(args={"there": there, "gone": gone})))
+    if len(answers) < stay:
+        return None
+    return from_ring(unmasked(added(list(arrived.values())), answers, there, gone, keys)), there
+
+
+def letters(shared: Sequence[Reply], order: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """What each client was sent by the others, under seal; the server only carries it."""
+    found: dict[int, dict[str, Any]] = {reply.id: {} for reply in shared}
+    for reply in shared:
+        others = [i for i in order if i != reply.id]
+        for other, letter in zip(others, np.asarray(reply.stats["sealed"], np.uint8), strict=True):
+            if other in found:
+                found[other][str(reply.id)] = letter
+    return found
+
+
+def unmasked(
+    total: Masked,
+    answers: Sequence[Reply],
+    there: Sequence[int],
+    gone: Sequence[int],
+    keys: Mapping[int, tuple[bytes, bytes]],
+) -> Masked:
+    """The sum without the masks: of who is there their own, of who is gone those that it shared with the others."""
+    flower, count = primitives(), len(total)
+    for place in range(len(there)):
+        seed = flower["combine_shares"]([as_bytes(reply.stats["there"][place]) for reply in answers])
+        total = total - mask(seed, count)
+    for place, client in enumerate(gone):
+        secret = flower["combine_shares"]([as_bytes(reply.stats["gone"][place]) for reply in answers])
+        for other in there:
+            total = total - signed(other, client, pair_mask(flower, secret, keys[other][0], count))
+    return total
+
+
+def added(rows: Sequence[Masked]) -> Masked:
+    """The sum modulo 2^32."""
+    total = rows[0].copy()
+    for row in rows[1:]:
+        total += row
+    return total
+
+
+def numbers(reply: Reply) -> Masked:
+    """A client's numbers, as they came."""
+    return to_ring(np.asarray(reply.stats["numbers"]).astype(np.int64))

@@ -1,0 +1,319 @@
+"""A client's side of secure aggregation (SecAgg+, Bell et al., 2020): of its update only a masked one leaves it.
+
+Keys, shares and sealed messages are Flower's primitives (ECDH on P-384, Shamir, Fernet). The masks are not: Flower
+folds a key of 256 bits into 32 for NumPy's generator, which can be tried out. Here a mask is the key stream of
+ChaCha20.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from covey.core import Client, Reply, Step, Task
+from covey.errors import Refused, UserError
+from covey.ranges import Count, NotNegative, Positive, Range
+from covey.settings import validated
+from covey.statistics import Known, Stat
+from covey.steps.gaussian_noise import length
+
+Integers = NDArray[np.int64]
+Masked = NDArray[np.uint32]
+BITS = 20
+LEVELS = 2**BITS  # whole numbers to a clip length
+LARGEST = 2**31 - 1  # what a sum may be: beyond it, numbers of 32 bits begin again from the other end
+
+
+def primitives() -> Any:
+    """Flower's primitives, or one sentence on how to get them."""
+    try:
+        from flwr.common.secure_aggregation import secaggplus_utils
+        from flwr.common.secure_aggregation.crypto import shamir, symmetric_encryption
+        from flwr.supercore.primitives import asymmetric
+    except ImportError as error:
+        raise UserError("private.secure at real sites needs Flower: install covey[flower]") from error
+    names: dict[str, Any] = {}
+    for module in (shamir, symmetric_encryption, secaggplus_utils, asymmetric):
+        names |= {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return names
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+
+
+def quantised(update: Tensor, clip: float, levels: int = LEVELS) -> Integers:
+    """The update, shortened to the clip length, in whole numbers of clip / levels: none is beyond +-levels."""
+    found = length(update)
+    short = update.double() * (1.0 if found <= clip else clip / found)
+    whole = np.rint(short.numpy() * (levels / clip)).astype(np.int64)
+    return np.clip(whole, -levels, levels)
+
+
+def check_range(clients: int, levels: int, noise: float) -> None:
+    """Refuses a sum that could leave the range of 32 bits; twelve standard deviations of noise are allowed for."""
+    if clients * levels + 12 * noise > LARGEST:
+        raise UserError(
+            f"private.secure adds up to {clients} clients of +-{levels} each, which may leave the range of 32 bits; at "
+            f"most {int((LARGEST - 12 * noise) // levels)} clients can be in one sum"
+        )
+
+
+def to_ring(values: Integers) -> Masked:
+    """Whole numbers modulo 2^32."""
+    return (values & 0xFFFFFFFF).astype(np.uint32)
+
+
+def from_ring(values: Masked) -> Integers:
+    """The whole numbers from -2^31 to 2^31 - 1 that they stand for."""
+    return values.view(np.int32).astype(np.int64)
+
+
+def mask(key: bytes, count: int) -> Masked:
+    """So many numbers of 32 bits: the key stream of ChaCha20 under a key that is used once."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(4 * count))
+    return np.frombuffer(stream, "<u4").astype(np.uint32)
+
+
+def pair_mask(flower: Mapping[str, Any], own: bytes, other: bytes, count: int) -> Masked:
+    """The mask that two clients share, from the private key of one and the public key of the other."""
+    key = flower["generate_shared_key"](
+        flower["bytes_to_private_key"](own), flower["bytes_to_public_key"](other)
+    )
+    return mask(base64.urlsafe_b64decode(key), count)
+
+
+def signed(mine: int, other: int, values: Masked) -> Masked:
+    """Added by the one with the higher number and taken away by the other, so that a sum of both has none of it."""
+    return values if mine > other else (~values + np.uint32(1)).astype(np.uint32)
+
+
+def discrete_gaussian(count: int, scale: float, rng: np.random.Generator | None) -> Integers:
+    """Whole numbers with a Gaussian distribution: OpenDP's, or in a simulation rounded ones from the seed."""
+    if not scale:
+        return np.zeros(count, np.int64)
+    if rng is not None:
+        return np.rint(rng.normal(0.0, scale, count)).astype(np.int64)
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+    return np.asarray(dp.m.make_gaussian(*space, scale=scale)([0] * count), np.int64)
+
+
+def as_array(block: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(block, np.uint8).copy()
+
+
+def as_bytes(values: Any) -> bytes:
+    return np.asarray(values, np.uint8).tobytes()
+
+
+# ---------------------------------------------------------------------------------------------- the four questions
+
+
+class AboutNoData(Step):
+    """A question of the protocol: its answer says nothing about anybody's data."""
+
+    about_data: ClassVar[bool] = False
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+@dataclass(frozen=True)
+class SecureKeys(AboutNoData):
+    """Makes two pairs of keys for this round; the public ones are told."""
+
+    kind: ClassVar[str] = "query.secure-keys"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        flower = primitives()
+        kept: dict[str, Any] = {"round": client.round}
+        for number in ("1", "2"):
+            secret, public = flower["generate_key_pairs"]()
+            kept["sk" + number] = flower["private_key_to_bytes"](secret).hex()
+            kept["pk" + number] = flower["public_key_to_bytes"](public).hex()
+        client.state["secure"] = kept
+        return Reply(id=client.id, stats={n: as_array(bytes.fromhex(kept[n])) for n in ("pk1", "pk2")})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        key = Stat(low=0, high=255, shape=(None,))
+        return {"pk1": key, "pk2": key}
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class SecureShares(AboutNoData):
+    """Shares the first private key and a seed among the neighbours, sealed for each of them.
+
+    Args:
+        threshold: how many of them can put a secret together.
+    """
+
+    threshold: Count
+
+    kind: ClassVar[str] = "query.secure-shares"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        flower, kept = primitives(), of_this_round(client)
+        keys = {int(i): [as_bytes(k) for k in pair] for i, pair in task.args["keys"].items()}
+        if [key.hex() for key in keys.get(client.id, [])] != [kept["pk1"], kept["pk2"]]:
+            raise Refused("the server shows this client's own keys to others as something else")
+        if len({key for pair in keys.values() for key in pair}) != 2 * len(keys):
+            raise Refused("the server shows the same key twice")
+        if len(keys) < max(3, self.threshold):
+            raise Refused(f"{len(keys)} clients are too few to hide one; it takes {max(3, self.threshold)}")
+        if 2 * self.threshold <= len(keys):
+            raise Refused(
+                f"{self.threshold} of {len(keys)} shares are too few: two halves could unmask a client"
+            )
+        seed = os.urandom(32)
+        order = sorted(keys)
+        seeds = flower["create_shares"](seed, self.threshold, len(order))
+        secrets = flower["create_shares"](bytes.fromhex(kept["sk1"]), self.threshold, len(order))
+        sealed, shares = [], {}
+        for other, seed_share, secret_share in zip(order, seeds, secrets, strict=True):
+            if other == client.id:
+                shares[str(other)] = [seed_share.hex(), secret_share.hex()]
+                continue
+            plain = flower["share_keys_plaintext_concat"](client.id, other, seed_share, secret_share)
+            sealed.append(as_array(flower["encrypt"](self.key_with(flower, kept, keys[other][1]), plain)))
+        public = {str(i): pair[0].hex() for i, pair in keys.items()}
+        second = {str(i): pair[1].hex() for i, pair in keys.items()}
+        client.state["secure"] = {
+            **kept,
+            "seed": seed.hex(),
+            "shares": shares,
+            "public": public,
+            "second": second,
+            "threshold": self.threshold,
+        }
+        return Reply(id=client.id, stats={"sealed": np.stack(sealed)})
+
+    @staticmethod
+    def key_with(flower: Mapping[str, Any], kept: Mapping[str, Any], other: bytes) -> bytes:
+        """The key of messages between two clients."""
+        own = flower["bytes_to_private_key"](bytes.fromhex(kept["sk2"]))
+        key: bytes = flower["generate_shared_key"](own, flower["bytes_to_public_key"](other))
+        return key
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {"sealed": Stat(low=0, high=255, shape=(None, None))}
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class SecureUpdate(Step):
+    """The step, of whose update only whole numbers under masks leave the client; in a simulation, the numbers.
+
+    Args:
+        step: what the client does.
+        clip: the longest update.
+        share: standard deviation of the noise that the client adds, in whole numbers.
+        bits: 2^bits whole numbers make a clip length.
+    """
+
+    step: Step
+    clip: Positive
+    share: NotNegative = 0.0
+    bits: Annotated[int, Range(1, 30)] = BITS
+
+    kind: ClassVar[str] = "query.secure-update"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        reply = self.step(client, Task(models=task.models, slots=task.slots))
+        assert reply.vector is not None
+        start = task.models[task.slots.index(reply.slot)]
+        rng = None if client.live else client.stream("noise share", "round", client.round)
+        values = quantised(reply.vector - start, self.clip, 2**self.bits)
+        values = values + discrete_gaussian(len(values), self.share, rng)
+        ring = to_ring(values)
+        if client.live:
+            ring = self.masked(client, task, ring)
+        return Reply(id=client.id, slot=reply.slot, size=1, stats={"numbers": ring.view(np.int32)})
+
+    def masked(self, client: Client, task: Task, ring: Masked) -> Masked:
+        """The numbers under the client's own mask and those that it shares with its neighbours."""
+        flower, kept = primitives(), of_this_round(client)
+        if "seed" not in kept or "sent" in kept:
+            raise Refused("a masked update is sent once in a round, after the keys were shared")
+        shares = dict(kept["shares"])
+        for source, sealed in task.args["sealed"].items():
+            other = bytes.fromhex(kept["second"][str(source)])
+            plain = flower["decrypt"](SecureShares.key_with(flower, kept, other), as_bytes(sealed))
+            src, dst, seed_share, secret_share = flower["share_keys_plaintext_separate"](plain)
+            if (src, dst) != (int(source), client.id):
+                raise Refused("a share was sealed for somebody else")
+            shares[str(src)] = [seed_share.hex(), secret_share.hex()]
+        if len(shares) < kept["threshold"]:
+            raise Refused("fewer clients shared their keys than can unmask the sum")
+        ring = ring + mask(bytes.fromhex(kept["seed"]), len(ring))
+        for other in shares:
+            if int(other) != client.id:
+                public = bytes.fromhex(kept["public"][other])
+                shared = pair_mask(flower, bytes.fromhex(kept["sk1"]), public, len(ring))
+                ring = ring + signed(client.id, int(other), shared)
+        client.state["secure"] = {**kept, "shares": shares, "sent": True}
+        return ring
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {"numbers": Stat(low=-(2**31), high=2**31 - 1, whole=True, shape=(None,))}
+
+    def work(self, train: int, test: int) -> float:
+        return self.step.work(train, test)
+
+
+@dataclass(frozen=True)
+class SecureUnmask(AboutNoData):
+    """Gives its shares: of the seeds of those whose numbers arrived, and of the keys of those whose did not.
+
+    Never both of one client: that would unmask it.
+    """
+
+    kind: ClassVar[str] = "query.secure-unmask"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        kept = of_this_round(client)
+        there, gone = ([int(i) for i in task.args[name]] for name in ("there", "gone"))
+        shares = kept.get("shares", {})
+        if "sent" not in kept or kept.get("unmasked"):
+            raise Refused("shares are given once in a round, after the masked update")
+        if set(there) & set(gone) or {str(i) for i in there + gone} - set(shares):
+            raise Refused("the server asks for shares that nobody may have")
+        if len(there) < kept["threshold"]:
+            raise Refused(f"{len(there)} updates arrived; fewer than {kept['threshold']} are not unmasked")
+        client.state["secure"] = {"round": client.round, "unmasked": True}
+        return Reply(
+            id=client.id,
+            stats={
+                "there": stacked(shares[str(i)][0] for i in there),
+                "gone": stacked(shares[str(i)][1] for i in gone),
+            },
+        )
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        share = Stat(low=0, high=255, shape=(None, None))
+        return {"there": share, "gone": share}
+
+
+def of_this_round(client: Client) -> dict[str, Any]:
+    """What the client keeps of the protocol; keys of another round are none."""
+    kept: dict[str, Any] = client.state.get("secure", {})
+    if kept.get("round") != client.round:
+        raise Refused("this client has no keys for this round")
+    return kept
+
+
+def stacked(shares: Iterable[str]) -> NDArray[np.uint8]:
+    """Shares of one length, one row each."""
+    rows = [as_array(bytes.fromhex(share)) for share in shares]
+    return np.stack(rows) if rows else np.zeros((0, 0), np.uint8)

@@ -1,0 +1,69 @@
+"""Tries are bounded: one that hangs or dies is ended and counts as harm, and so does what time was not left for."""
+
+import os
+import threading
+import time
+from types import ModuleType
+
+import pytest
+
+from tests.hostile import frame
+from tests.hostile.frame import Outcome, attempt, broke, carried_out, held, table
+
+
+@attempt("it holds")
+def good() -> Outcome:
+    return held("well | done")
+
+
+@attempt("it does harm")
+def bad() -> Outcome:
+    return broke("oh")
+
+
+@attempt("it hangs", seconds=0.5)
+def hanging() -> Outcome:
+    threading.Event().wait()
+    return held("never")
+
+
+@attempt("it dies")
+def dying() -> Outcome:
+    os._exit(7)
+
+
+@attempt("it raises")
+def raising() -> Outcome:
+    raise ZeroDivisionError("no way")
+
+
+def subject(monkeypatch: pytest.MonkeyPatch, *tries: object) -> None:
+    module = ModuleType("made_up")
+    vars(module).update({f"try_{number}": one for number, one in enumerate(tries)})
+    monkeypatch.setattr(frame.importlib, "import_module", lambda _: module)
+
+
+def test_what_became_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject(monkeypatch, good, bad, hanging, dying, raising)
+    results = {r.what: r.outcome for r in carried_out(["made-up"], seconds=600, say=lambda _: None)}
+    assert results["it holds"] == held("well | done")
+    assert results["it does harm"] == broke("oh")
+    assert results["it hangs"] == broke("it did not end in 0 s")
+    assert results["it dies"] == broke("its process died with code 7")
+    assert results["it raises"].said.startswith("ZeroDivisionError: no way (test_frame.py:")
+
+
+def test_all_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = attempt("it takes long", seconds=600)(lambda: hanging())
+    subject(monkeypatch, long, good)
+    began = time.monotonic()
+    results = carried_out(["made-up"], seconds=1.0, say=lambda _: None, jobs=1)
+    assert [r.outcome.held for r in results] == [False, False]
+    assert results[1].outcome.said == "it was not begun within 1 s"
+    assert time.monotonic() - began < 300
+
+
+def test_the_table_is_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject(monkeypatch, good)
+    lines = table(carried_out(["made-up"], seconds=600, say=lambda _: None)).splitlines()
+    assert lines[2].startswith("| made-up | it holds | yes | well / done |")
