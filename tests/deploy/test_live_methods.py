@@ -34,7 +34,10 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 @pytest.mark.parametrize(
     "name",
-    ["cafa", *(pytest.param(n, marks=pytest.mark.slow) for n in ("haccs", "cfic", "embedding", "ifca", "covey"))],
+    [
+        "cafa",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("haccs", "cfic", "embedding", "ifca", "covey")),
+    ],
 )
 def test_the_rows_are_those_of_the_local_engine(name: str, sites: Deployment) -> None:
     settings = [f"method.name={name}", *EXACT.get(name, ())]
