@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Image files, where a checkout has them beside it; elsewhere `covey datasets NAME` says what goes where.
 export COVEY_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test unit lint bench bench-peers tables docs wheel slow engines slow-engines hostile fuzz clean
+.PHONY: demo test unit browser lint bench bench-peers tables docs wheel slow engines slow-engines hostile fuzz clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -32,13 +32,22 @@ demo: $(VENV)/ready
 # The gate. The quick part first, then the engines in their own environment.
 test: lint unit engines
 
+# Tests in a browser run where Chromium and Playwright are there (make browser), and are skipped elsewhere, which this says.
 unit: $(VENV)/ready
+	@which chromium chromium-browser 2>/dev/null | grep -q . && $(BIN)/python -c "import playwright" 2>/dev/null \
+	  && echo "with Chromium: the browser tests run" || echo "no Chromium or no Playwright: the browser tests are skipped (make browser)"
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What the tests in a real browser need: Playwright and axe; Chromium is the system's own (apt install chromium).
+browser: $(VENV)/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[browser]'
+	@which chromium chromium-browser 2>/dev/null | grep -q . || { echo "no Chromium: apt install chromium"; exit 1; }
+	$(BIN)/python -m pytest tests/browser
 
 # Everything that takes minutes.
 slow: $(VENV)/ready

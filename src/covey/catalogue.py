@@ -57,6 +57,8 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "fedyogi": "covey.methods.server_optimisers:fedyogi",
         "fedadagrad": "covey.methods.server_optimisers:fedadagrad",
         "scaffold": "covey.methods.scaffold:scaffold",
+        "fedasync": "covey.methods.stale:fedasync",
+        "fedbuff": "covey.methods.stale:fedbuff",
         "fednova": "covey.methods.fednova:fednova",
         "moon": "covey.methods.moon:moon",
         "mime-lite": "covey.methods.mime:mime_lite",
@@ -114,6 +116,7 @@ PARTITIONS: Registry[Callable[..., Any]] = Registry(
     "covey.partitions",
     {
         "iid": "covey.data.partitions.even:iid",
+        "quantity": "covey.data.partitions.even:quantity",
         "dir-class": "covey.data.partitions.dirichlet:dir_class",
         "dir-class-capped": "covey.data.partitions.dirichlet:dir_class_capped",
         "dir-client": "covey.data.partitions.dirichlet:dir_client",
@@ -139,6 +142,7 @@ SHIFTS: Registry[Callable[..., list[Shift]]] = Registry(
         "rotation": "covey.data.shifts:rotation",
         "label": "covey.data.shifts:label",
         "tilt": "covey.data.shifts:tilt",
+        "unlike": "covey.data.unlike:unlike",
     },
 )
 
@@ -202,11 +206,11 @@ METRICS: Registry[Metric] = Registry(
     },
 )
 
-# parameters, lr, settings -> a torch.optim.Optimizer
+# parameters, lr, momentum and weight_decay where it takes them, settings -> a torch.optim.Optimizer
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     "optimiser",
     "covey.optimisers",
-    {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
+    {"sgd": "covey.bench.optimisers:sgd", "adam": "covey.bench.optimisers:adam"},
 )
 
 # five uniform numbers from 0 to 1, the device's own, and settings -> a device
@@ -245,6 +249,7 @@ STEPS: Registry[type] = Registry(
         "JudgedTrain": "covey.steps.judged:JudgedTrain",
         "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
+        "NoisyEvaluate": "covey.steps.noisy_evaluate:NoisyEvaluate",
         "Poisoned": "covey.steps.poison:Poisoned",
         "Quiet": "covey.steps.private:Quiet",
         "SecureKeys": "covey.steps.secure:SecureKeys",
@@ -266,6 +271,7 @@ STEPS: Registry[type] = Registry(
         "DittoTrain": "covey.steps.personal:DittoTrain",
         "EvaluateOwn": "covey.steps.personal:EvaluateOwn",
         "TrainWithHome": "covey.steps.home:TrainWithHome",
+        "Compressed": "covey.steps.compress:Compressed",
         "ControlledTrain": "covey.methods.scaffold:ControlledTrain",
         "ContrastiveTrain": "covey.methods.moon:ContrastiveTrain",
         "MimicTrain": "covey.methods.mime:MimicTrain",
@@ -344,6 +350,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "everybody": "covey.select.plain:Everybody",
             "poisson": "covey.select.plain:Poisson",
             "server": "covey.select.plain:the_server",
+            "keep-busy": "covey.methods.stale:KeepBusy",
             "every-cluster": "covey.select.clusters:EveryCluster",
             "each-group": "covey.select.groups:EachGroup",
             "largest-group": "covey.select.largest:LargestGroup",
@@ -412,6 +419,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "krum": "covey.mix.robust:Krum",
             "discrepancy": "covey.methods.feddisco:DiscoAverage",
             "fairness": "covey.methods.fedfa:FairAverage",
+            "stale": "covey.methods.stale:StaleAverage",
             "normalised": "covey.methods.fednova:NormalisedAverage",
             "nearest-centre": "covey.methods.fesem:NearestCentre",
             "soft": "covey.methods.fedsoft:SoftAverage",

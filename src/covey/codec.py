@@ -144,8 +144,13 @@ def task_from_bytes(block: bytes) -> Task:
 
 def reply_to_bytes(reply: Reply) -> bytes:
     """A reply as it goes over a wire."""
+    return to_bytes(reply_to_plain(reply))
+
+
+def reply_to_plain(reply: Reply) -> dict[str, Any]:
+    """A reply as names and values."""
     plain = {"id": reply.id, "slot": reply.slot, "size": reply.size, "stats": dict(reply.stats)}
-    return to_bytes({**plain, "vector": reply.vector})
+    return {**plain, "vector": reply.vector}
 
 
 def reply_from_bytes(block: bytes) -> Reply:

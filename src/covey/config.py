@@ -35,6 +35,7 @@ from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
 from covey.settings import Setting, checked, settings_of, unknown, validated
 from covey.steps import Train
+from covey.steps.compress import Compression, with_compression
 from covey.stopping import Stopping
 from covey.tables import check_tables, shown, with_full_names
 
@@ -172,6 +173,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    if tables.get("compress"):
+        result["compress"] = complete("compress", settings_of(Compression), tables["compress"])
     if tables.get("stop"):
         result["stop"] = complete("stop", settings_of(Stopping), tables["stop"])
     if tables.get("robust"):
@@ -218,6 +221,7 @@ SECTIONS = (
     "partition",
     "shift",
     "robust",
+    "compress",
     "stop",
     "private",
     "model",
@@ -369,6 +373,10 @@ def method_of(config: Config) -> Method:
     method, private = with_rule(config), config.tables.get("private")
     if not private:
         return method
+    if config.tables.get("compress", {}).get("name"):
+        raise UserError(
+            "compress.name shortens updates, which private noise and sums need whole; leave one of them out"
+        )
     return made_private(
         method, Private(**private), clients=config["data"]["clients"], rounds=config.top.rounds
     )
@@ -378,6 +386,8 @@ def with_rule(config: Config) -> Method:
     """The method, with the combine of [robust] in place of its weighted means where there is one."""
     table, robust = config["method"], config.tables.get("robust")
     method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
+    if compress := config.tables.get("compress"):
+        method = with_compression(method, Compression(**compress))
     if not robust:
         return method
     if method.mix is None:

@@ -106,6 +106,7 @@ class Round:
     notes: dict[str, Any]
     chosen: list[int] = field(default_factory=list)  # who works; a client drawn twice stands there twice
     tasks: dict[int, Task] = field(default_factory=dict)
+    sent: dict[int, int] = field(default_factory=dict)  # of replies to tasks of earlier rounds: of which
     replies: list[Reply] = field(default_factory=list)
     worked: tuple[int, ...] = ()  # whose answers are in the replies, where these are not one per client
 
@@ -208,7 +209,7 @@ def open_round(state: State, fleet: Fleet) -> Round:
     """Fixes who is here, once per round."""
     number = state.round + 1
     here = fleet.begin(number)
-    if not here:
+    if not here and not fleet.underway:
         raise SilentRoundError(f"round {number}: no client can be reached")
     known = set(state.seen)
     return Round(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -15,6 +15,7 @@ from covey.ledger import Ledger
 from covey.messages import Reply, Task
 from covey.model import Layout
 from covey.objective import Objective
+from covey.privacy_loss import Loss
 from covey.statistics import Known, Stat
 from covey.streams import stream
 
@@ -31,6 +32,10 @@ class Account(Protocol):
 
     def spend(self, epsilon: float, *, budget: float | None = None) -> float:
         """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""
+        ...
+
+    def lose(self, loss: Loss) -> None:
+        """Books an update with noise; refuses beyond the device's own budget."""
         ...
 
     def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:
@@ -167,6 +172,21 @@ class Fleet(Protocol):
         """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent.
 
         `measure` marks what only serves to observe the run: it is booked apart and the clock does not move.
+        """
+        ...
+
+    @property
+    def underway(self) -> Collection[int]:
+        """Clients that still work on a task of an earlier round: they cannot be asked anything else."""
+        ...
+
+    def arrivals(
+        self, step: Step, tasks: Mapping[int, Task], count: int
+    ) -> tuple[list[Reply], dict[int, Task], dict[int, int]]:
+        """Sends the tasks and waits for the first `count` replies to these and to earlier ones.
+
+        Returns the replies that count, the tasks that they answer, and in which round each of these was sent. Whoever
+        has not arrived stays under way.
         """
         ...
 

@@ -158,6 +158,9 @@ class Broken(Step):
         reply = self.step(client, task)
         if client.id == self.sends_nan and reply.vector is not None:
             return replace(reply, vector=torch.full_like(reply.vector, float("nan")))
+        if client.id == self.sends_nan and "packed" in reply.stats:
+            stats = {name: value for name, value in reply.stats.items() if name != "packed"}
+            return replace(reply, vector=torch.full((client.bench.layout.size,), float("nan")), stats=stats)
         return reply
 
     def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:

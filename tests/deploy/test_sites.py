@@ -43,7 +43,16 @@ STEP = {"$step": step_to_plain(Train(lr=0.1))}
 # ---------------------------------------------------------------------------------------------- the same bits
 
 
-@pytest.mark.parametrize("name", METHODS)
+SIMULATED_ONLY = ("fedasync", "fedbuff")
+
+
+@pytest.mark.parametrize("name", SIMULATED_ONLY)
+def test_what_only_a_simulation_can_do_says_so(name: str) -> None:
+    with pytest.raises(UserError, match="which so far only a simulation can do"):
+        run(check_toml(name, {}), deployed(Hand(sites())), rounds=1)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in SIMULATED_ONLY])
 def test_every_method_gives_the_simulations_bits(name: str) -> None:
     settings = {"per_round": CLIENTS} if name in ("haccs", "tifl", "oort") else {}
     method = check_toml(name, settings)

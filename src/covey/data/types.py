@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.data.augment import Augment
+from covey.data.effects import Effect, applied, turned
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -63,15 +64,18 @@ class Dataset:
 class Shift:
     """How a client's data differ from the stored ones.
 
-    `turns`: quarter turns of the images, counter-clockwise. `label_offset` s: y' = (y - s) mod C.
-    `tilt`: for each label (before the offset) the share of its images turned by another 45 degrees
-    counter-clockwise; empty for none. Which images are tilted depends only on their place in the data set,
-    so a sample looks the same in every selection.
+    `turns`: quarter turns of the images, counter-clockwise. `label_offset` s: y' = (y - s) mod C. `tilt`: for each
+    label (before the offset) the share of its images turned by another 45 degrees counter-clockwise; empty for none.
+    Which images are tilted depends only on their place in the data set, so a sample looks the same in every
+    selection. `effects` happen to the images before anything else (data/effects.py); `relabel` is what each label is
+    called, before the offset; empty for no change.
     """
 
     turns: int = 0
     label_offset: int = 0
     tilt: tuple[float, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    relabel: tuple[int, ...] = ()
 
 
 UNSHIFTED = Shift()
@@ -116,6 +120,8 @@ class Samples:
     def labels(self) -> NDArray[np.generic]:
         """Shifted labels (or targets), without touching the images."""
         labels = self.dataset.labels()[self.index]
+        if self.shift.relabel:
+            labels = np.asarray(self.shift.relabel)[labels.astype(np.int64)]
         if self.shift.label_offset:
             labels = (labels.astype(np.int64) - self.shift.label_offset) % len(self.dataset.classes)
         return labels
@@ -134,6 +140,9 @@ class Samples:
         y = torch.from_numpy(np.ascontiguousarray(self.labels()))
         if x.dtype == torch.uint8:
             x = x.to(torch.float32).div_(255)
+        if self.shift.effects:
+            own = torch.from_numpy(self.dataset.labels()[self.index].astype(np.int64))
+            x = applied(self.shift.effects, x, own, torch.from_numpy(self.index))
         if self.shift.tilt:
             tilted = torch.from_numpy(self._is_tilted())
             x[tilted] = tilt(x[tilted])
@@ -195,13 +204,4 @@ def _about(x: Tensor, train: int, test: int, classes: tuple[str, ...]) -> str:
 
 def tilt(images: Tensor) -> Tensor:
     """The images turned by 45 degrees counter-clockwise about their centres: bilinear, zero outside, same size."""
-    if not len(images):
-        return images
-    height, width = images.shape[-2:]
-    half = math.sqrt(0.5)
-    # A row maps an output place to an input place, both in units of half the image: hence the ratios of the sides.
-    theta = torch.tensor([[half, -half * height / width, 0.0], [half * width / height, half, 0.0]])
-    grid = torch.nn.functional.affine_grid(
-        theta.expand(len(images), 2, 3), list(images.shape), align_corners=False
-    )
-    return torch.nn.functional.grid_sample(images, grid, align_corners=False, padding_mode="zeros")
+    return turned(images, 45)

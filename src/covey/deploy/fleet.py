@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -172,6 +172,19 @@ class SiteFleet:
                 if reply.id in trips and (work := step.work(*self.registry.sites[reply.id].sizes)):
                     self.pace[reply.id] = trips[reply.id].seconds / work
         return replies
+
+    @property
+    def underway(self) -> Collection[int]:
+        return ()
+
+    def arrivals(
+        self,
+        step: Step,  # noqa: ARG002
+        tasks: Mapping[int, Task],  # noqa: ARG002
+        count: int,  # noqa: ARG002
+    ) -> tuple[list[Reply], dict[int, Task], dict[int, int]]:
+        """Real sites are waited for together, so far."""
+        raise UserError("this method goes on while clients still work, which so far only a simulation can do")
 
     def _book_unheard(self, step: Step, heard: set[int], asked: set[int]) -> None:
         """What a site was asked for it has told, whether its answer came in time or not."""

@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from covey.data.types import Dataset, Federation, Samples, View
+from covey.data.pooled import Pooled
+from covey.data.types import Federation, Samples, View
 from covey.fleet.devices import Devices
+from covey.fleet.drift import drifted
 
-
-@dataclass(frozen=True, eq=False)
-class Pooled:
-    """Several clients' samples as if they lay in one place."""
-
-    parts: Sequence[Samples]
-
-    @property
-    def dataset(self) -> Dataset:
-        return self.parts[0].dataset
-
-    def __len__(self) -> int:
-        return sum(len(part) for part in self.parts)
-
-    def tensors(self) -> tuple[Tensor, Tensor]:
-        x, y = zip(*(part.tensors() for part in self.parts), strict=True)
-        return torch.cat(x), torch.cat(y)
-
-    def labels(self) -> NDArray[np.generic]:
-        return np.concatenate([part.labels() for part in self.parts])
-
-    def select(self, positions: NDArray[np.integer] | slice) -> Pooled:
-        """The samples at these positions, in this order: one part for each stretch that lies at one client."""
-        wanted = np.arange(len(self))[positions]
-        ends = np.cumsum([len(part) for part in self.parts])
-        owner = np.searchsorted(ends, wanted, side="right")
-        if not len(wanted):
-            return Pooled([self.parts[0].select(wanted)])
-        cuts = np.flatnonzero(np.diff(owner)) + 1
-        stretches = zip(owner[np.r_[0, cuts]].tolist(), np.split(wanted, cuts), strict=True)
-        return Pooled(
-            [self.parts[i].select(places - (ends[i] - len(self.parts[i]))) for i, places in stretches]
-        )
+__all__ = ["ClientData", "Pooled"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +42,9 @@ class ClientData:
         share = self.data.shares[client]
         return len(share.train), len(share.test)
 
-    def _drifted(self, samples: Samples, client: int, number: int) -> Samples:
+    def _drifted(self, samples: Samples, client: int, number: int) -> View:
         if not self.devices.drifts:
             return samples
-        change = self.devices.drift_at(number).get(client)
-        if change is None:
-            return samples
-        now = samples.shift
-        return samples.shifted(
-            replace(
-                now,
-                turns=now.turns + change["turns"],
-                label_offset=now.label_offset + change["label_offset"],
-            )
-        )
+        training = samples is self.data.shares[client].train
+        others = {i: share.train if training else share.test for i, share in enumerate(self.data.shares)}
+        return drifted(samples, client, number, self.devices.drifts, others)

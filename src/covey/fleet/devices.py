@@ -9,9 +9,11 @@ import numpy as np
 
 from covey.catalogue import PROFILES
 from covey.choices import OneOf, complete
+from covey.data.effects import EffectName
 from covey.errors import UserError
+from covey.fleet.drift import Course
 from covey.fleet.profiles import Device
-from covey.ranges import Natural, NotEmpty, NotNegative, PartBelowOne, Positive, Share
+from covey.ranges import Count, Natural, NotEmpty, NotNegative, PartBelowOne, Positive, Share
 from covey.settings import settings_of, validated_in
 
 Table = Mapping[str, Any]
@@ -50,6 +52,12 @@ class Drift(Change):
 
     turns: int = 0
     label_offset: int = 0
+    pictures: tuple[EffectName, ...] = ()
+    strength: Share = 1.0
+    mix_of: Natural | None = None
+    course: Course = "sudden"
+    rounds: Count = 1
+    stagger: Natural = 0
 
 
 ENTRIES: dict[str, type] = {"special": Special, "joins": Change, "leaves": Change, "drifts": Drift}
@@ -71,7 +79,8 @@ class Devices:
         special: tables {clients, compute, up, down, latency, delay, availability} in place of the profile's values.
         joins: tables {clients, round}: there from that round on.
         leaves: tables {clients, round}: gone from that round on.
-        drifts: tables {clients, round, turns, label_offset}: images turned and labels moved from that round on.
+        drifts: tables {clients, round, ...}: data that change from that round on. What: turns, label_offset, pictures
+            with strength, mix_of (another client's labels). How: course (sudden, gradual, recurring), rounds, stagger.
     """
 
     profile: Annotated[Any, PROFILE] = "ideal"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -21,6 +21,7 @@ from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
 from covey.fleet.fit import check_fit, check_objective
+from covey.fleet.flight import Flight
 from covey.fleet.guard import Guard
 from covey.fleet.profiles import Device
 from covey.fleet.replies import Trip, accept_replies, next_call
@@ -84,6 +85,11 @@ def _check_parts(data: Any, model: Any, objective: Any, devices: Any) -> None:
     check_objective(data.dataset, objective or Classification())
 
 
+def by_client(trips: Mapping[int, Trip], outcome: Outcome) -> Trip:
+    """The trip of an outcome's client."""
+    return trips[outcome.id]
+
+
 class LocalFleet:
     """Simulated clients: index views into one data set, one model per worker."""
 
@@ -116,6 +122,7 @@ class LocalFleet:
         self.client_data = ClientData(data, self.devices)
         self.machines: list[Device] = self.devices.build(len(data.shares), stream(seed, "devices"))
         self.states: dict[int, dict[str, Any]] = {}
+        self.in_flight: dict[int, Flight] = {}
         self.round = 0
         self.calls: dict[str, int] = {}
         self.name = "run"
@@ -138,7 +145,9 @@ class LocalFleet:
             self.ledger.open()
         members = self.members()
         away = self.devices.away(members, round, partial(stream, self.seed), self.machines)
-        return [i for i in members if i not in away and i not in self.ledger.barred]
+        return [
+            i for i in members if i not in away and i not in self.ledger.barred and i not in self.in_flight
+        ]
 
     def members(self) -> list[int]:
         """Who belongs to the fleet in this round."""
@@ -190,6 +199,46 @@ class LocalFleet:
         self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
     ) -> list[Reply]:
         """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent."""
+        call, outcomes = self._outcomes(step, tasks, measure)
+
+        def trip(outcome: Outcome) -> Trip:
+            return self._trip(step, tasks[outcome.id], outcome, measure)
+
+        return self._accepted(call, outcomes, tasks, trip, deadline=deadline, measure=measure)
+
+    def arrivals(
+        self, step: Step, tasks: Mapping[int, Task], count: int
+    ) -> tuple[list[Reply], dict[int, Task], dict[int, int]]:
+        """Sends the tasks and waits, on the virtual clock, for the first `count` of all that are under way."""
+        call, outcomes = self._outcomes(step, tasks, measure=False)
+        for outcome in outcomes:
+            trip = self._trip(step, tasks[outcome.id], outcome, measure=False)
+            self.in_flight[outcome.id] = Flight(
+                sent=self.round,
+                arrives=self.ledger.clock + trip.seconds,
+                task=tasks[outcome.id],
+                outcome=outcome,
+                trip=trip,
+            )
+        replies: list[Reply] = []
+        landed: dict[int, Flight] = {}
+        while len(replies) < count and self.in_flight:  # what is lost or refused is no arrival
+            order = sorted(self.in_flight, key=lambda i: (self.in_flight[i].arrives, i))
+            fresh = {i: self.in_flight.pop(i) for i in sorted(order[: count - len(replies)])}
+            landed |= fresh
+            trips = {i: flight.rest_of_trip(self.ledger.clock) for i, flight in fresh.items()}
+            outcomes = [flight.outcome for flight in fresh.values()]
+            tasks = {i: flight.task for i, flight in fresh.items()}
+            replies += self._accepted(call, outcomes, tasks, partial(by_client, trips))
+        replies.sort(key=lambda reply: reply.id)
+        return replies, {i: f.task for i, f in landed.items()}, {i: f.sent for i, f in landed.items()}
+
+    @property
+    def underway(self) -> Collection[int]:
+        return self.in_flight.keys()
+
+    def _outcomes(self, step: Step, tasks: Mapping[int, Task], measure: bool) -> tuple[Call, list[Outcome]]:
+        """What becomes of every task, by ascending id; who got lost comes last."""
         call = next_call(
             self.calls,
             step,
@@ -206,16 +255,27 @@ class LocalFleet:
         for outcome in outcomes:
             if outcome.state:
                 self.states[outcome.id] = outcome.state
-        outcomes += [Outcome(id=i, lost="the reply never arrived") for i in sorted(gone)]
+        return call, outcomes + [Outcome(id=i, lost="the reply never arrived") for i in sorted(gone)]
 
-        def trip(outcome: Outcome) -> Trip:
-            task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
-            spared = 4 * step.spared(self.layout) * (len(task.models) - len(task.held))
-            down = task.nbytes - spared if client >= 0 else 0
-            up = 0 if reply is None or client < 0 or task.keep else reply.nbytes
-            seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
-            return Trip(down=down, up=up, seconds=seconds)
+    def _trip(self, step: Step, task: Task, outcome: Outcome, measure: bool) -> Trip:
+        """What it takes to ask one client, as it is sent."""
+        reply, client = outcome.reply, outcome.id
+        spared = 4 * step.spared(self.layout) * (len(task.models) - len(task.held))
+        down = task.nbytes - spared if client >= 0 else 0
+        up = 0 if reply is None or client < 0 or task.keep else reply.nbytes
+        seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
+        return Trip(down=down, up=up, seconds=seconds)
 
+    def _accepted(
+        self,
+        call: Call,
+        outcomes: Sequence[Outcome],
+        tasks: Mapping[int, Task],
+        trip: Callable[[Outcome], Trip],
+        *,
+        deadline: float | None = None,
+        measure: bool = False,
+    ) -> list[Reply]:
         return accept_replies(
             outcomes,
             call=call,
@@ -391,6 +451,7 @@ class LocalFleet:
             "states": {str(i): state for i, state in self.states.items()},
             "ledger": self.ledger.save(),
             "trainer": self.info.get("trainer"),
+            "in_flight": {str(i): flight.plain() for i, flight in self.in_flight.items()},
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -398,6 +459,7 @@ class LocalFleet:
             raise UserError("this run is one over real sites; go on with: covey serve --resume")
         self.states = {int(i): dict(state) for i, state in saved["states"].items()}
         self.ledger.load(saved["ledger"])
+        self.in_flight = {int(i): Flight.of(one) for i, one in saved.get("in_flight", {}).items()}
         if saved["trainer"] is not None:
             self._lanes = saved["trainer"] == "lanes"
 

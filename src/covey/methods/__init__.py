@@ -41,6 +41,7 @@ from covey.methods.robust import krum, median, trimmed_mean
 from covey.methods.scaffold import scaffold
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
 from covey.methods.server_optimisers import fedadagrad, fedadam, fedavgm, fedyogi
+from covey.methods.stale import fedasync, fedbuff
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
 
 __all__ = [
@@ -64,9 +65,11 @@ __all__ = [
     "fedadam",
     "fedala",
     "fedamp",
+    "fedasync",
     "fedavg",
     "fedavgm",
     "fedbn",
+    "fedbuff",
     "feddisco",
     "feddrift",
     "feddyn",

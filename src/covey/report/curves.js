@@ -153,7 +153,7 @@ function drawReach(place, data, state) {
       html("td", { class: "num" }, axis === "round" ? showCount(run.clock.round[at]) : AXES[axis].tick(run.clock[axis][at])));
     return html("tr", {}, html("th", { scope: "row" }, run.label), cells);
   });
-  const heads = ["", "rounds", "time", "bytes", "messages"].map((word) => html("th", { scope: "col", class: word ? "num" : null }, word));
+  const heads = ["run", "rounds", "time", "bytes", "messages"].map((word) => html("th", { scope: "col", class: word === "run" ? null : "num" }, word));
   const words = `To reach ${showTarget(about, state.target)} ${about.title}`;
   return place.replaceChildren(html("div", { class: "scroll" }, html("table", {}, html("caption", {}, words), html("thead", {}, html("tr", {}, heads)), html("tbody", {}, rows))));
 }

@@ -57,7 +57,7 @@ def columns_table(columns: Sequence[Column], caption: str) -> Html:
 
 def cells_table(rows: Sequence[Sequence[str]], caption: str) -> Html:
     """Rows of texts, the first being the heads."""
-    heads = [tag("th", head, scope="col") for head in rows[0]]
+    heads = [tag("th", head, scope="col") if head else tag("td") for head in rows[0]]
     body = [tag("tr", *(tag("td", text) for text in row)) for row in rows[1:]]
     table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *body))
     return tag("div", table, class_="scroll")

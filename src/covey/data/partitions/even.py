@@ -1,4 +1,4 @@
-"""Clients that look alike."""
+"""Clients that look alike, of equal or of unequal size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sized
 import numpy as np
 
 from covey.data.partitions.cutting import Cut, Parts, check_enough, equal_sizes
-from covey.ranges import Count
+from covey.ranges import Count, Positive
 from covey.settings import validated
 
 
@@ -20,4 +20,19 @@ def iid(samples: Sized, *, clients: Count, rng: np.random.Generator) -> Parts:
     check_enough(samples=len(samples), clients=clients)
     sizes = equal_sizes(len(samples), clients)
     parts = np.split(rng.permutation(len(samples)), np.cumsum(sizes)[:-1])
+    return Cut(parts, truth=np.zeros(clients, dtype=np.int64))
+
+
+@validated
+def quantity(samples: Sized, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5) -> Parts:
+    """Clients with the same label mix and very different numbers of samples: shares from Dir(alpha), at least one each.
+
+    Args:
+        alpha: small: few clients have nearly everything; large: all have about as much.
+    """
+    check_enough(samples=len(samples), clients=clients)
+    shares = rng.dirichlet(np.full(clients, alpha))
+    sizes = 1 + np.floor(shares * (len(samples) - clients)).astype(np.int64)
+    sizes[np.argsort(-shares)[: len(samples) - int(sizes.sum())]] += 1
+    parts = np.split(rng.permutation(len(samples))[: int(sizes.sum())], np.cumsum(sizes)[:-1])
     return Cut(parts, truth=np.zeros(clients, dtype=np.int64))

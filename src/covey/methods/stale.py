@@ -1,0 +1,135 @@
+"""FedAsync and FedBuff: the server goes on when replies arrive, however old the model is that they started from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from covey.core import Method, Mixing, Reply, Round, Step
+from covey.ranges import Count, NotNegative, Positive, Share
+from covey.settings import validated
+from covey.steps import Train
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class FirstArrivals:
+    """A round ends with the first `count` replies, whenever their task was sent; the others stay under way.
+
+    Args:
+        count: how many replies make a round.
+    """
+
+    count: Count = 5
+
+    def __call__(self, now: Round, step: Step) -> list[Reply]:
+        replies, now.tasks, now.sent = now.fleet.arrivals(step, now.tasks, self.count)
+        return replies
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class KeepBusy:
+    """As many new clients as it takes for `at_once` of them to be at work, uniformly.
+
+    Args:
+        at_once: how many clients work at the same time.
+    """
+
+    at_once: Count = 10
+
+    def __call__(self, now: Round) -> list[int]:
+        count = min(max(0, self.at_once - len(now.fleet.underway)), len(now.here))
+        drawn = now.stream("select").permutation(now.here)[:count]
+        return sorted(int(i) for i in drawn)
+
+
+def fading(staleness: np.ndarray, power: float) -> np.ndarray:
+    """(1 + staleness)^-power: what a reply still counts that started from a model so many rounds old."""
+    return np.asarray((1.0 + staleness) ** -power)
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class StaleAverage:
+    """Replies count less the older the model is that they started from; each model of the bank moves towards them.
+
+    whole (FedAsync): w <- (1 - a) w + a mean of s_k w_k, a = rate mean of s_k. Else (FedBuff): w <- w + rate mean of
+    s_k (w_k - w as it was sent). s_k = (1 + staleness)^-power, staleness in rounds.
+
+    Args:
+        rate: of the server.
+        power: how fast old replies fade; 0: not at all.
+        whole: whether models are averaged, and not their updates.
+    """
+
+    rate: Positive = 1.0
+    power: NotNegative = 0.5
+    whole: bool = False
+
+    def __call__(self, now: Round) -> Mixing:
+        count = len(now.models)
+        if not self.whole:
+            now.replies = [
+                reply
+                if reply.vector is None
+                else replace(reply, vector=now.models[reply.slot] + (reply.vector - now.start_of(reply)))
+                for reply in now.replies
+            ]
+        staleness = np.array(
+            [now.number - now.sent.get(reply.id, now.number) for reply in now.replies], float
+        )
+        counts, slots = fading(staleness, self.power), np.array([reply.slot for reply in now.replies])
+        matrix = np.hstack([np.eye(count), np.zeros((count, len(now.replies)))])
+        for slot in np.unique(slots):
+            here = np.flatnonzero(slots == slot)
+            share = self.rate * counts[here] / len(here)
+            matrix[slot, slot] = 1 - share.sum()
+            matrix[slot, count + here] = share
+        return Mixing(factors=[csr_array(matrix)])
+
+
+@validated
+def fedasync(train: Train, *, at_once: Count = 10, rate: Share = 0.6, power: NotNegative = 0.5) -> Method:
+    """Every reply is mixed into the model as soon as it arrives; nobody waits for anybody.
+
+    w <- (1 - a) w + a w_k with a = rate (1 + staleness)^-power (Xie et al., 2019, polynomial). A round is one arrival.
+
+    Args:
+        at_once: how many clients work at the same time.
+        rate: share of a fresh reply in the new model.
+        power: how fast old replies fade; 0: not at all.
+    """
+    return Method(
+        name="fedasync",
+        select=KeepBusy(at_once=at_once),
+        local=train,
+        gather=FirstArrivals(count=1),
+        mix=StaleAverage(rate=rate, power=power, whole=True),
+    )
+
+
+@validated
+def fedbuff(
+    train: Train, *, at_once: Count = 10, buffer: Count = 5, rate: Positive = 1.0, power: NotNegative = 0.5
+) -> Method:
+    """The model moves whenever `buffer` updates have arrived, whoever they are from and however old their start.
+
+    w <- w + rate mean of (1 + staleness)^-power (w_k - w as it was sent) (Nguyen et al., 2022). A round is one buffer;
+    with as many clients at once as fit into it, it is FedAvg with equal weights.
+
+    Args:
+        at_once: how many clients work at the same time.
+        buffer: how many updates make a new model.
+        rate: of the server.
+        power: how fast old replies fade; 0: not at all.
+    """
+    return Method(
+        name="fedbuff",
+        select=KeepBusy(at_once=at_once),
+        local=train,
+        gather=FirstArrivals(count=buffer),
+        mix=StaleAverage(rate=rate, power=power),
+    )
