@@ -210,11 +210,11 @@ METRICS: Registry[Metric] = Registry(
     },
 )
 
-# parameters, lr, settings -> a torch.optim.Optimizer
+# parameters, lr, momentum and weight_decay where it takes them, settings -> a torch.optim.Optimizer
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     "optimiser",
     "covey.optimisers",
-    {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
+    {"sgd": "covey.bench.optimisers:sgd", "adam": "covey.bench.optimisers:adam"},
 )
 
 # five uniform numbers from 0 to 1, the device's own, and settings -> a device
@@ -253,6 +253,7 @@ STEPS: Registry[type] = Registry(
         "JudgedTrain": "covey.steps.judged:JudgedTrain",
         "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
+        "NoisyEvaluate": "covey.steps.noisy_evaluate:NoisyEvaluate",
         "Poisoned": "covey.steps.poison:Poisoned",
         "Quiet": "covey.steps.private:Quiet",
         "SecureKeys": "covey.steps.secure:SecureKeys",
