@@ -96,6 +96,7 @@ class TargetSummary(Step):
         return 0.0
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class FeatureSummary(Step):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
