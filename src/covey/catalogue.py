@@ -307,6 +307,8 @@ RULES: Registry[Callable[..., Rule]] = Registry(
         "trimmed-mean": "covey.mix.robust:TrimmedMean",
         "krum": "covey.mix.robust:Krum",
         "clip": "covey.mix.robust:Clip",
+        "spectral": "covey.mix.detect:Spectral",
+        "cosine": "covey.mix.detect:Cosine",
     },
 )
 
