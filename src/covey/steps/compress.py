@@ -14,7 +14,7 @@ from covey.core import Client, Method, Reply, Step, Task
 from covey.model import Layout
 from covey.needs import Facts, gives_of, needs_of
 from covey.ranges import Range
-from covey.settings import validated_in
+from covey.settings import validated, validated_in
 from covey.statistics import Known, Stat
 
 How = Literal["top-k", "8-bit", "1-bit", "mask"]
@@ -38,6 +38,7 @@ class Compression:
     feedback: bool = True
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Compressed(Step):
     """The step `step`, whose update w_k - w travels shortened; what is left out waits at the client for the next time.
