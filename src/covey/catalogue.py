@@ -57,6 +57,10 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "fedyogi": "covey.methods.server_optimisers:fedyogi",
         "fedadagrad": "covey.methods.server_optimisers:fedadagrad",
         "scaffold": "covey.methods.scaffold:scaffold",
+        "flips": "covey.methods.selections:flips",
+        "hics": "covey.methods.selections:hics",
+        "divfl": "covey.methods.selections:divfl",
+        "refl": "covey.methods.selections:refl",
         "fedasync": "covey.methods.stale:fedasync",
         "fedbuff": "covey.methods.stale:fedbuff",
         "fednova": "covey.methods.fednova:fednova",
@@ -206,11 +210,11 @@ METRICS: Registry[Metric] = Registry(
     },
 )
 
-# parameters, lr, settings -> a torch.optim.Optimizer
+# parameters, lr, momentum and weight_decay where it takes them, settings -> a torch.optim.Optimizer
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     "optimiser",
     "covey.optimisers",
-    {"sgd": "torch.optim:SGD", "adam": "torch.optim:Adam"},
+    {"sgd": "covey.bench.optimisers:sgd", "adam": "covey.bench.optimisers:adam"},
 )
 
 # five uniform numbers from 0 to 1, the device's own, and settings -> a device
@@ -249,6 +253,7 @@ STEPS: Registry[type] = Registry(
         "JudgedTrain": "covey.steps.judged:JudgedTrain",
         "DescribeClasses": "covey.steps.portrait:DescribeClasses",
         "CountLabels": "covey.steps.labels:CountLabels",
+        "NoisyEvaluate": "covey.steps.noisy_evaluate:NoisyEvaluate",
         "Poisoned": "covey.steps.poison:Poisoned",
         "Quiet": "covey.steps.private:Quiet",
         "SecureKeys": "covey.steps.secure:SecureKeys",
@@ -302,6 +307,8 @@ RULES: Registry[Callable[..., Rule]] = Registry(
         "trimmed-mean": "covey.mix.robust:TrimmedMean",
         "krum": "covey.mix.robust:Krum",
         "clip": "covey.mix.robust:Clip",
+        "spectral": "covey.mix.detect:Spectral",
+        "cosine": "covey.mix.detect:Cosine",
     },
 )
 
@@ -332,7 +339,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         "covey.banks",
         {
             "one": "covey.core:one_model",
-            "per-group": "covey.rows:one_per_group",
+            "per-group": "covey.group.membership:one_per_group",
             "per-flock": "covey.group.by_portrait:one_per_flock",
             "per-client": "covey.rows:one_per_client",
             "random-starts": "covey.methods.ifca:RandomStarts",
@@ -349,6 +356,10 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "everybody": "covey.select.plain:Everybody",
             "poisson": "covey.select.plain:Poisson",
             "server": "covey.select.plain:the_server",
+            "equitable": "covey.select.flips:Equitable",
+            "entropy": "covey.select.hics:ByEntropy",
+            "diverse": "covey.select.divfl:Diverse",
+            "least-available": "covey.select.refl:LeastAvailable",
             "keep-busy": "covey.methods.stale:KeepBusy",
             "every-cluster": "covey.select.clusters:EveryCluster",
             "each-group": "covey.select.groups:EachGroup",
@@ -458,6 +469,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "utilities": "covey.select.oort:remember_utilities",
             "sketches": "covey.select.clustered_sampling:remember_sketches",
             "moves": "covey.methods.feddyn:remember_moves",
+            "biases": "covey.select.hics:remember_biases",
             "controls": "covey.methods.scaffold:remember_control",
             "mime-momentum": "covey.methods.mime:RememberMomentum",
             "label-mass": "covey.methods.fedrc:remember_mass",

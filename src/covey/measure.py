@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from covey.core import Fleet, Measurement, Method, Reply, State, Step, Task, served, server_client
+from covey.core import Fleet, Measurement, Method, Reply, State, Step, Task, each_reply, served, server_client
 from covey.errors import UserError
 from covey.metrics import Metric, Metrics, metric_named
 from covey.needs import gives_of
@@ -19,6 +19,7 @@ from covey.safety import not_measurable
 from covey.settings import validated_in
 from covey.steps.evaluate import Evaluate, values_in
 from covey.steps.judged import EvaluateAdapted
+from covey.steps.noisy_evaluate import NoisyEvaluate
 from covey.steps.personal import OWN_MODEL, EvaluateOwn
 from covey.steps.train import Train
 
@@ -63,6 +64,7 @@ class Measuring:
         if state.round % self.every and not last:
             return []
         found: list[Measurement] = []
+        check_private_measure(self, method, fleet)
         if self.global_test:
             found += on_global_test(state, fleet, self.told)
         if self.local_test:
@@ -72,6 +74,17 @@ class Measuring:
                 method, state, fleet, self.whom, self.told, fine_tune=self.fine_tune_updates
             )
         return found
+
+
+def check_private_measure(measuring: Measuring, method: Method, fleet: Fleet) -> None:
+    """At real sites a private run asks nobody how good a model is on its own data, unless that has noise, too."""
+    if fleet.simulated or method.gather is each_reply or not (measuring.local_test or measuring.fine_tune):
+        return
+    if getattr(method.gather, "evaluations", None) is None:
+        raise UserError(
+            "measure.local_test would show the server how good a model is on every site's data, exactly; set "
+            "private.evaluations = EPSILON, or measure.local_test = false"
+        )
 
 
 def scores(method: Method, state: State, fleet: Fleet) -> dict[str, float]:
@@ -130,7 +143,7 @@ def on_local_tests(
     if fine_tune:
         tasks = {i: replace(task, args={}) for i, task in tasks.items()}
     answers = fleet.ask(using(method, told, fine_tune), tasks, measure=True)
-    everybody = [replace(reply, stats=values_in(reply.stats)) for reply in answers if reply.size]
+    everybody = [replace(reply, stats=measured(reply)) for reply in answers if reply.size]
     known = Metrics.of(fleet.objective, told)
     found: list[Measurement] = []
     for metric in dict.fromkeys(name for reply in everybody for name in reply.stats):
@@ -158,8 +171,16 @@ def on_local_tests(
     return found
 
 
+def measured(reply: Reply) -> dict[str, float]:
+    """The numbers of an evaluation, without what it cost the client to tell them."""
+    return {name: value for name, value in values_in(reply.stats).items() if name != "epsilon"}
+
+
 def using(method: Method, told: tuple[Metric, ...], fine_tune: int = 0) -> Step:
     """How a client uses the row that serves it: as it is, or after training it at home, `fine_tune` times."""
+    epsilon = getattr(method.gather, "evaluations", None)
+    if epsilon is not None:
+        return NoisyEvaluate(epsilon=epsilon)
     if not fine_tune and OWN_MODEL in gives_of(method.local):
         return EvaluateOwn(metrics=told)
     train = training_of(method.local) if fine_tune else method.adapt

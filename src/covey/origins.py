@@ -11,8 +11,10 @@ from covey.catalogue import (
     METRICS,
     MODELS,
     OBJECTIVES,
+    OPTIMISERS,
     PARTITIONS,
     PARTS,
+    PROFILES,
     RULES,
     SHIFTS,
     TRACKERS,
@@ -40,6 +42,11 @@ def origins_of(config: Config) -> list[Origin]:
     if config.method_name == "compose":
         named += parts_of(config["method"])
     named += [(METRICS, name) for name in config["measure"]["metrics"]]
+    for registry, chosen in (
+        (OPTIMISERS, config["train"]["optimiser"]),
+        (PROFILES, config["devices"]["profile"]),
+    ):
+        named.append((registry, chosen if isinstance(chosen, str) else chosen["name"]))
     named += [(TRACKERS, table["name"]) for table in config.tables.get("tracker", ())]
     found = [origin for registry, name in named if (origin := registry.origin(name)) is not None]
     files = getattr(DATASETS.find(config["data"]["name"]), "files", None)

@@ -15,6 +15,7 @@ from covey.ledger import Ledger
 from covey.messages import Reply, Task
 from covey.model import Layout
 from covey.objective import Objective
+from covey.privacy_loss import Loss
 from covey.statistics import Known, Stat
 from covey.streams import stream
 
@@ -31,6 +32,10 @@ class Account(Protocol):
 
     def spend(self, epsilon: float, *, budget: float | None = None) -> float:
         """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""
+        ...
+
+    def lose(self, loss: Loss) -> None:
+        """Books an update with noise; refuses beyond the device's own budget."""
         ...
 
     def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:

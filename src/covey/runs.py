@@ -99,7 +99,7 @@ def resume(
             config, index = config_in(folder), index_in(folder)
             checkpoint = read_checkpoint(folder, index)
             same_version(checkpoint.extra)
-            same_code(folder, config, checkpoint, changed_code)
+            same_code(folder, config, checkpoint, changed_code, "run" if fleet is None else "serve")
             if rounds is not None and rounds != config.top.rounds:
                 config, checkpoint = extended(folder, config, index, checkpoint, rounds)
             elif summary := finished_summary(folder):
@@ -130,13 +130,15 @@ def run_or_resume(
     return resume(folder, watchers=watchers, say=say, report=report)
 
 
-def same_code(folder: Path, config: Config, checkpoint: Checkpoint, changed_code: bool) -> None:
+def same_code(
+    folder: Path, config: Config, checkpoint: Checkpoint, changed_code: bool, command: str = "run"
+) -> None:
     """Refuses to go on with other code or data than the run began with, unless that is wanted."""
     what = changed(origins_in(checkpoint.extra), origins_of(config))
     if what and not changed_code:
         raise UserError(
             f"{what}. The result would be neither's: start a new run, or go on all the same with: "
-            f"covey run --resume {folder} --changed-code"
+            f"covey {command} --resume {folder} --changed-code"
         )
 
 

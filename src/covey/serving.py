@@ -10,6 +10,7 @@ import numpy as np
 
 from covey.core import Round, Send, Task
 from covey.needs import Facts, Key
+from covey.settings import validated
 from covey.steps.judged import JUDGEMENTS, TRIED
 
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
@@ -25,6 +26,7 @@ Per = Literal[
 ]  # what is judged: each model, or where clients hold one each, that of a whole group
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class KeepJudgements:
     """Adds up, for every model, how good each share of the clients' own training was on data kept out of it."""
@@ -71,6 +73,7 @@ def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float
     return TRIED[int(np.lexsort((table[:, 2], -score))[0])]
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class ServeAdapted:
     """The rows that `send` sends, and how far a client should make them its own."""

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,3 +138,19 @@ def test_a_wrong_setting_is_one_clear_sentence(settings: dict[str, object], word
 def test_a_client_that_is_not_there_is_named() -> None:
     with pytest.raises(UserError, match=r"devices.joins.clients is 9; allowed: from 0 to 4"):
         Devices(joins=[{"clients": [9], "round": 1}]).members(5, 0)
+
+
+def test_a_profile_of_ones_own_with_settings(tmp_path: Path) -> None:
+    code = """
+from covey.fleet.profiles import Device
+
+def phones(draws, *, slowest: float = 4.0):
+    return Device(compute=1 + (slowest - 1) * float(draws[0]), up=5.0, down=20.0)
+"""
+    (tmp_path / "mine.py").write_text(code)
+    own = {"name": f"{tmp_path / 'mine.py'}:phones", "slowest": 9.0}
+    built = Devices(profile=own).build(200, np.random.default_rng(0))
+    assert 8 < max(device.compute for device in built) < 9
+    assert {device.up for device in built} == {5.0}
+    with pytest.raises(UserError, match=r"devices.profile.slow is not known; did you mean slowest"):
+        Devices(profile={**own, "slow": 1.0})

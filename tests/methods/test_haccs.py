@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from covey.config import resolve
 from covey.core import Method, State, empty_state, one_round, run
@@ -329,3 +330,30 @@ def test_every_option_keeps_the_contract() -> None:
     }
     check_method("haccs", {**options, "per_round": 4})
     check_method("tifl", {"losses": "asked", "per_round": 4, "tiers": 2, "interval": 2})
+
+
+@pytest.mark.slow
+def test_a_first_round_with_100_000_clients_ends_and_finds_their_kinds() -> None:
+    """Five kinds of clients, each with two labels of its own, six samples per client (some 20 CPU seconds, 1 GB)."""
+    clients, each = 100_000, 8
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 5, clients)
+    y = (2 * np.repeat(kind, each) + (np.arange(clients * each) % 4 == 0)).astype(np.int64)
+    dataset = Dataset(
+        name="many",
+        x=torch.from_numpy(y)[:, None] + torch.rand(len(y), 4),
+        y=torch.from_numpy(y),
+        train=np.arange(len(y)),
+        test=np.arange(100),
+        classes=tuple("0123456789"),
+    )
+    places = np.arange(len(y)).reshape(clients, each)
+    shares = tuple(
+        Share(train=Samples(dataset, at[:6]), test=Samples(dataset, at[6:]), kind=int(k))
+        for at, k in zip(places, kind, strict=True)
+    )
+    fleet = LocalFleet(Federation(dataset, shares, Samples(dataset, np.arange(100))), nn.Linear(4, 10))
+    state = run(haccs(Train(lr=0.01), epsilon=None, per_round=10), fleet, rounds=1)
+    assert len(state.worked) == 10
+    found = np.array([state.groups[i] for i in range(clients)])
+    assert all(len(set(kind[found == group])) == 1 for group in np.unique(found))

@@ -115,3 +115,38 @@ def test_example_level_needs_plain_training() -> None:
     with pytest.raises(UserError, match="Opacus replaces plain training only"):
         resolve({"method": {"name": "ditto"}, "private": {"level": "example", "epsilon": 8.0, "clip": 1.0}})
     assert ExampleTrain(train=Train(), clip=1.0, epsilon=1.0, delta=1e-5, rounds=2).steps(33) == 3 * 5
+
+
+def test_a_sites_own_budget_covers_its_updates_and_survives_a_restart(tmp_path) -> None:
+    from covey.deploy.privacy_account import PrivacyAccount
+    from covey.errors import Refused
+    from covey.privacy_loss import Loss
+
+    update = Loss(what="updates", mechanism="local", noise=10.0)
+    account = PrivacyAccount(tmp_path, data=lambda: "", budget=2.5)
+    account.spend(0.5)
+    account.lose(update)
+    again = PrivacyAccount(tmp_path, data=lambda: "", budget=2.5)
+    assert again.told == {update: 1}
+    assert again.composed(again.epsilon, again.told) == pytest.approx(
+        composed({update: 1, Loss(what="summaries", mechanism="stated", noise=0.5): 1}, 1e-5, "sample")
+    )
+    again.told = {update: 20}
+    with pytest.raises(Refused, match=r"of the budget of 2\.5 would be spent"):
+        again.lose(update)
+    with pytest.raises(Refused, match="a summary of epsilon"):
+        again.spend(1.5)
+
+
+def test_evaluations_under_noise_are_counted() -> None:
+    from dataclasses import replace
+
+    from covey.measure import on_local_tests
+
+    fleet = small_fleet()
+    method = made(replace(LOCAL, evaluations=4.0))
+    state = run(method, fleet, rounds=1)
+    found = on_local_tests(method, state, fleet)
+    assert {m.metric for m in found if m.client >= 0} == {"accuracy"}
+    evaluations = [loss for told in fleet.ledger.told.values() for loss in told if loss.what == "evaluations"]
+    assert {loss.noise for loss in evaluations} == {4.0}

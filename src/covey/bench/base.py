@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Required, TypedDict, Unpack
 
 import numpy as np
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 class Recipe:
     """How a local update is made: `v <- v - lr (gradient + weight_decay v + prox (v - start) + linear)`."""
 
-    optimiser: Literal["sgd", "adam"] = "sgd"
+    optimiser: Any = "sgd"  # a name, or a table with its name and settings
     lr: float = 0.1
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -40,6 +40,20 @@ class Fit:
     velocity: Tensor | None = None
 
 
+class More(TypedDict, total=False):
+    """What else a local update may be told."""
+
+    seed: Required[int]  # of dropout
+    linear: Tensor | None  # added to every gradient
+    velocity: Tensor | None  # momentum to begin with
+    loss_of: Loss | None  # in place of the objective's loss; PyTorch only
+
+
+Batches = Sequence[np.ndarray]
+# rows, data and batches of many clients -> what `fit` gives for each, up to rounding
+FitCohort = Callable[[Sequence[Tensor], Sequence[tuple[Tensor, Tensor]], Sequence[Batches]], list[Fit]]
+
+
 class Bench(Protocol):
     """One model that any row can be loaded into."""
 
@@ -47,32 +61,13 @@ class Bench(Protocol):
     objective: Objective
 
     def fit(
-        self,
-        row: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: Sequence[np.ndarray],
-        recipe: Recipe,
-        *,
-        seed: int,
-        linear: Tensor | None = None,
-        velocity: Tensor | None = None,
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
     ) -> Fit:
-        """Trains from `row` on the batches in order; `linear` is added to every gradient; `seed` is for dropout."""
+        """Trains from `row` on the batches in order."""
         ...
 
-    def fits_cohorts(self, recipe: Recipe) -> bool:
-        """Whether it can train many clients at once with stacked parameters."""
-        ...
-
-    def fit_cohort(
-        self,
-        rows: Sequence[Tensor],
-        data: Sequence[tuple[Tensor, Tensor]],
-        batches: Sequence[Sequence[np.ndarray]],
-        recipe: Recipe,
-    ) -> list[Fit]:
-        """What `fit` gives for each client, up to rounding."""
+    def cohort(self, recipe: Recipe) -> FitCohort | None:
+        """What trains many clients at once with stacked parameters; none where this bench cannot."""
         ...
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from covey.bench.base import Fit, Recipe
+from covey.bench.base import Batches, Fit, Recipe
 
 if TYPE_CHECKING:
     from covey.bench.torch_bench import TorchBench
@@ -28,10 +28,10 @@ def refusal(model: nn.Module, recipe: Recipe) -> str:
 
 def fit_cohort(
     bench: TorchBench,
+    recipe: Recipe,
     rows: Sequence[Tensor],
     data: Sequence[tuple[Tensor, Tensor]],
-    batches: Sequence[Sequence[np.ndarray]],
-    recipe: Recipe,
+    batches: Sequence[Batches],
 ) -> list[Fit]:
     """What `bench.fit` gives for each client, up to rounding; clients with fewer batches wait for the others."""
     device, trainable = bench.device, bench.layout.trainable

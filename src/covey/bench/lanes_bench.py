@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.bench.base import Fit, Recipe
+from covey.bench.base import Batches, Fit, More, Recipe
 from covey.bench.torch_bench import TorchBench
 from covey.lanes import Plan, Trainer
 from covey.model import Layout
@@ -36,18 +36,12 @@ class LanesBench:
         return self.trainers[optimiser]
 
     def fit(
-        self,
-        row: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: Sequence[np.ndarray],
-        recipe: Recipe,
-        *,
-        seed: int,
-        linear: Tensor | None = None,
-        velocity: Tensor | None = None,
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
     ) -> Fit:
-        """Trains from `row` on the batches in their order."""
+        """Trains from `row` on the batches in their order; PyTorch does so for any other optimiser than these two."""
+        if recipe.optimiser not in tuple(self.plans):
+            return self.on_torch().fit(row, x, y, batches, recipe, **more)
+        linear, velocity = more.get("linear"), more.get("velocity")
         trained = row.numpy().copy()
         keeps = recipe.optimiser == "sgd" and recipe.momentum > 0
         speed = np.zeros(self.layout.trainable, np.float32) if keeps else None
@@ -65,22 +59,13 @@ class LanesBench:
             linear=linear.numpy() if linear is not None else None,
             velocity=speed,
             clip=recipe.clip,
-            dropout_seed=seed,
+            dropout_seed=more["seed"],
         )
         kept = torch.from_numpy(speed) if speed is not None else None
         return Fit(row=torch.from_numpy(trained), losses=losses, velocity=kept)
 
-    def fits_cohorts(self, recipe: Recipe) -> bool:  # noqa: ARG002
-        return False
-
-    def fit_cohort(
-        self,
-        rows: Sequence[Tensor],
-        data: Sequence[tuple[Tensor, Tensor]],
-        batches: Sequence[Sequence[np.ndarray]],
-        recipe: Recipe,
-    ) -> list[Fit]:
-        raise NotImplementedError("stacked parameters are for a GPU")
+    def cohort(self, recipe: Recipe) -> None:
+        """Stacked parameters are for a GPU."""
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
@@ -89,7 +74,7 @@ class LanesBench:
     def on_torch(self) -> TorchBench:
         """The same model under PyTorch, made when it is first asked for."""
         if self._torch is None:
-            why = "a loss of the method's own"
+            why = "a loss or an optimiser of its own"
             self._torch = TorchBench(self.model, self.objective, buffers=self.layout.buffers, why=why)
         return self._torch
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
+from typing import Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.bench.base import Fit, Loss, Recipe
+from covey.bench.base import Batches, Fit, FitCohort, More, Recipe
+from covey.bench.optimisers import rule_for
 from covey.model import BufferPolicy, Layout, activations, flatten
 from covey.objective import Objective
 
@@ -78,31 +81,18 @@ class TorchBench:
             self.model.train(training)
 
     def fit(
-        self,
-        row: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: Sequence[np.ndarray],
-        recipe: Recipe,
-        *,
-        seed: int,
-        linear: Tensor | None = None,
-        velocity: Tensor | None = None,
-        loss_of: Loss | None = None,
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
     ) -> Fit:
-        """Trains from `row` on the batches in their order; `loss_of` takes the place of the objective's loss."""
+        """Trains from `row` on the batches in their order."""
+        linear, loss_of = more.get("linear"), more.get("loss_of")
         self.load(row, training=True)
         x = x.to(self.device)
         target = self.objective.target(x, y.to(self.device))
         start = self.parameters.clone() if recipe.prox else None
         linear = linear.to(self.device) if linear is not None else None
-        step = (
-            Adam(self.parameters, recipe)
-            if recipe.optimiser == "adam"
-            else Sgd(self.parameters, recipe, velocity)
-        )
+        step = rule_for(self.parameters, recipe, more.get("velocity"))
         losses = []
-        with ONE_AT_A_TIME, seeded(seed, self.device):
+        with ONE_AT_A_TIME, seeded(more["seed"], self.device):
             for batch in batches:
                 index = torch.from_numpy(batch).to(self.device)
                 self.gradient.zero_()
@@ -122,25 +112,14 @@ class TorchBench:
         return Fit(
             row=self.flat.to("cpu", copy=True),
             losses=torch.stack(losses).double().cpu().numpy() if losses else np.zeros(0),
-            velocity=step.velocity.cpu() if isinstance(step, Sgd) and step.velocity is not None else None,
+            velocity=step.velocity.cpu() if step.velocity is not None else None,
         )
 
-    def fits_cohorts(self, recipe: Recipe) -> bool:
-        from covey.bench.cohort import refusal
+    def cohort(self, recipe: Recipe) -> FitCohort | None:
+        """Trains many clients at once with stacked parameters, where the model has no state of its own."""
+        from covey.bench.cohort import fit_cohort, refusal
 
-        return not refusal(self.model, recipe)
-
-    def fit_cohort(
-        self,
-        rows: Sequence[Tensor],
-        data: Sequence[tuple[Tensor, Tensor]],
-        batches: Sequence[Sequence[np.ndarray]],
-        recipe: Recipe,
-    ) -> list[Fit]:
-        """Trains many clients at once with stacked parameters."""
-        from covey.bench.cohort import fit_cohort
-
-        return fit_cohort(self, rows, data, batches, recipe)
+        return None if refusal(self.model, recipe) else partial(fit_cohort, self, recipe)
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
@@ -156,37 +135,3 @@ class TorchBench:
 
     def info(self) -> dict[str, str | int]:
         return {"trainer": "torch", "device": str(self.device), "why": self.why}
-
-
-class Sgd:
-    """`torch.optim.SGD` on the flat parameters: v <- momentum v + g + weight_decay w; w <- w - lr v."""
-
-    def __init__(self, parameters: Tensor, recipe: Recipe, velocity: Tensor | None) -> None:
-        self.parameters = parameters
-        self.recipe = recipe
-        self.velocity = velocity.clone() if velocity is not None else None
-
-    def __call__(self, gradient: Tensor) -> None:
-        with torch.no_grad():
-            if self.recipe.weight_decay:
-                gradient.add_(self.parameters, alpha=self.recipe.weight_decay)
-            if self.recipe.momentum:
-                if self.velocity is None:
-                    self.velocity = gradient.clone()
-                else:
-                    self.velocity.mul_(self.recipe.momentum).add_(gradient)
-                gradient = self.velocity
-            self.parameters.add_(gradient, alpha=-self.recipe.lr)
-
-
-class Adam:
-    """`torch.optim.Adam` with its default settings on the flat parameters."""
-
-    def __init__(self, parameters: Tensor, recipe: Recipe) -> None:
-        weights = nn.Parameter(parameters)  # shares memory with the model
-        self.weights = weights
-        self.optimiser = torch.optim.Adam([weights], lr=recipe.lr, weight_decay=recipe.weight_decay)
-
-    def __call__(self, gradient: Tensor) -> None:
-        self.weights.grad = gradient
-        self.optimiser.step()

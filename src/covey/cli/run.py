@@ -39,6 +39,11 @@ ResumeOption = Annotated[
 ]
 
 
+ChangedCodeOption = Annotated[
+    bool, typer.Option("--changed-code", help="With --resume: go on though your own code or data changed.")
+]
+
+
 def register(app: typer.Typer) -> None:
     app.command()(run)
     app.command()(compare)
@@ -61,10 +66,7 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="The Ray cluster. [default: RAY_ADDRESS, or one started here]")
     ] = None,
-    changed_code: Annotated[
-        bool,
-        typer.Option("--changed-code", help="With --resume: go on though your own code or data changed."),
-    ] = False,
+    changed_code: ChangedCodeOption = False,
 ) -> None:
     """Run one method and write a run folder with its report."""
     from covey.runs import resume as go_on

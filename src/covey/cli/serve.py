@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from covey.cli.run import ChangedCodeOption
 from covey.errors import UserError
 from covey.own_code import is_file, load_file, one_sentence, split_name
 from covey.progress import live, say
@@ -60,6 +61,7 @@ def serve(
         typer.Option(help="A port of loopback with the status page and /metrics.", min=1, max=65535),
     ] = None,
     insecure: InsecureOption = False,
+    changed_code: ChangedCodeOption = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
     ] = None,
@@ -74,6 +76,8 @@ def serve(
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
+    if resume is None and changed_code:
+        raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
     if resume is None and file is None:
         raise UserError("FILE is missing: a TOML file as for covey run, or --resume with a run's folder")
     links.need_flower()
@@ -104,7 +108,7 @@ def serve(
         open_sites(config, link, secrets, place, least, own, folder=folder, status_port=status_port) as fleet,
     ):
         if resume is not None:
-            done = go_on(folder, watchers=[watch], say=say, fleet=fleet)
+            done = go_on(folder, watchers=[watch], say=say, fleet=fleet, changed_code=changed_code)
         else:
             done = run_config(config, folder, watchers=[watch], say=say, fleet=fleet)
     show([done])

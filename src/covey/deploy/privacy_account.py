@@ -15,8 +15,11 @@ from typing import Any
 from covey.codec import plain_of_file
 from covey.deploy.secret_file import write_secret
 from covey.errors import Refused, UserError
+from covey.privacy_loss import Loss, Told, add_loss, losses_of, plain_losses
+from covey.private.composition import composed
 from covey.writing import write_atomically
 
+DELTA = 1e-5  # at which a site's budget is kept
 MOST_QUESTIONS = 10_000  # that one site answers from its secret
 
 
@@ -33,10 +36,12 @@ class PrivacyAccount:
         self.budget = budget
         self.epsilon = 0.0
         self.secret = b""
+        self.told: Told = {}  # updates with noise
         self.questions: dict[str, float] = {}  # what was answered from the secret, and its loss
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             self.epsilon = _spent(folder / "epsilon")
+            self.told = _updates(folder / "updates.json")
             self._read_answers(folder / "answers.json")
             self._compare(folder)
 
@@ -49,7 +54,8 @@ class PrivacyAccount:
         """Books a loss and gives the new total; refuses beyond this site's budget or the one that is given."""
         most = min((b for b in (self.budget, budget) if b is not None), default=None)
         total = self.epsilon + epsilon
-        if most is not None and total > most * (1 + 1e-9):
+        whole = self.composed(total, self.told) if self.told else total
+        if most is not None and whole > most * (1 + 1e-9):
             raise Refused(
                 f"a summary of epsilon {epsilon:g} is refused: {self.epsilon:g} of the budget of {most:g} is spent."
             )
@@ -57,6 +63,24 @@ class PrivacyAccount:
             _write(self.folder / "epsilon", repr(total), write_atomically)
         self.epsilon = total
         return total
+
+    def lose(self, loss: Loss) -> None:
+        """Books an update with noise, on disk before it is sent; everything told so far is composed with it."""
+        told = dict(self.told)
+        add_loss(told, loss)
+        total = self.composed(self.epsilon, told)
+        if self.budget is not None and total > self.budget * (1 + 1e-9):
+            raise Refused(
+                f"an update is refused: with it {total:.4g} of the budget of {self.budget:g} would be spent"
+            )
+        if self.folder is not None:
+            _write(self.folder / "updates.json", json.dumps(plain_losses(told)).encode(), write_atomically)
+        self.told = told
+
+    def composed(self, epsilon: float, told: Told) -> float:
+        """What one sample of this site has lost in all: on summaries and the like, and on updates."""
+        answers: Told = {Loss(what="summaries", mechanism="stated", noise=epsilon): 1} if epsilon else {}
+        return composed({**told, **answers}, DELTA, "sample")
 
     def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:
         """Secret random bytes for a question about these data: the same for ever, and paid for the first time."""
@@ -118,6 +142,16 @@ def _write(file: Path, content: bytes | str, write: Callable[[Path, Any], None])
 def unusable(error: Exception) -> Refused:
     """The refusal of a site that cannot keep its account or its state."""
     return Refused(f"this site's --state folder cannot be used: {getattr(error, 'strerror', None) or error}")
+
+
+def _updates(file: Path) -> Told:
+    """What updates were sent before; a file that does not say it is a mistake, not a new budget."""
+    try:
+        return losses_of(json.loads(file.read_text()))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"--state: {file} cannot be read: {error}") from error
 
 
 def _spent(file: Path) -> float:

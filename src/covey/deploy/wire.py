@@ -13,6 +13,7 @@ from torch import nn
 from covey.bench import Bench
 from covey.bench.choose import choose_bench
 from covey.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, STEPS
+from covey.choices import OneOf
 from covey.core import Step
 from covey.errors import Refused, UserError
 from covey.metrics import Metric
@@ -21,7 +22,7 @@ from covey.models import build
 from covey.objective import Objective, objective_named
 from covey.own_code import bare_name, is_own
 from covey.registry import Registry, only_installed
-from covey.settings import checked, convert, settings_of
+from covey.settings import checked, convert, reader_of, settings_of
 
 
 def step_kinds() -> list[str]:
@@ -54,7 +55,18 @@ def _is_step(value: Any) -> bool:
 
 
 def _settings(value: Any) -> dict[str, Any]:
-    return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    hints = typing.get_type_hints(type(value), include_extras=True)
+    return {
+        f.name: (_by_bare_name if isinstance(reader_of(hints[f.name]), OneOf) else _plain)(
+            getattr(value, f.name)
+        )
+        for f in dataclasses.fields(value)
+    }
+
+
+def _by_bare_name(value: Any) -> Any:
+    """What travels of something that a registry knows: its name without the file that it is in here."""
+    return bare_name(value) if isinstance(value, str) else {**value, "name": bare_name(value["name"])}
 
 
 def _plain(value: Any) -> Any:
@@ -85,13 +97,15 @@ def _known(registry: Registry[Any], name: object) -> Any:
 
 
 def _made(maker: Any, settings: Mapping[str, Any], where: str) -> Any:
-    hints = typing.get_type_hints(maker)
+    hints, marked = typing.get_type_hints(maker), typing.get_type_hints(maker, include_extras=True)
     names = {f.name for f in dataclasses.fields(maker)}
     values = {}
     for key, value in settings.items():
         if key not in names:
             raise Refused(f"{where} has no setting {key!r} in this site's covey")
-        values[key] = _value(value, hints[key], f"{where}.{key}")
+        # Of what a registry knows, the step itself looks the name up among what this site has.
+        looked_up = reader_of(marked[key]) is not None
+        values[key] = value if looked_up else _value(value, hints[key], f"{where}.{key}")
     try:
         return maker(**values)
     except (UserError, TypeError, ValueError) as error:

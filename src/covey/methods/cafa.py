@@ -11,12 +11,12 @@ from covey.group.label_mix import ByLabelMix
 from covey.mix.accuracy import LikenessAverage
 from covey.mix.average import Average
 from covey.ranges import Count, Epsilon, Positive, UpTo100
-from covey.select import Uniform
 from covey.select.largest import LargestGroup
+from covey.select.plain import Uniform
 from covey.settings import takes, validated
-from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import LabelSummary
+from covey.steps.train import Train
 
 Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none

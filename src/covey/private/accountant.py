@@ -141,16 +141,32 @@ def noise_for(
     accountant: Accountant = "pld",
 ) -> float:
     """The least noise with which `times` more sums keep within epsilon, after those that were `spent` already."""
-    dp = library()
-
-    def planned(noise: float) -> tuple[Sums, ...]:
-        return (*spent, Sums(noise=noise, sampling=sampling, times=times))
-
     before = epsilon_of(spent, delta, accountant)
     if before >= epsilon:
         raise UserError(
             f"private.epsilon is {epsilon:g}, and {before:.4g} of it is spent: no round is left; give more, or end here"
         )
+    try:
+        return _least_noise(epsilon, delta, sampling, times, spent, accountant)
+    except (ValueError, ArithmeticError, RuntimeError) as error:
+        raise UserError(
+            f"private.epsilon is {epsilon:g} at private.delta {delta:g}, for which no noise is found: {error}"
+        ) from error
+
+
+def _least_noise(
+    epsilon: float,
+    delta: float,
+    sampling: Sampling,
+    times: int,
+    spent: tuple[Sums, ...],
+    accountant: Accountant,
+) -> float:
+    dp = library()
+
+    def planned(noise: float) -> tuple[Sums, ...]:
+        return (*spent, Sums(noise=noise, sampling=sampling, times=times))
+
     if all(one.sampling.kind == "none" for one in planned(1.0)):
         left = dp.get_sigma_gaussian(epsilon, delta) ** -2 - (as_one_sum(spent) ** -2 if spent else 0.0)
         return float(max(LEAST_NOISE, (times / left) ** 0.5))

@@ -17,6 +17,11 @@ class BookedReplies:
     settings: Private
     noise: float = 0.0
 
+    @property
+    def evaluations(self) -> float | None:
+        """Privacy loss of one evaluation at a client; None where such evaluations have no noise."""
+        return self.settings.evaluations
+
     def __call__(self, now: Round, step: Step) -> list[Reply]:
         now.tasks = {client: task for client, task in now.tasks.items() if self.may(now, client)}
         for client in now.tasks:

@@ -125,6 +125,8 @@ def objection(kind: str, part: Any, level: Level) -> str:
         return group_objection(part)
     if kind == "select":
         return selection_objection(part, name)
+    if name == "AbsentRemembered":  # a sum that stands in for a missing one is a sum
+        return objection(kind, part.update, level)
     if (
         name in ("ClusterCorrection", "AdaptiveCorrection")
         and part.among != "clients"

@@ -49,6 +49,11 @@ class SecureSums:
     by_group: bool = False
     threshold: float = 0.67
 
+    @property
+    def evaluations(self) -> float | None:
+        """Privacy loss of one evaluation at a client; None where such evaluations have no noise."""
+        return self.plan.settings.evaluations
+
     def __call__(self, now: Round, step: Step) -> list[Reply]:
         settings = self.plan.settings
         assert settings.clip != "adaptive"

@@ -42,7 +42,7 @@ class Private:
 
     level: Level = "client"
     epsilon: Epsilon | None = None
-    delta: Annotated[float, Range(above=0, below=1)] = 1e-5
+    delta: Annotated[float, Range(1e-15, below=1)] = 1e-5
     noise: Positive | None = None
     clip: Positive | Literal["adaptive"] = "adaptive"
     quantile: Annotated[float, Range(above=0, below=1)] = 0.5

@@ -30,6 +30,11 @@ class NoisySums:
     plan: Plan
     by_group: bool = False
 
+    @property
+    def evaluations(self) -> float | None:
+        """Privacy loss of one evaluation at a client; None where such evaluations have no noise."""
+        return self.plan.settings.evaluations
+
     def __call__(self, now: Round, step: Step) -> list[Reply]:
         replies = now.fleet.ask(step, now.tasks) if now.tasks else []
         if now.tasks and not replies:

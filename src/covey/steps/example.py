@@ -17,6 +17,7 @@ from covey.bench.torch_bench import ONE_AT_A_TIME
 from covey.core import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
 from covey.model import read_row
+from covey.privacy_loss import Loss
 from covey.ranges import Count, Epsilon, Positive, Range
 from covey.settings import validated
 from covey.statistics import Known, Stat
@@ -57,6 +58,10 @@ class ExampleTrain(Step):
         rate = min(1.0, self.train.batch / len(y))
         steps = self.steps(len(y))
         noise = opacus_noise(self.epsilon, self.delta, rate, steps * self.rounds)
+        if client.account is not None and not done:  # one loss for all rounds, booked before the first
+            client.account.lose(
+                Loss(what="updates", mechanism="promised", noise=self.epsilon, rate=min(self.delta, 5e-6))
+            )
         client.state["private rounds"] = done + 1
         seed = secrets.randbits(63) if client.live else int(client.rng.integers(2**62))
         rng = np.random.default_rng(secrets.randbits(128)) if client.live else client.rng

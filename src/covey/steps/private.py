@@ -9,6 +9,7 @@ from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
 from covey.needs import Facts, gives_of
+from covey.privacy_loss import Loss
 from covey.ranges import Positive
 from covey.settings import validated
 from covey.statistics import Known, Stat
@@ -70,6 +71,8 @@ class Noised(Quiet):
         reply = super().__call__(client, task)
         assert reply.vector is not None
         start = task.models[task.slots.index(reply.slot)]
+        if client.account is not None:
+            client.account.lose(Loss(what="updates", mechanism="local", noise=self.noise))
         rng = None if client.live else client.stream("noise", "round", client.round)
         noisy = gaussian(clipped(reply.vector - start, self.clip), self.noise * self.clip, rng)
         return replace(reply, vector=(start.double() + noisy).float())

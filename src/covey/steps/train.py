@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from covey.bench import Fit, Loss, Recipe
+from covey.bench.optimisers import OPTIMISER, check_optimiser
 from covey.core import Client, Reply, Step, Task
 from covey.data.augment import as_shown
 from covey.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
@@ -39,7 +40,7 @@ class Train(Step):
         epochs: over the local data; none: as many as make about 50 batches, from 1 to 5.
         batch: samples of a batch.
         batches: the most batches of a round; none is all of the epochs.
-        optimiser: sgd or adam.
+        optimiser: sgd, adam, or your own such as torch.optim:AdamW; a table with its name and settings.
         lr: learning rate.
         lr_decay: factor on the learning rate in each round.
         lr_floor: share of lr below which it never falls.
@@ -55,7 +56,7 @@ class Train(Step):
     epochs: Annotated[int, Range(1, 10_000)] | None = None
     batch: Count = 16
     batches: Count | None = None
-    optimiser: Literal["sgd", "adam"] = "sgd"
+    optimiser: Annotated[Any, OPTIMISER] = "sgd"
     lr: Positive = 0.05
     lr_decay: Annotated[float, Range(above=0, most=1)] = 1.0
     lr_floor: Share = 0.0
@@ -69,6 +70,9 @@ class Train(Step):
 
     kind: ClassVar[str] = "train.sgd"
 
+    def __post_init__(self) -> None:
+        check_optimiser(self.optimiser, self.momentum)
+
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
         fit = local_fit(self, client, start)
@@ -76,14 +80,14 @@ class Train(Step):
 
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
         """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
-        bench, recipe = clients[0].bench, self.recipe(clients[0].round)
+        together = clients[0].bench.cohort(self.recipe(clients[0].round))
         augmented = any(client.train.dataset.augment != "none" for client in clients)
-        if self.keep_momentum or augmented or not bench.fits_cohorts(recipe):
+        if self.keep_momentum or augmented or together is None:
             return None
         found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
         data = [self.training_part(client).tensors() for client in clients]
         orders = [self.order(len(y), client.rng) for client, (_, y) in zip(clients, data, strict=True)]
-        fits = bench.fit_cohort([row for _, row in found], data, orders, recipe)
+        fits = together([row for _, row in found], data, orders)
         return [
             reply_of(client, fit, slot, size=len(y))
             for client, fit, (slot, _), (_, y) in zip(clients, fits, found, data, strict=True)

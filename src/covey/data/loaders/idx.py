@@ -55,6 +55,7 @@ def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") 
     return _load("fashion-mnist", folder, GARMENTS, scaling, None)
 
 
+@validated_in("data")
 def emnist(
     *,
     folder: Path | None = None,

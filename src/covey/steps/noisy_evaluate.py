@@ -1,0 +1,53 @@
+"""How good a model is on a client's test data, under noise: how many of how many it gets right, both noisy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from covey.core import Client, Reply, Step, Task
+from covey.ranges import Epsilon
+from covey.settings import validated
+from covey.statistics import SHARE, Known, Stat
+from covey.steps.evaluate import FORWARD_SHARE, outputs_of
+from covey.steps.privacy import Privacy, add_noise
+from covey.steps.summaries import booked
+from covey.steps.train import best_row
+
+CHANGED = 2.0  # one sample more or less changes both counts by 1
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class NoisyEvaluate(Step):
+    """(right + Laplace(2 / epsilon)) / (samples + Laplace(2 / epsilon)) on the client's test data; no loss is told.
+
+    Args:
+        epsilon: privacy loss of one such answer, for one sample.
+    """
+
+    epsilon: Epsilon
+
+    kind: ClassVar[str] = "evaluate.noisy"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = best_row(client, task)
+        outputs, target = outputs_of(client, row, *client.test.tensors())
+        scores = client.bench.objective.scores(outputs, target) if len(target) else {}
+        if "accuracy" not in scores:
+            return Reply(id=client.id, slot=slot)
+        privacy = Privacy(epsilon=self.epsilon, noise="opendp" if client.live else "simulated")
+        spent = booked(client, privacy)
+        counts = np.array([float(scores["accuracy"].double().sum()), float(len(target))])
+        right, samples = add_noise(counts, sensitivity=CHANGED, privacy=privacy, rng=client.rng)
+        size = max(1, round(samples))
+        share = float(np.clip(right / size, 0.0, 1.0))
+        return Reply(id=client.id, slot=slot, size=1, stats={"accuracy": share, "epsilon": spent})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {"accuracy": SHARE}
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return FORWARD_SHARE * test
