@@ -16,7 +16,11 @@ from covey.tables import read_tables
 from tests.deploy.live_deployment import Deployment
 
 # Real sites draw all noise from a secure source that no seed repeats: these runs have none.
-EXACT = {"haccs": ["method.epsilon=none"], "embedding": ["method.flip=0", "method.pretrain_rounds=2"]}
+EXACT = {
+    "haccs": ["method.epsilon=none"],
+    "embedding": ["method.flip=0", "method.pretrain_rounds=2"],
+    "covey": ["method.flip=0"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,10 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 @pytest.mark.parametrize(
     "name",
-    ["cafa", *(pytest.param(n, marks=pytest.mark.slow) for n in ("haccs", "cfic", "embedding", "ifca"))],
+    [
+        "cafa",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("haccs", "cfic", "embedding", "ifca", "covey")),
+    ],
 )
 def test_the_rows_are_those_of_the_local_engine(name: str, sites: Deployment) -> None:
     settings = [f"method.name={name}", *EXACT.get(name, ())]

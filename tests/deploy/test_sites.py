@@ -43,7 +43,7 @@ STEP = {"$step": step_to_plain(Train(lr=0.1))}
 # ---------------------------------------------------------------------------------------------- the same bits
 
 
-SIMULATED_ONLY = ("fedasync", "fedbuff")
+SIMULATED_ONLY = ("fedasync", "fedbuff", "refl")
 
 
 @pytest.mark.parametrize("name", SIMULATED_ONLY)

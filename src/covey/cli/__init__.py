@@ -9,6 +9,7 @@ import typer
 
 from covey.cli import (
     advise,
+    benchmark,
     certs,
     demo,
     export,
@@ -57,6 +58,7 @@ for module in (
     report,
     watch,
     reproduce,
+    benchmark,
     certs,
     serve,
     status,

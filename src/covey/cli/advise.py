@@ -41,6 +41,17 @@ BAR = 20  # characters
 SIMILAR = 0.2  # the nearness from which another fleet's results say much about this one
 
 
+def of_own_file(data: Path | None, label: str | None, client: str | None) -> list[str]:
+    """The settings that stand for --data, --label and --client."""
+    if data is None:
+        if label or client:
+            raise UserError("--label and --client name columns of a file: add --data FILE.csv")
+        return []
+    found = ["data.name=table", f"data.path={data}"]
+    found += [f"data.label={label}"] if label else []
+    return found + ([f"data.client={client}"] if client else [])
+
+
 def register(app: typer.Typer) -> None:
     app.command()(advise)
 
@@ -48,6 +59,13 @@ def register(app: typer.Typer) -> None:
 def advise(
     file: FileArgument = None,
     dataset: DatasetOption = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A CSV or Parquet file of your own: one row per sample.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="With --data: the column to predict.")] = None,
+    client: Annotated[
+        str | None, typer.Option(help="With --data: the column that says whose row it is.")
+    ] = None,
     set_: SetOption = None,
     seed: SeedOption = None,
     epsilon: Annotated[
@@ -81,7 +99,7 @@ def advise(
         raise UserError("--check runs in a simulation; with --sites start the file with covey serve")
     if epsilon is not None and not epsilon > 0:
         raise UserError(f"--epsilon is {epsilon}; allowed: a number above 0")
-    tables = gathered(file, None, dataset, set_, seed, None)
+    tables = gathered(file, None, dataset, [*of_own_file(data, label, client), *(set_ or ())], seed, None)
     config = resolve(tables)
     here = asked_sites(config, host, port, None if insecure else certs) if sites else asked_simulation(config)
     with here as fleet:

@@ -23,10 +23,19 @@ def register(app: typer.Typer) -> None:
 
 
 def methods(name: Name = None) -> None:
-    """List the methods; with a name, its settings."""
+    """List the methods by the question that they answer; with a name, its settings."""
     from covey.catalogue import METHODS
+    from covey.families import FAMILIES
 
-    show("method", METHODS, name)
+    if name is not None:
+        show("method", METHODS, name)
+        return
+    known = {method for family in FAMILIES.values() for method in family}
+    families = {**FAMILIES, "Others": tuple(method for method in METHODS if method not in known)}
+    for question, members in families.items():
+        if listed := {method: METHODS[method] for method in members if method in METHODS}:
+            Console().print(Text(question, style="bold"))
+            show_all(listed, indent=2)
 
 
 def parts(

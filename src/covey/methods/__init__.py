@@ -40,6 +40,7 @@ from covey.methods.pfedme import pfedme
 from covey.methods.robust import krum, median, trimmed_mean
 from covey.methods.scaffold import scaffold
 from covey.methods.schedulers import oort, oort_simple, power_of_choice, random, tifl
+from covey.methods.selections import divfl, flips, hics, refl
 from covey.methods.server_optimisers import fedadagrad, fedadam, fedavgm, fedyogi
 from covey.methods.stale import fedasync, fedbuff
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
@@ -60,6 +61,7 @@ __all__ = [
     "covey",
     "decentralized",
     "ditto",
+    "divfl",
     "embedding",
     "fedadagrad",
     "fedadam",
@@ -86,9 +88,11 @@ __all__ = [
     "fedyogi",
     "fesem",
     "fine_tuned",
+    "flips",
     "flis",
     "flux",
     "haccs",
+    "hics",
     "hierarchical",
     "ifca",
     "krum",
@@ -104,6 +108,7 @@ __all__ = [
     "pfedme",
     "power_of_choice",
     "random",
+    "refl",
     "scaffold",
     "semi_decentralized",
     "tifl",

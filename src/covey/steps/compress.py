@@ -14,7 +14,7 @@ from covey.core import Client, Method, Reply, Step, Task
 from covey.model import Layout
 from covey.needs import Facts, gives_of, needs_of
 from covey.ranges import Range
-from covey.settings import validated_in
+from covey.settings import validated, validated_in
 from covey.statistics import Known, Stat
 
 How = Literal["top-k", "8-bit", "1-bit", "mask"]
@@ -38,16 +38,22 @@ class Compression:
     feedback: bool = True
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class Compressed(Step):
     """The step `step`, whose update w_k - w travels shortened; what is left out waits at the client for the next time.
 
     Numbers behind the trainable ones (statistics of norms) travel whole.
+
+    Args:
+        how: top-k, 8-bit, 1-bit or mask.
+        share: of the numbers that travel, for top-k and mask.
+        feedback: whether a client adds what was left out to its next update.
     """
 
     step: Step
     how: How
-    share: float = 0.05
+    share: PART = 0.05
     feedback: bool = True
 
     kind: ClassVar[str] = "train.compressed"

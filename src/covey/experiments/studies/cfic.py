@@ -51,17 +51,18 @@ def poison(settings: Mapping[str, Any], seed: int) -> Findings:
     """Accuracy after some rounds with `hostile` of the clients spoiling their updates, for each combine and attack."""
     rows: dict[str, dict[str, float]] = {}
     for name, own in settings["methods"].items():
-        tables = {**settings["base"], "seed": seed, "method": own}
+        method = {key: value for key, value in own.items() if key != "robust"}
+        tables = {**settings["base"], "seed": seed, "method": method, "robust": own.get("robust", {})}
         config = resolve(tables)
         clients = config["data"]["clients"]
         hostile = np.random.default_rng(seed).choice(clients, size=settings["hostile"], replace=False)
-        method = method_of(config)
+        made = method_of(config)
         for attack in ("none", "scale", "flip", "nan"):
             bad = tuple(int(i) for i in hostile) if attack != "none" else ()
             spoiled = replace(
-                method,
+                made,
                 local=Poisoned(
-                    local=method.local,
+                    local=made.local,
                     clients=bad,
                     attack=attack if bad else "flip",  # type: ignore[arg-type]
                 ),

@@ -1,0 +1,98 @@
+"""FedAvg under selections of the literature: FLIPS, HiCS-FL, DivFL and REFL."""
+
+from __future__ import annotations
+
+from covey.core import Method
+from covey.methods.cafa import by_label_mix
+from covey.methods.stale import FirstArrivals, StaleAverage
+from covey.mix.average import Average
+from covey.ranges import Count, NotNegative, Positive
+from covey.select.clustered_sampling import remember_sketches
+from covey.select.divfl import Diverse
+from covey.select.flips import Equitable
+from covey.select.hics import ByEntropy, remember_biases
+from covey.select.refl import LeastAvailable
+from covey.settings import validated
+from covey.steps import Train
+
+
+@validated
+def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None) -> Method:
+    """FedAvg in which every cluster of like label mixes is served equally, and in it who worked least often.
+
+    Label shares are told once and clustered by K-means (Bhope et al., 2023).
+
+    Args:
+        per_round: how many clients work in a round.
+        clusters: how many clusters of label mixes; none: by the best silhouette.
+    """
+    return Method(
+        name="flips",
+        group=by_label_mix(clusters=clusters),
+        select=Equitable(per_round=per_round),
+        local=train,
+        mix=Average(),
+    )
+
+
+@validated
+def hics(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    temperature: Positive = 0.0025,
+    weight: NotNegative = 10.0,
+    sharpness: NotNegative = 4.0,
+) -> Method:
+    """FedAvg that prefers clients of even label mixes, which the server reads off the output biases of their updates.
+
+    H = entropy of softmax(update of the output biases / temperature); clusters by angle + weight |H - H'| are drawn
+    with probability ~ exp(sharpness mean H) (Chen and Vikalo, 2024, HiCS-FL, with a constant sharpness).
+
+    Args:
+        per_round: how many clients work in a round.
+        temperature: of the softmax over a bias update.
+        weight: of the difference of entropies beside the angle.
+        sharpness: how much clusters of even label mixes are preferred; 0: not at all.
+    """
+    select = ByEntropy(per_round=per_round, temperature=temperature, weight=weight, sharpness=sharpness)
+    return Method(name="hics", select=select, local=train, mix=Average(), after=(remember_biases,))
+
+
+@validated
+def divfl(train: Train, *, per_round: Count = 10) -> Method:
+    """FedAvg on those clients whose last updates stand best for everybody's.
+
+    Greedily, each next client lowers most the sum over all clients of the distance to the nearest chosen update
+    (Balakrishnan et al., 2022; updates as sketches of 512 numbers).
+
+    Args:
+        per_round: how many clients work in a round.
+    """
+    return Method(
+        name="divfl",
+        select=Diverse(per_round=per_round),
+        local=train,
+        mix=Average(weighting="equal"),
+        after=(remember_sketches,),
+    )
+
+
+@validated
+def refl(train: Train, *, per_round: Count = 10, power: NotNegative = 1.0) -> Method:
+    """The least available clients work while they are there, and replies that come late still count.
+
+    A round ends with `per_round` arrivals; what arrives later is mixed in with (1 + staleness)^-power (Abdelmoniem et
+    al., 2023; availability is the share of rounds so far, in place of a forecast).
+
+    Args:
+        per_round: how many clients work in a round.
+        power: how fast old replies fade; 0: not at all.
+    """
+    return Method(
+        name="refl",
+        select=LeastAvailable(per_round=per_round),
+        local=train,
+        gather=FirstArrivals(count=per_round),
+        mix=StaleAverage(power=power),
+    )

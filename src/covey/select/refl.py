@@ -1,0 +1,31 @@
+"""REFL: resource-efficient federated learning (Abdelmoniem et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from covey.core import Round
+from covey.needs import Key
+from covey.ranges import Count
+from covey.settings import validated
+
+PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each client could be reached
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class LeastAvailable:
+    """Those who were reachable least often come first, while they are there (REFL); ties are drawn.
+
+    Args:
+        per_round: how many clients work in a round.
+    """
+
+    per_round: Count = 10
+
+    def __call__(self, now: Round) -> list[int]:
+        seen = dict(PRESENCE.get(now.memory, {}))
+        seen |= {i: seen.get(i, 0) + 1 for i in now.here}
+        PRESENCE.keep(now.memory, seen)
+        drawn = now.stream("select").permutation(now.here).tolist()
+        return sorted(sorted(drawn, key=lambda i: seen[i])[: self.per_round])
