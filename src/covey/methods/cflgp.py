@@ -15,12 +15,11 @@ from covey.mix.average import Average
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Count
 from covey.rows import to_group
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
 from covey.steps.stepwise import Batches
-from covey.steps.train import best_row
+from covey.steps.train import Train, best_row
 
 SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
