@@ -23,7 +23,7 @@ def test_a_notebook_was_executed_and_shows_no_error(path: Path) -> None:
     assert not [word for word in ("/tmp/", "/home/", "/root/") if word in path.read_text()]
 
 
-@pytest.mark.parametrize("name", ["first-run", "own-method"])
+@pytest.mark.parametrize("name", ["first-run", pytest.param("own-method", marks=pytest.mark.slow)])
 def test_the_cells_of_a_notebook_run_one_after_another(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
