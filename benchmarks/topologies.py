@@ -17,8 +17,8 @@ from covey.data import federate, load
 from covey.fleet.local import Engine, LocalFleet
 from covey.ledger import Cost
 from covey.methods import METHODS
+from covey.mix.apply import apply_mixings
 from covey.mix.graphs import adjacency, graph, mixing
-from covey.mix.peers import apply_mixings
 from covey.mix.topology import collect
 from covey.models import build
 from covey.steps import Train

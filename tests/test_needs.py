@@ -7,13 +7,14 @@ import pytest
 from covey.core import Method
 from covey.errors import RunError, UserError
 from covey.group.label_feature import by_label
+from covey.group.membership import one_per_group
 from covey.methods.baselines import fedavg
 from covey.methods.haccs import haccs
 from covey.methods.ifca import ifca
 from covey.mix.average import Average
 from covey.mix.exchange import Exchange
 from covey.needs import GROUPS, Key, check_parts, declares
-from covey.rows import one_per_client, one_per_group, to_group
+from covey.rows import one_per_client, to_group
 from covey.select import Uniform
 from covey.select.clusters import EveryCluster
 from covey.select.haccs import ByCluster

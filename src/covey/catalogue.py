@@ -339,7 +339,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         "covey.banks",
         {
             "one": "covey.core:one_model",
-            "per-group": "covey.rows:one_per_group",
+            "per-group": "covey.group.membership:one_per_group",
             "per-flock": "covey.group.by_portrait:one_per_flock",
             "per-client": "covey.rows:one_per_client",
             "random-starts": "covey.methods.ifca:RandomStarts",

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from covey.core import Round, Task, one_model, to_everybody
-from covey.group.membership import read_membership
 from covey.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, declares
 
-__all__ = ["one_model", "one_per_client", "one_per_group", "to_everybody", "to_group", "to_owner"]
+__all__ = ["one_model", "one_per_client", "to_everybody", "to_group", "to_owner"]
 
 
 @declares(gives=(MODEL_PER_CLIENT,))
@@ -22,21 +21,6 @@ def one_per_client(now: Round) -> Tensor:
     """
     missing = len(now.seen) - len(now.models)
     return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing else now.models
-
-
-@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
-def one_per_group(now: Round) -> Tensor:
-    """A model, a row of the bank, for every group; a new group starts from the given model.
-
-    Where the grouping knows which group a later one was most like when it was founded, it starts from that one's model.
-    """
-    membership = read_membership(now.memory)
-    parents = membership.parents if membership else ()
-    rows = list(now.models)
-    for group in range(len(rows), max(len(parents), max(now.groups.values(), default=0) + 1)):
-        parent = parents[group] if group < len(parents) else group
-        rows.append(rows[parent] if parent < len(rows) else now.fleet.start())
-    return torch.stack(rows) if len(rows) > len(now.models) else now.models
 
 
 @declares(needs=(MODEL_PER_CLIENT,))

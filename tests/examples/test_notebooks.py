@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,21 @@ def test_a_notebook_was_executed_and_shows_no_error(path: Path) -> None:
     assert all(cell["execution_count"] for cell in cells)
     assert not [out for cell in cells for out in cell["outputs"] if out["output_type"] == "error"]
     assert not [word for word in ("/tmp/", "/home/", "/root/") if word in path.read_text()]
+
+
+@pytest.mark.parametrize("name", ["first-run", pytest.param("own-method", marks=pytest.mark.slow)])
+def test_the_cells_of_a_notebook_run_one_after_another(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a kernel, and with two rounds and seeds in place of more: seconds instead of minutes."""
+    monkeypatch.chdir(tmp_path)
+    book = json.loads(next(path for path in NOTEBOOKS if path.stem == name).read_text())
+    names: dict[str, object] = {"__name__": "__main__"}
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code":
+            code = re.sub(r"rounds=\d+", "rounds=2", "".join(cell["source"]))
+            exec(compile(code.replace("range(3)", "range(2)"), name, "exec"), names)
+    assert (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow

@@ -70,7 +70,10 @@ def attempt(
 def subjects() -> list[str]:
     """The files with tries, by name."""
     frame = {"__init__", "__main__", "frame", "liar", "test_frame"}
-    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in frame)
+    found = {path.stem for path in Path(__file__).parent.glob("*.py")} - frame
+    return sorted(
+        found, key=lambda name: (name == "one_stranger", name)
+    )  # all methods with every lie take longest
 
 
 def tries_of(subject: str) -> list[Try]:

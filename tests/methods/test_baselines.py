@@ -8,8 +8,9 @@ import torch
 
 from covey.core import Mixing, Reply, Round, empty_state, open_round, run, stream
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
+from covey.mix.apply import apply_mixings
 from covey.mix.average import Average, weighted_rows
-from covey.mix.peers import apply_mixings, links
+from covey.mix.peers import links
 from covey.steps import Train
 from covey.testing import CLIENTS, final, small_fleet
 

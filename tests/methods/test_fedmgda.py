@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from covey.core import run
 from covey.errors import UserError
 from covey.methods.fedmgda import fedmgda
+from covey.mix.apply import apply_mixings
 from covey.mix.gram import products
 from covey.mix.mgda import CommonDescent, shortest
-from covey.mix.peers import apply_mixings
 from covey.steps import Train
 
 

@@ -9,7 +9,8 @@ from covey.core import Mixing, Reply
 from covey.data import federate, load
 from covey.fleet.devices import Devices
 from covey.fleet.local import Engine, LocalFleet
-from covey.mix.peers import apply_mixings, links
+from covey.mix.apply import apply_mixings
+from covey.mix.peers import links
 
 
 def test_an_entry_from_somebody_elses_row_is_a_message() -> None:

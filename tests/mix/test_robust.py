@@ -15,8 +15,8 @@ from covey.core import Method, run
 from covey.errors import UserError
 from covey.fleet.guard import Guard
 from covey.methods import METHODS
+from covey.mix.apply import apply_mixings
 from covey.mix.average import Average
-from covey.mix.peers import apply_mixings
 from covey.mix.robust import (
     Clip,
     Krum,

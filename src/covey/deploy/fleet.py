@@ -29,7 +29,8 @@ from covey.fleet.guard import Guard
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
 from covey.ledger import Cost, Ledger
-from covey.mix.peers import apply_mixings, peer_links
+from covey.mix.apply import apply_mixings
+from covey.mix.peers import peer_links
 from covey.model import Layout, fresh_row
 from covey.objective import Objective, lowest_loss
 from covey.statistics import Known

@@ -27,7 +27,8 @@ from covey.fleet.profiles import Device
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
 from covey.ledger import Cost, Ledger
-from covey.mix.peers import Links, apply_mixings, peer_links
+from covey.mix.apply import apply_mixings
+from covey.mix.peers import Links, peer_links
 from covey.model import BufferPolicy, Layout, activations, fresh_row
 from covey.objective import Classification, Objective, lowest_loss
 from covey.ranges import Range

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from covey.ask_once import Ask, news
 from covey.core import Round
 from covey.group.centroids import Membership, drifted, founded, joined
 from covey.group.figures import note_groups
-from covey.needs import Key
+from covey.needs import GROUPS, MODEL_PER_GROUP, Key, declares
 
 Vectors = dict[int, NDArray[Any]]
 Found = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
@@ -76,3 +78,18 @@ def write_membership(membership: Membership) -> dict[str, Any]:
         "labels": membership.labels,
         "parents": list(membership.parents),
     }
+
+
+@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
+def one_per_group(now: Round) -> Tensor:
+    """A model, a row of the bank, for every group; a new group starts from the given model.
+
+    Where the grouping knows which group a later one was most like when it was founded, it starts from that one's model.
+    """
+    membership = read_membership(now.memory)
+    parents = membership.parents if membership else ()
+    rows = list(now.models)
+    for group in range(len(rows), max(len(parents), max(now.groups.values(), default=0) + 1)):
+        parent = parents[group] if group < len(parents) else group
+        rows.append(rows[parent] if parent < len(rows) else now.fleet.start())
+    return torch.stack(rows) if len(rows) > len(now.models) else now.models

@@ -13,10 +13,9 @@ from covey.mix.average import Weighting
 from covey.needs import Facts
 from covey.ranges import Share
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, check_plain, is_finite
-from covey.steps.train import AroundTraining, best_row
+from covey.steps.train import AroundTraining, Train, best_row
 
 
 @validated

@@ -8,9 +8,9 @@ from covey.core import Method
 from covey.mix.average import Average, Weighting, keep_own
 from covey.ranges import Count, NotNegative
 from covey.rows import one_per_client, to_owner
-from covey.select import Everybody, Uniform, the_server
+from covey.select.plain import Everybody, Uniform, the_server
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 
 @validated

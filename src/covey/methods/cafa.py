@@ -11,12 +11,12 @@ from covey.group.label_mix import ByLabelMix
 from covey.mix.accuracy import LikenessAverage
 from covey.mix.average import Average
 from covey.ranges import Count, Epsilon, Positive, UpTo100
-from covey.select import Uniform
 from covey.select.largest import LargestGroup
+from covey.select.plain import Uniform
 from covey.settings import takes, validated
-from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import LabelSummary
+from covey.steps.train import Train
 
 Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
@@ -93,9 +93,9 @@ def cafa(
     W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j (Zhang et al., eq. 11). The validation data are the share
     `train.holdout`, 0.2 where it is 0. `evaluation = "published"` is the paper: eq. 8 to 11, no weight by samples.
     With `balanced` (the default) w^A is the accuracy by class, mean over the classes, to the `power`, times the number
-    of samples, and the clusters do not weigh: that is better or level in all three partitions of the paper's program
-    (docs/methods/cafa.md). `weighting` and `by_cluster` set these two by themselves. `clusters` fixes k. With
-    `epsilon` the label shares are private: `noise` is how, `budget` what a client spends at most.
+    of samples, and the clusters do not weigh: much better where some clients are IID, level with FedAvg where all hold
+    few classes (docs/methods/cafa.md). `weighting` and `by_cluster` set these two by themselves. `clusters` fixes k.
+    With `epsilon` the label shares are private: `noise` is how, `budget` what a client spends at most.
 
     Args:
         per_round: how many clients work in a round.

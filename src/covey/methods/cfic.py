@@ -9,10 +9,10 @@ from covey.errors import UserError
 from covey.group.label_feature import ByNoisyLabel, LabelWhenChosen, by_label
 from covey.mix.average import Average
 from covey.ranges import Count, DecayRate, Epsilon, NotNegative, PartBelowOne
-from covey.select import Uniform
 from covey.select.clusters import EveryCluster, Quota
+from covey.select.plain import Uniform
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 from covey.update.absent import AbsentRemembered
 from covey.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, CorrectionScale
 

@@ -14,9 +14,9 @@ from covey.mix.gram import products
 from covey.mix.regroup import regrouped
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
 from covey.ranges import Natural, Positive
-from covey.select import Everybody
+from covey.select.plain import Everybody
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 Array = NDArray[np.float64]
 

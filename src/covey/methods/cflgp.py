@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
@@ -15,12 +16,11 @@ from covey.mix.average import Average
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Count
 from covey.rows import to_group
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
 from covey.steps.stepwise import Batches
-from covey.steps.train import best_row
+from covey.steps.train import Train, best_row
 
 SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
@@ -125,16 +125,17 @@ class ByGradients:
         return max(sorted(likeness), key=lambda group: np.mean(likeness[group]), default=0)
 
 
-@declares(gives=(MODEL_PER_GROUP,))
+@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 @validated
 @dataclass(frozen=True, kw_only=True)
 class EqualStarts:
-    """k models that all start as the given one: what makes them differ is who trains them."""
+    """k models, or one per group where there are more, that all start as the given one; who trains them is all."""
 
     k: Count = 4
 
     def __call__(self, now: Round) -> Any:
-        return now.models if len(now.models) else now.fleet.start()[None].repeat(self.k, 1)
+        missing = max(self.k, max(now.groups.values(), default=-1) + 1) - len(now.models)
+        return torch.cat([now.models, now.fleet.start().repeat(missing, 1)]) if missing > 0 else now.models
 
 
 @validated

@@ -9,7 +9,7 @@ from covey.mix.average import Average
 from covey.ranges import Count
 from covey.select.clustered_sampling import FromUrns, remember_sketches
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 
 @validated

@@ -21,7 +21,7 @@ from covey.needs import (
 from covey.parts import PartOf, PartsOf, make_part
 from covey.serving import ServeAdapted
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 Group = Annotated[Any, PartOf("group")]
 Bank = Annotated[Any, PartOf("bank")]

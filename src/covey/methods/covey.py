@@ -23,17 +23,17 @@ from covey.mix.flock_topology import FlockTopology, FromRepresentative
 from covey.mix.shared import GroupAverage
 from covey.ranges import BelowHalf, Count, Epsilon, Natural
 from covey.rows import one_per_client, to_group
-from covey.select import Uniform
 from covey.select.fair import FairSchedule
 from covey.select.feedback import remember_losses
+from covey.select.plain import Uniform
 from covey.select.within import WithinFlocks, label_groups
 from covey.serving import KeepJudgements, Per, ServeAdapted
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.embedding import BitNoise
 from covey.steps.judged import JudgedTrain
 from covey.steps.portrait import DescribeClasses
 from covey.steps.privacy import Privacy
+from covey.steps.train import Train
 from covey.update.clusters import AdaptiveCorrection
 
 Over = Literal[

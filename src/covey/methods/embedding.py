@@ -13,19 +13,19 @@ from torch import Tensor
 from covey.core import Method, Reply, Round, Task
 from covey.group.centroids import settled
 from covey.group.denoise import denoise
-from covey.group.membership import Vectors, maintained_groups
+from covey.group.membership import Vectors, maintained_groups, one_per_group
 from covey.group.ward import Search, Ward
 from covey.methods.pretraining import Pretrain, Way
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import BelowHalf, Count, Natural
-from covey.rows import one_per_group, to_group
-from covey.select import Uniform
+from covey.rows import to_group
 from covey.select.groups import EachGroup
+from covey.select.plain import Uniform
 from covey.settings import takes, validated
-from covey.steps import Train
 from covey.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
+from covey.steps.train import Train
 
 ENCODER: Key[Tensor] = Key("encoder")
 HOLDERS: Key[list[int]] = Key("clients with the encoder")

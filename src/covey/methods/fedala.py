@@ -15,11 +15,10 @@ from covey.mix.average import Weighting
 from covey.needs import Facts
 from covey.ranges import Count, Positive, Share
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.home import at_home
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, check_plain, is_finite
-from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 
 @validated

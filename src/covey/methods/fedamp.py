@@ -17,11 +17,10 @@ from covey.mix.gram import products
 from covey.needs import MODEL_PER_CLIENT, Facts
 from covey.ranges import NotNegative, Positive, Share
 from covey.rows import one_per_client, to_owner
-from covey.select import Everybody
+from covey.select.plain import Everybody
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.stepwise import is_finite
-from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 Array = NDArray[np.float64]
 

@@ -15,10 +15,10 @@ from covey.errors import UserError
 from covey.mix.average import weighted_rows, weights
 from covey.needs import Key
 from covey.ranges import Count, NotNegative
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import ROUNDING, Known, Stat
-from covey.steps import Train
+from covey.steps.train import Train
 
 Array = NDArray[np.float64]
 Measure = Literal["kl", "l2", "l1", "cosine"]

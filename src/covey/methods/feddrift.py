@@ -15,11 +15,11 @@ from covey.mix.average import Average
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Positive
 from covey.rows import to_group
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
 from covey.steps.evaluate import FORWARD_SHARE
+from covey.steps.train import Train
 
 Array = NDArray[np.float64]
 LAST: Key[dict[int, float]] = Key("feddrift.losses")  # of every client's own model, when it was last asked

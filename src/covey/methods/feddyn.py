@@ -13,11 +13,11 @@ from covey.core import Method, Round, Task, to_everybody
 from covey.mix.average import Average
 from covey.needs import ONE_MODEL, Facts, Key, declares
 from covey.ranges import Count, Positive
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.dyn import DynTrain
 from covey.steps.size import sizes
+from covey.steps.train import Train
 
 MOVES: Key[Tensor] = Key("feddyn.sum", 'add "moves" to after')
 

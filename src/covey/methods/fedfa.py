@@ -12,10 +12,10 @@ from covey.core import Method, Mixing, Round
 from covey.mix.average import weighted_rows
 from covey.needs import ACCURACY, Facts, Key
 from covey.ranges import Count, PartBelowOne, Share
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.scored import ScoredTrain
+from covey.steps.train import Train
 from covey.update.momentum import Momentum, ServerMomentum
 
 Array = NDArray[np.float64]

@@ -12,15 +12,16 @@ from torch import Tensor
 
 from covey.ask_once import ask_once, grouped_once
 from covey.core import Method, Round, Task
+from covey.group.membership import one_per_group
 from covey.group.reports import first_come
 from covey.mix.average import Average
 from covey.mix.gram import products
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count
-from covey.rows import one_per_group, to_group
-from covey.select import Uniform
+from covey.rows import to_group
+from covey.select.plain import Uniform
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 Array = NDArray[np.float64]
 DIRECTIONS: Key[Tensor] = Key("fedgroup.directions")  # [m, trainable]: along which updates are compared

@@ -15,11 +15,10 @@ from covey.mix.average import weights
 from covey.mix.regroup import regrouped
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Fact, Facts, Key
 from covey.ranges import Count, Positive
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
-from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 Array = NDArray[np.float64]
 POINTS = 10  # at which the course of a client's loss is told

@@ -5,9 +5,9 @@ from __future__ import annotations
 from covey.core import Method
 from covey.mix.mgda import CommonDescent
 from covey.ranges import Count, Positive, Share
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 
 @validated

@@ -13,7 +13,7 @@ from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting, weights
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 Array = NDArray[np.float64]
 

@@ -16,12 +16,11 @@ from covey.methods.ifca import RandomStarts
 from covey.mix.average import weighted_rows
 from covey.needs import SEVERAL_MODELS, Fact, Facts, Key, declares
 from covey.ranges import Count
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
 from covey.steps.evaluate import FORWARD_SHARE
-from covey.steps.train import AroundTraining, local_fit, reply_of, with_own_buffers
+from covey.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
 
 MASS = Fact("how much of each label every model explains in every reply", 'set local = "responsible"')
 LABELS: Key[dict[int, Any]] = Key("fedrc.mass", 'add "label-mass" to after')  # client -> [models, labels]

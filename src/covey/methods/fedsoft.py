@@ -13,12 +13,11 @@ from covey.core import Client, Method, Mixing, Reply, Round, Task
 from covey.methods.ifca import AllModels, RandomStarts
 from covey.needs import Fact, Facts
 from covey.ranges import Count, NotNegative, PartBelowOne
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
-from covey.steps import Train
 from covey.steps.evaluate import FORWARD_SHARE
-from covey.steps.train import AroundTraining, local_fit, reply_of, with_own_buffers
+from covey.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
 
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
 

@@ -16,9 +16,9 @@ from covey.mix.gram import products
 from covey.mix.regroup import regrouped
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts
 from covey.ranges import Count
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 
 def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Client, Method, Reply, Round, Step, Task, server_client
+from covey.group.membership import one_per_group
 from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
 from covey.mix.average import Average
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count, Share
-from covey.rows import one_per_group, to_group
-from covey.select import Uniform
+from covey.rows import to_group
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
 from covey.steps.evaluate import FORWARD_SHARE
+from covey.steps.train import Train
 
 PREDICTIONS: Key[dict[int, NDArray[Any]]] = Key("flis.predictions")
 

@@ -16,12 +16,12 @@ from covey.mix.average import Average
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Count
 from covey.rows import to_group
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.latents import representations
+from covey.steps.train import Train
 
 MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
 DESCRIBED_BY: Key[Tensor] = Key("flux.model")

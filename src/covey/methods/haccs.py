@@ -15,9 +15,9 @@ from covey.select.fair import FairSchedule
 from covey.select.feedback import remember_losses
 from covey.select.haccs import ByCluster
 from covey.settings import picked, settings_of, takes, validated
-from covey.steps import Train
 from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary, TargetSummary
+from covey.steps.train import Train
 
 Summary = Literal["labels", "targets", "features", "joint"]
 Schedule = Literal["fair", "published"]

@@ -16,7 +16,7 @@ from covey.mix.shared import GroupAverage, leading_columns
 from covey.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
 from covey.ranges import Count, Natural, Share
 from covey.rows import to_group
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.steps import Train, best_row
 from covey.steps.evaluate import FORWARD_SHARE

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Method, Round
-from covey.group.membership import Vectors, maintained_groups
+from covey.group.membership import Vectors, maintained_groups, one_per_group
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage
 from covey.needs import GROUPS, Facts
 from covey.ranges import Count, Natural
-from covey.rows import one_per_group, to_group
-from covey.select import Uniform
+from covey.rows import to_group
+from covey.select.plain import Uniform
 from covey.settings import takes, validated
-from covey.steps import Train
 from covey.steps.style import Style, StyleShare
+from covey.steps.train import Train
 
 RESTARTS = 10
 FEWEST, MOST = 4, 19  # LADD tries these numbers of clusters

@@ -14,12 +14,11 @@ from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.mix.average import Average
 from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
 from covey.ranges import PartBelowOne
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
 from covey.steps.stepwise import Batches, check_plain
-from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "mimic"')
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')

@@ -15,11 +15,10 @@ from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting
 from covey.ranges import NotNegative, Positive
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.latents import representations, watched
 from covey.steps.stepwise import is_finite
-from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 
 def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -> Tensor:

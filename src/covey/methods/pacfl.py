@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 from covey.ask_once import answers
 from covey.core import Client, Method, Reply, Round, Step, Task
+from covey.group.membership import one_per_group
 from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
 from covey.mix.average import Average
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count, Range
-from covey.rows import one_per_group, to_group
-from covey.select import Uniform
+from covey.rows import to_group
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
+from covey.steps.train import Train
 
 Angle = Annotated[float, Range(above=0, most=90)]
 SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")

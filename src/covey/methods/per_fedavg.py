@@ -9,9 +9,8 @@ from covey.core import Client, Method, Reply, Task
 from covey.methods.baselines import fedavg
 from covey.ranges import Positive
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.stepwise import Batches, check_plain, pairs
-from covey.steps.train import AroundTraining, best_row
+from covey.steps.train import AroundTraining, Train, best_row
 
 
 @validated

@@ -9,9 +9,9 @@ from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting
 from covey.ranges import Count
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.home import TrainWithHome
 from covey.steps.personal import DittoTrain
+from covey.steps.train import Train
 
 
 @validated

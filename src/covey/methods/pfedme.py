@@ -10,10 +10,9 @@ from covey.methods.baselines import fedavg
 from covey.needs import Facts
 from covey.ranges import Count, Positive
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, check_plain, is_finite
-from covey.steps.train import AroundTraining, best_row
+from covey.steps.train import AroundTraining, Train, best_row
 from covey.update.optimiser import ServerOptimiser
 
 

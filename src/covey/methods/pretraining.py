@@ -21,7 +21,7 @@ from covey.models.encoders import Pictures, autoencoder, encoder, load_encoder, 
 from covey.objective import Reconstruction
 from covey.ranges import Count
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 Way = Literal["federated", "public", "hybrid"]
 

@@ -10,7 +10,7 @@ from covey.methods.baselines import fedavg
 from covey.mix.robust import Krum, Median, TrimmedMean
 from covey.ranges import BelowHalf, Count, Natural
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 
 @validated

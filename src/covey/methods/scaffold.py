@@ -14,11 +14,10 @@ from covey.errors import UserError
 from covey.mix.average import Average, Weighting
 from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
 from covey.ranges import Count
-from covey.select import Uniform
+from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps import Train
-from covey.steps.train import best_row, local_fit, reply_of
+from covey.steps.train import Train, best_row, local_fit, reply_of
 
 CONTROLS = Fact("control variates in every reply", 'set local = "controlled"')
 CONTROL: Key[Tensor] = Key("scaffold.control", 'add "controls" to after')

@@ -7,13 +7,13 @@ from typing import Any
 from covey.core import Method
 from covey.mix.average import Average, Weighting
 from covey.ranges import Count
-from covey.select import Uniform
 from covey.select.feedback import remember_losses
 from covey.select.oort import ByPenalisedLoss, ByUtility, remember_utilities
+from covey.select.plain import Uniform
 from covey.select.power_of_choice import PowerOfChoice
 from covey.select.tifl import ByTier
 from covey.settings import takes, validated
-from covey.steps import Train
+from covey.steps.train import Train
 from covey.steps.utility import TrainWithUtility
 
 

@@ -9,7 +9,7 @@ from covey.core import Method
 from covey.methods.baselines import fedavg
 from covey.ranges import PartBelowOne, Positive
 from covey.settings import picked, takes, validated
-from covey.steps import Train
+from covey.steps.train import Train
 from covey.update.optimiser import ServerOptimiser
 
 

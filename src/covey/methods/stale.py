@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from covey.core import Method, Mixing, Reply, Round, Step
 from covey.ranges import Count, NotNegative, Positive, Share
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 
 @validated

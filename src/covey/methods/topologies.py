@@ -18,9 +18,9 @@ from covey.mix.exchange import (
 from covey.needs import GROUPS, Facts
 from covey.ranges import Count
 from covey.rows import one_per_client, to_owner
-from covey.select import Everybody
+from covey.select.plain import Everybody
 from covey.settings import picked, takes, validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 
 @validated

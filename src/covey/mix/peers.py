@@ -1,4 +1,4 @@
-"""Applying a method's matrices to the bank, and counting what travels between peers for it."""
+"""What travels between peers for a method's matrices."""
 
 from __future__ import annotations
 
@@ -8,32 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from torch import Tensor
 
 from covey.core import Mixing, Reply
-from covey.mix.combine import combine
-from covey.mix.robust import robust_product
 
 Clients = NDArray[np.int64]
-
-
-def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Tensor]) -> Tensor:
-    """The new rows; columns that no mixing names stay as they are."""
-    if len(mixings) == 1 and mixings[0].columns == slice(None) and mixings[0].rule is None:
-        return combine([csr_array(f) for f in mixings[0].factors], [bank, *replies])
-    if not mixings:
-        return bank
-    out = bank.new_zeros((mixings[0].factors[-1].shape[0], bank.shape[1]))
-    kept = min(len(out), len(bank))
-    out[:kept] = bank[:kept]
-    for mixing in mixings:
-        factors = [csr_array(f) for f in mixing.factors]
-        old, told = bank[:, mixing.columns], [row[mixing.columns] for row in replies]
-        if mixing.rule is not None:
-            out[:, mixing.columns] = robust_product(factors, old, told, mixing.rule)
-        else:
-            combine(factors, [old, *told], out=out[:, mixing.columns])
-    return out
 
 
 class Links(NamedTuple):

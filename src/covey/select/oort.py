@@ -16,8 +16,8 @@ from covey.needs import UTILITY, Fact, Facts, Key, declares
 from covey.ranges import Count, Percentile, Share
 from covey.select.feedback import Losses, known_losses, needs_of_losses
 from covey.settings import validated
-from covey.steps import Train
 from covey.steps.size import sizes
+from covey.steps.train import Train
 from covey.steps.utility import most_samples
 
 Array = NDArray[np.float64]

@@ -12,8 +12,9 @@ from covey.core import Client, Reply, Step, Task, stream
 from covey.ranges import Count
 from covey.settings import validated
 from covey.statistics import Known, Stat
+from covey.steps.labels import label_counts
 from covey.steps.privacy import Privacy, add_noise, spend
-from covey.steps.summaries import label_counts, label_space
+from covey.steps.summaries import label_space
 
 Array = NDArray[np.float64]
 

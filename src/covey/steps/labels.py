@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from covey.core import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.statistics import Known, Stat
-from covey.steps.summaries import label_counts
 
 
 @dataclass(frozen=True)
@@ -31,3 +33,20 @@ class CountLabels(Step):
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         """Counting is free beside training."""
         return 0.0
+
+
+def label_counts(y: NDArray[np.generic], *, labels: int, who: str = "the client") -> NDArray[np.float64]:
+    """How many samples of each label of the agreed space 0..labels-1 there are."""
+    return np.bincount(checked_labels(y, labels, who), minlength=labels).astype(np.float64)
+
+
+def checked_labels(y: NDArray[np.generic], labels: int, who: str) -> NDArray[np.int64]:
+    if len(y) == 0:
+        raise UserError(f"{who} has no training data, so it has no summary.")
+    if not np.issubdtype(y.dtype, np.integer):
+        raise UserError(f"{who} has targets of type {y.dtype}; a summary by label needs whole-number labels.")
+    known = y.astype(np.int64)
+    wrong = known[(known < 0) | (known >= labels)]
+    if len(wrong):
+        raise UserError(f"{who} has the label {wrong[0]}, outside the agreed label space 0 to {labels - 1}.")
+    return known

@@ -28,8 +28,9 @@ from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.embedding import BitNoise, Embed, Spending, pack, respond, unpack
 from covey.steps.evaluate import FORWARD_SHARE
+from covey.steps.labels import label_counts
 from covey.steps.privacy import Privacy
-from covey.steps.summaries import label_counts, tell
+from covey.steps.summaries import tell
 
 Floats = NDArray[np.float64]
 

@@ -14,6 +14,7 @@ from covey.errors import Refused, UserError
 from covey.ranges import Count, Positive, Range
 from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
+from covey.steps.labels import checked_labels, label_counts
 from covey.steps.privacy import Privacy, add_noise, present, shares, spend
 
 Array = NDArray[np.float64]
@@ -258,11 +259,6 @@ def booked(client: Client, privacy: Privacy) -> float:
     return client.account.spend(privacy.epsilon, budget=privacy.budget)
 
 
-def label_counts(y: NDArray[np.generic], *, labels: int, who: str = "the client") -> Array:
-    """How many samples of each label of the agreed space 0..labels-1 there are."""
-    return np.bincount(_checked(y, labels, who), minlength=labels).astype(np.float64)
-
-
 def feature_counts(
     x: NDArray[np.floating],
     y: NDArray[np.generic],
@@ -279,7 +275,7 @@ def feature_counts(
     Values outside the range count in the outermost bins. With `bound`, one sample adds at most that much to
     the whole table: each of its values counts bound / features instead of 1.
     """
-    known = _checked(y, labels, who)
+    known = checked_labels(y, labels, who)
     table = np.zeros(labels * bins)
     for start in range(0, len(x), CHUNK):
         part = x[start : start + CHUNK].reshape(len(x[start : start + CHUNK]), -1)
@@ -297,15 +293,3 @@ def feature_count(x: NDArray[np.floating]) -> int:
 def feature_sensitivity(x: NDArray[np.floating], bound: float | None) -> float:
     """How much one sample changes a feature table (L1): all its values, or the bound if that is less."""
     return float(feature_count(x)) if bound is None else min(float(bound), float(feature_count(x)))
-
-
-def _checked(y: NDArray[np.generic], labels: int, who: str) -> Integers:
-    if len(y) == 0:
-        raise UserError(f"{who} has no training data, so it has no summary.")
-    if not np.issubdtype(y.dtype, np.integer):
-        raise UserError(f"{who} has targets of type {y.dtype}; a summary by label needs whole-number labels.")
-    known = y.astype(np.int64)
-    wrong = known[(known < 0) | (known >= labels)]
-    if len(wrong):
-        raise UserError(f"{who} has the label {wrong[0]}, outside the agreed label space 0 to {labels - 1}.")
-    return known

@@ -11,7 +11,7 @@ from torch import Tensor
 from covey.core import Round
 from covey.needs import Key
 from covey.settings import validated
-from covey.steps import Train
+from covey.steps.train import Train
 
 Momentum = Literal["accelerate", "published"]
 
