@@ -145,4 +145,4 @@ def test_the_check_runs_it_beside_fedavg_and_local(scoreboard: Path, tmp_path: P
 
 def test_a_wrong_epsilon_is_one_sentence(scoreboard: Path) -> None:
     done = CliRunner().invoke(app, ["advise", "--epsilon", "0"])
-    assert "--epsilon is 0.0; it must be above 0" in str(done.exception)
+    assert "--epsilon is 0.0; allowed: a number above 0" in str(done.exception)
