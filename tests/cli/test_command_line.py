@@ -148,7 +148,7 @@ def test_what_keeps_validation_data_compares_with_training_in_one_place(tmp_path
         (["run", "--set", "model.buffers=both"], "model.buffers is 'both'; allowed: average, local"),
         (["run", "--set", "target=nan"], "target is nan; allowed: a number or none"),
         (["run", "--set", "engine.device=tpu"], "engine.device is 'tpu'"),
-        (["run", "--set", "objective=regression"], "cannot be trained"),
+        (["run", "--set", "objective=regression"], "it needs targets"),
         (["run", "--out", "/proc/nobody/x"], "cannot be made"),
         (["run", "nothing.toml"], "nothing.toml does not exist"),
         (["run", "--resume", "nowhere"], "is not a run folder"),
@@ -195,7 +195,7 @@ def test_a_description_is_shown_as_it_is_written(capsys: pytest.CaptureFixture[s
     lists.methods("haccs")
     shown = " ".join(capsys.readouterr().out.split())
     assert "settings in the table [method]" in shown, "no part is taken for a style of the terminal"
-    assert "budget none a number or none" in shown
+    assert "budget none a number above 0 or none" in shown
     assert "squared false true or false" in shown
 
 

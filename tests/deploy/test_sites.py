@@ -78,7 +78,7 @@ def test_every_step_of_covey_goes_through_plain_values_and_back() -> None:
     for maker in STEPS.values():
         try:
             step = maker()
-        except TypeError:
+        except (TypeError, UserError):
             continue  # it wraps another step, or has settings without a default
         assert step_from_plain(from_bytes(to_bytes(step_to_plain(step)))) == step
     assert "train.sgd" in step_kinds()
@@ -268,7 +268,7 @@ def test_two_processes_cannot_spend_one_budget_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("budget", [float("nan"), float("inf"), 0.0, -1.0])
 def test_a_budget_is_a_finite_number(budget: float) -> None:
-    with pytest.raises(UserError, match="it must be a finite number greater than 0"):
+    with pytest.raises(UserError, match="allowed: a number above 0"):
         sites(budget=budget)
 
 

@@ -19,6 +19,7 @@ from covey.private.settings import Private
 from covey.ranges import Range
 from covey.settings import Setting, settings_of
 from covey.steps import Train
+from covey.steps.compress import Compression
 from covey.stopping import Stopping
 
 Values = st.SearchStrategy[Any]
@@ -151,6 +152,7 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
         "guard": table(settings_of(Guard)),
         "robust": choice(RULES),
         "private": table(settings_of(Private)),
+        "compress": table(settings_of(Compression)),
         "stop": table(settings_of(Stopping)),
     }
     assert {*sections, "methods"} == set(SECTIONS), "every section is fuzzed"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 
 from covey.core import Client, Reply, Step, Task
 from covey.needs import Facts, gives_of
+from covey.ranges import Range
 from covey.settings import validated
 from covey.statistics import Known, Stat
 
@@ -26,7 +27,7 @@ class Poisoned(Step):
     local: Step
     clients: tuple[int, ...]
     attack: Attack
-    factor: float = 1000.0
+    factor: Annotated[float, Range(-1e38, 1e38)] = 1000.0  # what a float32 holds
 
     kind: ClassVar[str] = "train.poisoned"
 
