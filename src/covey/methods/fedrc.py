@@ -22,6 +22,7 @@ from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
 
+TURN = Fact("the model whose turn it is", 'set send = "in-turn"')
 MASS = Fact("how much of each label every model explains in every reply", 'set local = "responsible"')
 LABELS: Key[dict[int, Any]] = Key("fedrc.mass", 'add "label-mass" to after')  # client -> [models, labels]
 
@@ -52,6 +53,7 @@ class ResponsibleTrain(AroundTraining):
     classes: Count = 10
 
     kind: ClassVar[str] = "train.responsible"
+    needs: ClassVar[Facts] = (TURN,)
     gives: ClassVar[Facts] = (MASS,)
 
     def __call__(self, client: Client, task: Task) -> Reply:
@@ -94,6 +96,7 @@ class InTurn:
     """Everybody gets all models, whose turn it is, and the share of each label in what every model explains."""
 
     needs: ClassVar[Facts] = (SEVERAL_MODELS, LABELS)
+    gives: ClassVar[Facts] = (TURN,)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         args: dict[str, Any] = {"turn": (now.number - 1) % len(now.models)}
