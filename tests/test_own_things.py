@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
+import covey as covey_package
 from covey.checkpoint import load_checkpoint
 from covey.cli import app
 from covey.config import resolve
@@ -106,6 +110,18 @@ def test_a_method_of_ones_own_is_shown_with_its_settings(mine: Path) -> None:
     assert "A few clients per round" in shown
     for word in ("per_round", "a whole number", "sure", "true"):
         assert word in shown
+
+
+def test_a_part_of_ones_own_is_shown_where_nothing_else_was_imported(mine: Path) -> None:
+    """In a process of its own: there the file is the first that imports torch."""
+    mine.write_text(
+        'from covey.core import Round\n\ndef first(now: Round):\n    """The first client."""\n    return now.here[:1]\n'
+    )
+    words = [sys.executable, "-m", "covey", "parts", "select", "mine.py:first"]
+    here = {**os.environ, "PYTHONPATH": str(Path(covey_package.__file__).parents[1])}
+    said = subprocess.run(words, capture_output=True, text=True, cwd=mine.parent, env=here, check=False)
+    assert said.returncode == 0, said.stderr
+    assert "The first client." in said.stdout
 
 
 def test_own_methods_are_compared_with_built_in_ones(mine: Path) -> None:

@@ -155,7 +155,8 @@ def _beside(path: Path, modules: Iterable[str]) -> list[Path]:
 
 def _file_of(module: str) -> Path | None:
     file = getattr(sys.modules.get(module), "__file__", None)
-    return Path(file).resolve() if file and file.endswith(".py") else None
+    # torch.classes says "_classes.py", which lies nowhere
+    return Path(file).resolve() if file and file.endswith(".py") and Path(file).is_file() else None
 
 
 def is_own(module: str) -> bool:

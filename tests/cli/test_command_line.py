@@ -148,7 +148,7 @@ def test_what_keeps_validation_data_compares_with_training_in_one_place(tmp_path
         (["run", "--set", "model.buffers=both"], "model.buffers is 'both'; allowed: average, local"),
         (["run", "--set", "target=nan"], "target is nan; allowed: a number or none"),
         (["run", "--set", "engine.device=tpu"], "engine.device is 'tpu'"),
-        (["run", "--set", "objective=regression"], "it needs targets"),
+        (["run", "--set", "objective=regression"], "it needs targets: labels that are floats"),
         (["run", "--out", "/proc/nobody/x"], "cannot be made"),
         (["run", "nothing.toml"], "nothing.toml does not exist"),
         (["run", "--resume", "nowhere"], "is not a run folder"),

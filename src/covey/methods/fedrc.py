@@ -22,8 +22,8 @@ from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
 
+TURN = Fact("the model whose turn it is", 'set send = "in-turn"')
 MASS = Fact("how much of each label every model explains in every reply", 'set local = "responsible"')
-TURN = Fact("whose turn it is", 'set send = "in-turn"')
 LABELS: Key[dict[int, Any]] = Key("fedrc.mass", 'add "label-mass" to after')  # client -> [models, labels]
 
 
