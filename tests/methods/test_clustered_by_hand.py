@@ -147,7 +147,7 @@ def test_a_second_split_of_cfl_names_the_right_clients() -> None:
 
 @pytest.mark.parametrize(
     ("maker", "settings"),
-    [(pacfl, {}), (fedgroup, {"groups": 2}), (flux, {"clusters": 2}), (cfl_gp, {"k": 2})],
+    [(pacfl, {}), (fedgroup, {"clusters": 2}), (flux, {"clusters": 2}), (cfl_gp, {"k": 2})],
 )
 def test_turned_pictures_are_told_apart(maker, settings) -> None:
     """Digits upright and turned by a quarter, six clients."""

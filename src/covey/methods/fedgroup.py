@@ -95,19 +95,19 @@ class ByDecomposedCosine:
 
 
 @validated
-def fedgroup(train: Train, *, per_round: int = 10, groups: Count = 3) -> Method:
+def fedgroup(train: Train, *, per_round: int = 10, clusters: Count = 3) -> Method:
     """Clients whose first updates point the same way train one model together.
 
-    Every client trains the first model once; K-means on the cosines of the updates with the first `groups` right
+    Every client trains the first model once; K-means on the cosines of the updates with the first `clusters` right
     singular vectors of all updates makes the groups (Duan et al., 2021, static FedGroup with inter-group rate 0).
 
     Args:
         per_round: how many clients work in a round.
-        groups: how many groups.
+        clusters: how many groups.
     """
     return Method(
         name="fedgroup",
-        group=ByDecomposedCosine(train=train, groups=groups),
+        group=ByDecomposedCosine(train=train, groups=clusters),
         bank=one_per_group,
         select=Uniform(per_round=per_round),
         send=to_group,
