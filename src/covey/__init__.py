@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from covey.fleet.local import Engine, LocalFleet
     from covey.measure import Measuring, scores
     from covey.metrics import Metric, metric
-    from covey.results import Comparison, Run
+    from covey.results import Comparison, Run, Study
     from covey.runs import Interrupted
     from covey.steps import Train
     from covey.trained import export, load_models
@@ -56,6 +56,7 @@ _HOMES = {
     "Interrupted": "covey.runs",
     "Run": "covey.results",
     "Comparison": "covey.results",
+    "Study": "covey.results",
 }
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "Measuring",
     "Metric",
     "Run",
+    "Study",
     "Train",
     "__version__",
     "compare",
