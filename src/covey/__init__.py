@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         read_table,
     )
     from covey.fleet.devices import Devices
-    from covey.fleet.local import Engine, LocalFleet
+    from covey.fleet.engine import Engine
+    from covey.fleet.local import LocalFleet
     from covey.measure import Measuring, scores
     from covey.metrics import Metric, metric
     from covey.results import Comparison, Run, Study
@@ -43,7 +44,7 @@ _HOMES = {
     "Metric": "covey.metrics",
     "metric": "covey.metrics",
     "Devices": "covey.fleet.devices",
-    "Engine": "covey.fleet.local",
+    "Engine": "covey.fleet.engine",
     "LocalFleet": "covey.fleet.local",
     "Measuring": "covey.measure",
     "scores": "covey.measure",
