@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from covey.fleet.local import LocalFleet
     from covey.measure import Measuring, scores
     from covey.metrics import Metric, metric
-    from covey.results import Comparison, Run
+    from covey.results import Comparison, Run, Study
     from covey.runs import Interrupted
     from covey.steps import Train
     from covey.trained import export, load_models
@@ -57,6 +57,7 @@ _HOMES = {
     "Interrupted": "covey.runs",
     "Run": "covey.results",
     "Comparison": "covey.results",
+    "Study": "covey.results",
 }
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "Measuring",
     "Metric",
     "Run",
+    "Study",
     "Train",
     "__version__",
     "compare",
