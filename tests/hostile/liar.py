@@ -24,7 +24,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "krum": {"keep": 3},  # with the updates of one client alone nothing could be bent
     "mime-lite": {"beta": 0.5},
 }
-ROUNDS = {"fedasync": 16, "fedrc": 6}  # of those that hear one client, or train one model, in a round; of others 3
+ROUNDS = {
+    "fedasync": 16,
+    "fedrc": 6,
+}  # of those that hear one client, or train one model, in a round; of others 3
 
 Lie = Callable[[Reply], Reply | None]
 
