@@ -11,8 +11,9 @@ from covey.config import method_of, resolve
 from covey.core import Client, Method, Reply, Round, Step, Task, empty_state, one_round, run
 from covey.errors import RunError, SilentRoundError, SpoiledRunError
 from covey.fleet.devices import Devices
+from covey.fleet.engine import Engine
 from covey.fleet.guard import Guard
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.local import LocalFleet
 from covey.measure import Measuring, scores
 from covey.methods.baselines import fedavg
 from covey.mix.average import Average
