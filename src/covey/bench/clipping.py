@@ -77,7 +77,7 @@ class ClippedSums:
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             (goal.loss(self.private(x), target) * len(x)).backward()
         optimiser.clip_and_accumulate()
-        total = torch.cat([p.summed_grad.flatten() for p in self.parameters])
+        total = torch.cat([p.summed_grad.flatten() for p in self.parameters])  # type: ignore[attr-defined]
         optimiser.zero_grad()
         return total
 
