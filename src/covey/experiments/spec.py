@@ -7,7 +7,8 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [scale.smoke|small|full]       seeds, runs, cases (which ones), and set = configuration on top
 [[case]] name, set             optional: every run is made for every case (a data set, a partition);
                                small = {...}: configuration on top at that scale
-[[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
+[[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}};
+                               refused = [CASE, ...]: where covey must refuse it, which the table then says
 runs_of = "PAPER/TABLE"        instead of base, case and runs of its own: reads other numbers off the same runs, or off
                                some of them ([scale.X] cases = ...)
 headline = [CASE, ROW, COLUMN] the number that stands for the experiment in its paper's overview
@@ -57,6 +58,7 @@ class Row:
     name: str
     set: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
+    refused: Sequence[str] = ()  # cases
 
 
 @dataclass(frozen=True, kw_only=True)
