@@ -16,6 +16,7 @@ from covey.experiments.execute import one_run, settings_key, the_study
 from covey.experiments.origin import origin
 from covey.experiments.result import read_stored
 from covey.experiments.spec import Experiment, read_experiment
+from covey.experiments.tuning import with_tuned
 from covey.seeds import Bound, Number, from_json, value_of
 
 
@@ -52,7 +53,7 @@ def close(a: Number, b: Number) -> bool:
 def check_experiment(name: str, scale: str) -> Check:
     """The cheapest run of the stored result, made again in a folder that is thrown away."""
     stored = read_stored(name, scale)
-    experiment = read_experiment(name, scale, stored["seeds"])
+    experiment = with_tuned(read_experiment(name, scale, stored["seeds"]), stored.get("tuning", ()))
     with tempfile.TemporaryDirectory() as folder:
         if experiment.study:
             return check_study(experiment, stored)
