@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,6 +51,7 @@ SIDE = 16  # of the pictures that are described; larger ones are averaged down t
 RANGE = 1.5  # class means are told in the range of -1.5 to 1.5 standard deviations; finer than the values themselves
 USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told as
 USUAL_STROKE = 0.35  # and of what strokes are told as
+FARTHEST = 50.0  # scales of Laplace's noise that no count is above what there is: e^-50 of all are
 
 
 @validated
@@ -110,15 +112,25 @@ class DescribeClasses(Step):
         return self.flip > 0 and self.privacy.counted
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        """Counts of the classes, and bits, eight to a byte."""
+        """Counts of the classes, and bits, eight to a byte, as many as samples of the server's shape give."""
+        classes = classes_of(known.classes)
+        views, bits = told_of(known.shape) if known.shape else (None, None)
+        noise = 0.0 if self.privacy.epsilon is None else FARTHEST / self.privacy.epsilon
         return {
-            "counts": Stat(low=0.0, shape=(classes_of(known.classes),)),
-            "bits": Stat(low=0, high=255, shape=(None,)),
-            "views": Stat(low=1, high=BITS, whole=True, shape=(None,)),
+            "counts": Stat(low=0.0, high=known.train + noise, shape=(classes,)),
+            "bits": Stat(low=0, high=255, shape=(bits and -(-2 * classes * bits // 8),)),
+            "views": Stat(low=1, high=BITS, whole=True, shape=(views and 2 * views,)),
         }
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return 0.1 * FORWARD_SHARE * train
+
+
+@lru_cache(maxsize=64)
+def told_of(shape: tuple[int, ...]) -> tuple[int, int]:
+    """How many views there are of samples of that shape, and how many bits for every class and half in all of them."""
+    views = views_of(torch.zeros(1, *shape))
+    return len(views), sum(view.values.shape[1] * view.times for view in views)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
