@@ -17,7 +17,8 @@ import torch
 from covey.core import Reply, Step, Task, empty_state, one_round
 from covey.data.partitions import PARTITIONS
 from covey.data.types import Dataset, Federation, Samples, Share
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.group import silhouette
 from covey.methods.cafa import cafa
 from covey.models import build

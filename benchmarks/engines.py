@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from benchmarks.workloads import Workload
 from covey.core import empty_state, one_round
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.models import build
 from covey.steps import Train

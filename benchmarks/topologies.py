@@ -14,7 +14,8 @@ import torch
 
 from covey.core import Mixing, Reply, empty_state, one_round
 from covey.data import federate, load
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.ledger import Cost
 from covey.methods import METHODS
 from covey.mix.apply import apply_mixings

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from benchmarks import engines, raw
 from benchmarks.meter import Meter
 from benchmarks.workloads import WORKLOADS, Workload
-from covey.fleet.local import Engine
+from covey.fleet.engine import Engine
 
 VARIANTS: dict[str, Callable[[Workload], Callable[[int], None]]] = {
     "raw, 2 processes": lambda w: raw.processes(w, 2),

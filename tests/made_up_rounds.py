@@ -9,7 +9,8 @@ import torch
 
 from covey.core import Reply, Round, stream
 from covey.data import federate, load
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.models import build
 
 

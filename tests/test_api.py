@@ -133,6 +133,55 @@ def test_methods_are_compared_by_label_and_a_failing_one_is_said(tmp_path: Path)
     assert found["few"].state.round == 2
 
 
+def test_with_seeds_it_is_a_study_with_intervals_and_tests_that_goes_on(tmp_path: Path) -> None:
+    data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
+    alone = {"name": "local"}
+    options = {
+        "rounds": 2,
+        "seed": 3,
+        "seeds": 2,
+        "out": tmp_path / "study",
+        "progress": False,
+        "engine": SERIAL,
+    }
+    study = covey.compare({"ours": mine(), "alone": alone}, data, net(), **options)
+    assert (list(study), study.failed) == (["ours", "alone"], {})
+    one = covey.simulate(mine(), data, net(), rounds=2, seed=4, out=tmp_path / "one", **QUIET)
+    ours, others = study.values("ours"), study.values("alone")
+    assert (list(ours), ours[4]) == ([3, 4], one.summary["last"]["local-test/accuracy-mean"])
+    test = study.tests()["alone"]
+    assert test.difference == pytest.approx(sum(others[s] - ours[s] for s in (3, 4)) / 2)
+    shown = str(study)
+    for word in ("mean and 95 % interval over 2 seeds", "against", "ours", "alone", "±"):
+        assert word in shown
+    page = study._repr_html_()
+    assert page.count("<tr>") == 3
+    assert "<svg" in page
+    assert read_run(study.runs["ours"][4]).summary.seed == 4
+    frame = study.frame()
+    assert {"method", "seed", "value"} <= set(getattr(frame, "column_names", None) or frame.columns)
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "study").rglob("metrics.parquet")}
+    again = covey.compare({"ours": mine(), "alone": alone}, data, net(), **options)
+    assert again.values("ours") == ours
+    assert len(written) == 4
+    assert all(path.stat().st_mtime_ns == at for path, at in written.items())
+
+
+def test_a_study_says_what_failed_and_what_is_no_number_of_seeds(tmp_path: Path) -> None:
+    def nobody(now: object) -> list[int]:
+        raise ValueError("nobody works")
+
+    broken = type(mine())(**{**vars(mine()), "name": "broken", "select": nobody})
+    data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
+    quiet = {"progress": False, "engine": SERIAL}
+    study = covey.compare([broken], data, net(), rounds=1, seeds=1, out=tmp_path / "study", **quiet)
+    assert "nobody works" in str(study)
+    for name in ("seeds", "processes"):
+        with pytest.raises(UserError, match=f"{name} is 0; allowed: a whole number from 1 on"):
+            covey.compare(["fedavg"], rounds=1, out=tmp_path / "other", **{"seeds": 1, name: 0})
+    assert not (tmp_path / "other").exists()
+
+
 def test_the_frame_holds_every_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = covey.simulate(rounds=2, out=tmp_path / "run", **QUIET)
     monkeypatch.setattr(results, "framed", lambda table: table)

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import covey
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, PARTS, RULES, SHIFTS, STEPS
-from covey.config import GIVEN, DataSection, ModelSection, Top
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS, STEPS
 from covey.errors import UserError
 from covey.fleet.devices import Devices
-from covey.fleet.local import Engine
+from covey.fleet.engine import Engine
 from covey.measure import Measuring
+from covey.part_catalogue import PARTS
 from covey.ranges import Count, Natural, NotNegative, Positive, Range, Share
+from covey.sections import GIVEN, DataSection, ModelSection, Top
 from covey.settings import (
     FILLED_IN,
     about_settings,

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
         read_table,
     )
     from covey.fleet.devices import Devices
-    from covey.fleet.local import Engine, LocalFleet
+    from covey.fleet.engine import Engine
+    from covey.fleet.local import LocalFleet
     from covey.measure import Measuring, scores
     from covey.metrics import Metric, metric
-    from covey.results import Comparison, Run
+    from covey.results import Comparison, Run, Study
     from covey.runs import Interrupted
     from covey.steps import Train
     from covey.trained import export, load_models
@@ -43,7 +44,7 @@ _HOMES = {
     "Metric": "covey.metrics",
     "metric": "covey.metrics",
     "Devices": "covey.fleet.devices",
-    "Engine": "covey.fleet.local",
+    "Engine": "covey.fleet.engine",
     "LocalFleet": "covey.fleet.local",
     "Measuring": "covey.measure",
     "scores": "covey.measure",
@@ -56,6 +57,7 @@ _HOMES = {
     "Interrupted": "covey.runs",
     "Run": "covey.results",
     "Comparison": "covey.results",
+    "Study": "covey.results",
 }
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "Measuring",
     "Metric",
     "Run",
+    "Study",
     "Train",
     "__version__",
     "compare",

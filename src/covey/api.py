@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from torch import nn
 
 from covey.comparing import configs_of, labels_for, run_all
-from covey.config import resolve
+from covey.config import Config, resolve
 from covey.core import Method, Watcher
 from covey.data.types import Dataset, Federation
 from covey.errors import UserError
@@ -20,9 +19,11 @@ from covey.folders import new_run_folder
 from covey.given import data_tables, method_tables, metric_names, model_tables, objective_name
 from covey.metrics import Metric
 from covey.objective import Objective, objective_named
-from covey.progress import live, say
-from covey.results import Comparison, Run
+from covey.progress import live, live_many, many_unseen, say, unseen
+from covey.results import Comparison, Run, Study
 from covey.runs import run_or_resume
+from covey.study.execute import execute
+from covey.study.plan import Plan
 from covey.tables import on_top
 
 AnyMethod = str | Method | Mapping[str, Any]
@@ -61,6 +62,7 @@ def simulate(
     return Run(config.top.name or config.method_name, folder, done.state, done.summary)
 
 
+@overload
 def compare(
     methods: Mapping[str, AnyMethod] | Sequence[str | Method],
     data: str | Dataset | Federation = "digits",
@@ -70,16 +72,57 @@ def compare(
     clients: int | None = None,
     out: str | Path | None = None,
     seed: int = 0,
+    seeds: None = None,
+    processes: int | None = None,
     objective: str | Objective = "classification",
     metrics: Sequence[str | Metric] = (),
     progress: bool = True,
     **tables: Any,
-) -> Comparison:
+) -> Comparison: ...
+
+
+@overload
+def compare(
+    methods: Mapping[str, AnyMethod] | Sequence[str | Method],
+    data: str | Dataset | Federation = "digits",
+    model: str | nn.Module = "usual",
+    *,
+    rounds: int = 50,
+    clients: int | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    seeds: int,
+    processes: int | None = None,
+    objective: str | Objective = "classification",
+    metrics: Sequence[str | Metric] = (),
+    progress: bool = True,
+    **tables: Any,
+) -> Study: ...
+
+
+def compare(
+    methods: Mapping[str, AnyMethod] | Sequence[str | Method],
+    data: str | Dataset | Federation = "digits",
+    model: str | nn.Module = "usual",
+    *,
+    rounds: int = 50,
+    clients: int | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    seeds: int | None = None,
+    processes: int | None = None,
+    objective: str | Objective = "classification",
+    metrics: Sequence[str | Metric] = (),
+    progress: bool = True,
+    **tables: Any,
+) -> Comparison | Study:
     """Runs several methods on the same fleet, seeds and failures, and gives one table and one report of all.
 
     `methods` are names or objects, or label -> one of these or a table such as `{"name": "fedavg", "per_round": 5}`.
     A method that fails leaves the others' results. All else is as in `simulate`; called again with the same `out`, it
-    goes on.
+    goes on. With `seeds`, each method is run with so many seeds, `seed` and the next ones, and the result is a `Study`:
+    means with 95 % intervals, and paired tests against the first method. Its runs go side by side, in `processes`
+    processes at most; where objects are given, which only this program has, one after another.
     """
     if isinstance(methods, str):
         raise UserError(
@@ -93,15 +136,32 @@ def compare(
         label: {**on_top(whole, method_tables(_plain(method))), "name": label}
         for label, method in named.items()
     }
+    for name, number in (("seeds", seeds), ("processes", processes)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise UserError(f"{name} is {number!r}; allowed: a whole number from 1 on")
     show, tell = shown(progress)
     configs = configs_of(runs, tell)
     folder = folder_of(out) or new_run_folder("compare")
+    if seeds is not None:
+        return study_of(configs, folder, seeds, processes, progress)
     done = run_all(configs, folder, live=show, say=tell)
     results = {
         label: Run(label, finished.folder, finished.state, finished.summary)
         for label, finished in done.finished.items()
     }
     return Comparison(results, folder, done.failed)
+
+
+def study_of(
+    configs: Mapping[str, Config], folder: Path, seeds: int, processes: int | None, progress: bool
+) -> Study:
+    """Every configuration with several seeds, or what is left of that in the folder."""
+    plan = Plan(kind="compare", configs=configs, seeds=seeds)
+    show, tell = (live_many, say) if progress else (many_unseen, lambda _: None)
+    done = execute(plan, folder, show=show, say=tell, processes=processes)
+    return Study(
+        {label: done.finished[label] for label in configs if label in done.finished}, folder, done.failed
+    )
 
 
 def folder_of(out: str | Path | None) -> Path | None:
@@ -150,9 +210,4 @@ Shown = Callable[[str, int], Any]
 
 def shown(progress: bool) -> tuple[Shown, Callable[[str], None]]:
     """How a run is watched: with a bar and lines, or in silence."""
-    return (live, say) if progress else (_unseen, lambda _: None)
-
-
-@contextmanager
-def _unseen(title: str, rounds: int) -> Iterator[Watcher]:  # noqa: ARG001
-    yield lambda _: None
+    return (live, say) if progress else (unseen, lambda _: None)

@@ -11,13 +11,14 @@ from traceback import extract_tb
 from typing import Any
 
 from covey.catalogue import METHODS
-from covey.config import GIVEN, Config, method_of, resolve
+from covey.config import Config, method_of, resolve
 from covey.core import Watcher
 from covey.errors import RunError, UserError
 from covey.own_code import bare_name
 from covey.report.folder import read_run
 from covey.report.page import write_report
 from covey.runs import Finished, Interrupted, run_or_resume
+from covey.sections import GIVEN
 from covey.settings import settings_of
 
 Tables = Mapping[str, Any]

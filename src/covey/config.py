@@ -4,122 +4,49 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import tomli_w
 from torch import nn
 
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS, TRACKERS
-from covey.choices import SeveralOf, complete
-from covey.core import PATIENCE, Method
+from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
+from covey.choices import complete
+from covey.core import Method
 from covey.data import Federation, federate, load
-from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.data.validation import on_validation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
+from covey.fleet.engine import Engine
 from covey.fleet.fit import check_fit
 from covey.fleet.guard import Guard
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.local import LocalFleet
 from covey.measure import Measuring
 from covey.mix.robust import Robust
-from covey.model import BufferPolicy
 from covey.models import build
 from covey.objective import objective_named
 from covey.own_code import bare_name
 from covey.private.apply import made_private
 from covey.private.settings import Private
-from covey.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.registry import Registry
-from covey.settings import Setting, checked, settings_of, unknown, validated
+from covey.sections import GIVEN, SECTIONS, USUAL_MODEL, DataSection, ModelSection, Top, own_settings
+from covey.settings import Setting, checked, settings_of, unknown
 from covey.steps import Train
 from covey.steps.compress import Compression, with_compression
 from covey.stopping import Stopping
 from covey.tables import check_tables, shown, with_full_names
 
-# Arguments that the program fills in; all others of a function are the user's settings.
-GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
-
-# The network for a data set when the file names none: the papers' usual choice.
-USUAL_MODEL = {
-    "digits": "mlp",
-    "mnist": "lenet5",
-    "fashion-mnist": "lenet5",
-    "femnist": "lenet5",
-    "emnist": "lenet5",
-    "cifar10": "lenet5",
-    "cifar100": "lenet5",
-    "svhn": "lenet5",
-    "pacs": "cnn-cifar",
+# The tables whose settings are one dataclass: those that only a run which asks for them has, and those of every run.
+IF_ASKED: dict[str, type] = {"compress": Compression, "stop": Stopping, "private": Private}
+ALWAYS: dict[str, type] = {
+    "train": Train,
+    "devices": Devices,
+    "engine": Engine,
+    "guard": Guard,
+    "measure": Measuring,
 }
-
-
-@validated
-@dataclass(frozen=True, kw_only=True)
-class Top:
-    """The settings outside every table.
-
-    Args:
-        name: of the run; empty: the method's.
-        seed: everything random follows from it.
-        rounds: how many.
-        objective: what is trained for: classification, regression, reconstruction, or your own.
-        target: value of target_metric; rounds, seconds and bytes to it are reported.
-        target_metric: any that is measured; empty: the objective's main one.
-        target_on: global-test or local-test.
-        stop_at_target: whether the run ends there.
-        checkpoint_seconds: at least so long between two checkpoints.
-        checkpoints: how many are kept, to go back before what spoiled a run.
-        patience: rounds in a row that may pass without an answer.
-        tracker: who is told of every round, as names or tables with a name and settings.
-    """
-
-    name: str = ""
-    seed: Seed = 0
-    rounds: Count = 50
-    objective: str = "classification"
-    target: float | None = None
-    target_metric: str = ""
-    target_on: Literal["global-test", "local-test"] = "global-test"
-    stop_at_target: bool = False
-    checkpoint_seconds: NotNegative = 2.0
-    checkpoints: Annotated[int, Range(1, 1000)] = 3
-    patience: Natural = PATIENCE
-    tracker: Annotated[Sequence[Any], SeveralOf(TRACKERS)] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSection:
-    """Which data, shared out among how many clients.
-
-    Args:
-        name: of the data set.
-        clients: how many; natural partitions may have their own number.
-        test_fraction: share of a client's samples that are its local test data; none: from the global test set in
-            its label mix.
-        validation: share of a client's training data that stands in for its test data, to choose settings on; none:
-            the test data are measured.
-    """
-
-    name: str = "digits"
-    clients: Count = 20
-    test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
-    validation: Annotated[float, Range(above=0, below=1)] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSection:
-    """Which network.
-
-    Args:
-        name: of the network; usual is the papers' choice for the data set.
-        buffers: what becomes of BatchNorm statistics: average or local.
-    """
-
-    name: str = "usual"
-    buffers: BufferPolicy = "average"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,33 +100,24 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if tables.get("shift"):
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
-    if tables.get("compress"):
-        result["compress"] = complete("compress", settings_of(Compression), tables["compress"])
-    if tables.get("stop"):
-        result["stop"] = complete("stop", settings_of(Stopping), tables["stop"])
+    for section, maker in IF_ASKED.items():
+        if tables.get(section):
+            result[section] = _complete_section(section, maker, tables[section])
     if tables.get("robust"):
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
-    if tables.get("private"):
-        result["private"] = complete("private", settings_of(Private), tables["private"])
-        Private(**result["private"])
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
         model["name"] = USUAL_MODEL.get(data["name"], "mlp")
     result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
     result["method"] = _resolve_method(tables, per_method, data["clients"])
-    train = {**tables.get("train", {}), **_own_train(result["method"]["name"], per_method)}
-    for section, maker in (
-        ("train", Train),
-        ("devices", Devices),
-        ("engine", Engine),
-        ("guard", Guard),
-        ("measure", Measuring),
-    ):
-        values = train if section == "train" else tables.get(section, {})
-        if section == "guard" and "private" in result:
-            values = without_norm_guard(values)
-        result[section] = complete(section, settings_of(maker), values)
-        maker(**result[section])  # checks the ranges
+    guard = tables.get("guard", {})
+    given = {
+        **tables,
+        "train": {**tables.get("train", {}), **_own_train(result["method"]["name"], per_method)},
+        "guard": without_norm_guard(guard) if "private" in result else guard,
+    }
+    for section, maker in ALWAYS.items():
+        result[section] = _complete_section(section, maker, given.get(section, {}))
     config = Config(tables=result)
     _check_target(config)
     method_of(config)
@@ -214,25 +132,6 @@ def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
             "covers that; leave it out, as [private] clips every update"
         )
     return {**guard, "norm": 0}
-
-
-SECTIONS = (
-    "data",
-    "partition",
-    "shift",
-    "robust",
-    "compress",
-    "stop",
-    "private",
-    "model",
-    "train",
-    "method",
-    "methods",
-    "devices",
-    "engine",
-    "guard",
-    "measure",
-)
 
 
 def usual_clients(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -350,6 +249,13 @@ def _complete_choice(
     return complete(where, settings, {**values, "name": name})
 
 
+def _complete_section(section: str, maker: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A table whose settings are those of one dataclass, which checks what they must be together."""
+    whole = complete(section, settings_of(maker), values)
+    maker(**whole)
+    return whole
+
+
 def _as_toml(value: Any) -> Any:
     """TOML has no null: a setting that is none is written as "none", which every such setting takes."""
     if isinstance(value, Mapping):
@@ -360,12 +266,6 @@ def _as_toml(value: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- building
-
-
-def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:
-    """A table without its name and without the settings common to its section."""
-    skip = {"name", *(f.name for f in fields(common))} if common else {"name"}
-    return {key: value for key, value in table.items() if key not in skip}
 
 
 def method_of(config: Config) -> Method:

@@ -13,15 +13,16 @@ from covey.catalogue import (
     OBJECTIVES,
     OPTIMISERS,
     PARTITIONS,
-    PARTS,
     PROFILES,
     RULES,
     SHIFTS,
     TRACKERS,
 )
-from covey.config import Config, DataSection, own_settings
+from covey.config import Config
 from covey.own_code import hash_of
+from covey.part_catalogue import PARTS
 from covey.registry import Origin, Registry
+from covey.sections import DataSection, own_settings
 
 CHOICES: Mapping[str, Registry[Any]] = {
     "method": METHODS,

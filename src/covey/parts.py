@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from covey.catalogue import PARTS
 from covey.choices import Table, entries_of, whole_table
 from covey.errors import UserError
+from covey.part_catalogue import PARTS
 from covey.settings import FILLED_IN, REQUIRED, Setting, settings_of
 
 QUESTIONS = {

@@ -95,8 +95,8 @@ def main_numbers(end: RoundEnd) -> str:
 class Many:
     """Several runs at once: a bar for each of those that go on, and one for all."""
 
-    def __init__(self, bar: Progress, total: int) -> None:
-        self.bar, self.total, self.ended = bar, total, 0
+    def __init__(self, bar: Progress, total: int, say: Callable[[str], None] = say) -> None:
+        self.bar, self.total, self.ended, self.say = bar, total, 0, say
         self.all = bar.add_task("all runs", total=total, value="")
         self.tasks: dict[str, TaskID] = {}
         self.last: dict[str, str] = {}
@@ -113,14 +113,11 @@ class Many:
         if title in self.tasks:
             self.bar.remove_task(self.tasks.pop(title))
         self.bar.update(self.all, completed=self.ended)
-        say(f"{self.ended}/{self.total} {title}: {words or self.last.pop(title, '')}")
+        self.say(f"{self.ended}/{self.total} {title}: {words or self.last.pop(title, '')}")
 
     def watcher(self, title: str) -> Watcher:
         """For a run in this process."""
         return lambda end: self.round(title, end.state.round, end.rounds, main_numbers(end))
-
-    def say(self, text: str) -> None:
-        say(text)
 
 
 @contextmanager
@@ -137,3 +134,15 @@ def live_many(total: int) -> Iterator[Many]:
     )
     with bar:
         yield Many(bar, total)
+
+
+@contextmanager
+def unseen(title: str, rounds: int) -> Iterator[Watcher]:  # noqa: ARG001
+    """A run in silence."""
+    yield lambda _: None
+
+
+@contextmanager
+def many_unseen(total: int) -> Iterator[Many]:
+    """A study in silence."""
+    yield Many(Progress(disable=True), total, say=lambda _: None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterator, Mapping
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +14,21 @@ import pyarrow as pa
 
 from covey.report.figures import draw_curves
 from covey.report.folder import RunView, read_run
+from covey.report.payload import kept_rounds
+from covey.report.replicas import Replicas, mean_curves, replica_columns
 from covey.report.table import Column, headline_metric, rich_table, summary_columns
 from covey.report.wording import metric_title
 
 if TYPE_CHECKING:
     from covey.core import State
+    from covey.seeds import Paired
     from covey.trained import TrainedModels
-
-WIDTH = 100  # characters of a printed table
 
 
 class Result:
     """Some runs with their labels; `print` shows their table, a notebook their table and curves."""
+
+    width = 100  # characters of a printed table
 
     def __init__(self, folders: Mapping[str, Path], folder: Path) -> None:
         self.folder = folder
@@ -34,29 +39,37 @@ class Result:
         """The runs as their folders tell them."""
         return [read_run(folder) for folder in self._folders.values()]
 
+    def title(self) -> str:
+        """What the table's numbers are."""
+        return metric_title(headline_metric(self.views))
+
     def columns(self, metric: str | None = None) -> list[Column]:
         """The table: one row per run."""
         columns = summary_columns(self.views, metric)
         return [Column(head="method", cells=tuple(self._folders), right=False), *columns[1:]]
 
     def __str__(self) -> str:
+        if not self._folders:
+            return "no run came to its end"
         from rich.console import Console
 
         screen = io.StringIO()
-        title = metric_title(headline_metric(self.views))
+        title = self.title()
         table = rich_table(self.columns(), title[0].upper() + title[1:])
-        Console(file=screen, width=WIDTH, color_system=None, force_jupyter=False).print(table)
+        Console(file=screen, width=self.width, color_system=None, force_jupyter=False).print(table)
         return "\n".join(line.rstrip() for line in screen.getvalue().rstrip().splitlines())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Table and curves for a notebook."""
-        title = html.escape(metric_title(headline_metric(self.views)))
-        heads = "".join(f"<th>{html.escape(column.head)}</th>" for column in self.columns())
+        if not self._folders:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        title, columns = html.escape(self.title()), self.columns()
+        heads = "".join(f"<th>{html.escape(column.head)}</th>" for column in columns)
         rows = "".join(
-            "<tr>" + "".join(_cell(column, row) for column in self.columns()) + "</tr>"
-            for row in range(len(self._folders))
+            "<tr>" + "".join(_cell(column, row) for column in columns) + "</tr>"
+            for row in range(len(columns[0].cells))
         )
         table = (
             f"<table><caption>{title}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
@@ -72,22 +85,18 @@ class Result:
             for label, view in zip(self._folders, views, strict=True)
             if len(curve := view.rows.overall(name))
         }
-        if not lines:
-            return ""
-        import tempfile
-
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "curves.svg"
-            draw_curves(lines, path=path, x_label="round", y_label=metric_title(name), title="")
-            picture = path.read_text()
-        return picture[picture.index("<svg") :]
+        return _picture(lines, metric_title(name))
 
     def frame(self) -> Any:
         """All measurements, one per row, as a pandas or polars data frame if one is installed, else an Arrow table."""
         tables = []
         for label, view in zip(self._folders, self.views, strict=True):
-            tables.append(pa.table({"method": [label] * len(view.rows), **columns_of(view)}))
+            tables.append(pa.table({**self._key(label, view), **columns_of(view)}))
         return framed(pa.concat_tables(tables))
+
+    def _key(self, label: str, view: RunView) -> dict[str, list[Any]]:
+        """The columns of the frame that say which run it is."""
+        return {"method": [label] * len(view.rows)}
 
 
 class Run(Result):
@@ -124,6 +133,92 @@ class Comparison(Result):
         return "\n".join([super().__str__(), *said])
 
     __repr__ = __str__
+
+
+class Study(Result):
+    """Several methods with several seeds each: means with 95 % intervals, and paired tests against the first method.
+
+    `runs` are the folders by label and seed, for `covey.load_models`; `failed` says what became of the other runs.
+    """
+
+    width = 160
+
+    def __init__(
+        self, runs: Mapping[str, Mapping[int, Path]], folder: Path, failed: Mapping[str, str]
+    ) -> None:
+        flat = {f"{label} seed {seed}": runs[label][seed] for label in runs for seed in sorted(runs[label])}
+        super().__init__(flat, folder)
+        self.runs = {label: dict(sorted(seeds.items())) for label, seeds in runs.items()}
+        self.failed = dict(failed)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.runs)
+
+    @property
+    def replicas(self) -> Replicas:
+        """The runs by label, one per seed."""
+        return Replicas(
+            runs={label: [read_run(at) for at in seeds.values()] for label, seeds in self.runs.items()}
+        )
+
+    def title(self) -> str:
+        replicas = self.replicas
+        return f"{metric_title(replicas.metric)}; {replicas.in_words()}"
+
+    def columns(self, metric: str | None = None) -> list[Column]:
+        """The table: one row per method, with means, intervals and the test against the first."""
+        return replica_columns(self.replicas, metric)
+
+    def values(self, label: str, metric: str | None = None) -> dict[int, float | None]:
+        """The last value of a metric (the headline's, if none is named) with every seed."""
+        replicas = self.replicas
+        return dict(zip(replicas.seeds, replicas.last(label, metric or replicas.metric), strict=True))
+
+    def tests(self, metric: str | None = None) -> dict[str, Paired | None]:
+        """Each further method less the first one, seed by seed: `difference`, `low`, `high`, `p`, `distinguishable`."""
+        replicas = self.replicas
+        found = replicas.against_first(metric or replicas.metric)
+        return dict(list(zip(self.runs, found, strict=True))[1:])
+
+    def curves(self, metric: str | None = None) -> str:
+        """The means over seeds as an SVG picture, with their 95 % intervals as bands."""
+        replicas = self.replicas
+        name = metric or replicas.metric
+        lines, bands = {}, {}
+        for label, views in replicas.runs.items():
+            curve = mean_curves(views, [name])[name]
+            lines[label] = (kept_rounds(views[0]).tolist(), numbers(curve["all"]))
+            bands[label] = (numbers(curve["seeds"]["low"]), numbers(curve["seeds"]["high"]))
+        return _picture(lines, metric_title(name), bands)
+
+    def _key(self, label: str, view: RunView) -> dict[str, list[Any]]:
+        name, _, seed = label.rpartition(" seed ")
+        return {"method": [name] * len(view.rows), "seed": [int(seed)] * len(view.rows)}
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [super().__str__(), *(f"{title} failed: {why}" for title, why in self.failed.items())]
+        )
+
+    __repr__ = __str__
+
+
+def numbers(curve: Sequence[float | None]) -> list[float]:
+    """A curve with gaps where nothing was measured."""
+    return [math.nan if value is None else value for value in curve]
+
+
+def _picture(
+    lines: Mapping[str, tuple[Any, Any]], y_label: str, bands: Mapping[str, tuple[Any, Any]] | None = None
+) -> str:
+    """Curves as SVG; nothing where there are none."""
+    if not lines:
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "curves.svg"
+        draw_curves(lines, path=path, x_label="round", y_label=y_label, bands=bands)
+        picture = path.read_text()
+    return picture[picture.index("<svg") :]
 
 
 def framed(table: pa.Table) -> Any:

@@ -16,7 +16,8 @@ from covey.config import method_of, resolve
 from covey.core import Client, Method, Reply, State, Step, Task, run, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, Executor, Job, Outcome
 from covey.model import BufferPolicy, Layout
 from covey.models import build

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from covey.catalogue import TRACKERS
-from covey.config import Config, own_settings
+from covey.config import Config
 from covey.core import RoundEnd
 from covey.errors import UserError
 from covey.journal import fleet_measurements
 from covey.own_code import one_sentence
+from covey.sections import own_settings
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

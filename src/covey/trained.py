@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from covey.about import About, read_about
 from covey.checkpoint import read_checkpoint
-from covey.config import ModelSection, own_settings
 from covey.data.table import encode
 from covey.data.types import Scale, scaled
 from covey.errors import UserError
@@ -27,6 +26,7 @@ from covey.objective import Objective, objective_named
 from covey.own_code import GIVEN
 from covey.report.folder import is_folder, read_config, read_summary
 from covey.run_folder import index_in
+from covey.sections import ModelSection, own_settings
 from covey.writing import storing, write_atomically
 
 Format = Literal["safetensors", "torch", "onnx"]

@@ -13,7 +13,8 @@ from covey.deploy.site import Site
 from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Response
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.models import build
 from tests.deploy.one_request import SPEC
 

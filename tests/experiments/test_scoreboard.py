@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from covey.experiments.scoreboard import draw_scoreboard, in_words, may_be_equal, scores, standings, wrapped
+from covey.experiments.scoreboard import (
+    against_the_best,
+    draw_scoreboard,
+    in_words,
+    may_be_equal,
+    scores,
+    standings,
+    wrapped,
+)
 
 BOARD = {
     "IID": {"a": [0.90, 0.92, 0.91], "b": [0.90, 0.91, 0.92], "c": [0.70, 0.72, 0.71]},
@@ -42,6 +50,17 @@ def test_the_words_name_every_fleet_where_the_method_is_not_first():
         "In accuracy, `a` is first on 2 of 2 fleets, on 1 of them by more than chance."
     )
     assert in_words(standings(BOARD), "c", "accuracy").endswith("it is behind on IID, turned.")
+
+
+def test_a_method_stands_beside_the_best_of_the_others_and_is_bold_where_none_may_equal_it():
+    beside = against_the_best(BOARD, "a", "{:.3g}".format)
+    assert beside == {"IID": ["0.91 (b)", "0.91"], "turned": ["0.713 (c)", "**0.81**"]}
+
+
+def test_a_time_that_no_other_method_reached_is_never():
+    times = {"IID": {"a": [3.0, 4.0], "b": [np.inf, 5.0]}}
+    beside = against_the_best(times, "a", "{:.1f}".format, higher_is_better=False)
+    assert beside == {"IID": ["never", "**3.5**"]}
 
 
 def test_the_picture_is_drawn(tmp_path):

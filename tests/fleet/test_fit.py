@@ -9,7 +9,8 @@ import torch
 from covey.core import run
 from covey.data.types import Dataset, Federation
 from covey.errors import UserError
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.models import build
 from covey.objective import Regression

@@ -10,7 +10,8 @@ import torch
 from covey.core import Client, Reply, Step, Task, empty_state, one_round, open_round, run, server_client
 from covey.errors import Refused, RunError, UserError
 from covey.fleet.devices import Devices
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.fleet.replies import check_reply
 from covey.measure import Measuring
 from covey.methods.baselines import fedavg

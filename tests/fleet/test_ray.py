@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from covey.core import Client, Reply, Step, Task, run
 from covey.errors import RunError, UserError
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.fleet.work import Job
 from covey.measure import Measuring
 from covey.methods import METHODS

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, Union
 from hypothesis import strategies as st
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
-from covey.config import GIVEN, SECTIONS, DataSection, ModelSection, Top
 from covey.fleet.devices import Devices
+from covey.fleet.engine import Engine
 from covey.fleet.guard import Guard
-from covey.fleet.local import Engine
 from covey.measure import Measuring
 from covey.private.settings import Private
 from covey.ranges import Range
+from covey.sections import GIVEN, SECTIONS, DataSection, ModelSection, Top
 from covey.settings import Setting, settings_of
 from covey.steps import Train
 from covey.steps.compress import Compression

@@ -6,7 +6,8 @@ import torch
 
 from covey.core import Reply, run
 from covey.data import federate, load
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.group.reports import cut_tree
 from covey.methods.cfl import SplitAndAverage
 from covey.methods.cflgp import as_before, cfl_gp, folded, spectral_groups

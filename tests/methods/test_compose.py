@@ -9,7 +9,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from covey.catalogue import PARTS
 from covey.config import method_of, resolve
 from covey.core import Method, run, served
 from covey.data import Federation, federate, load
@@ -18,6 +17,7 @@ from covey.fleet.devices import Devices
 from covey.fleet.local import LocalFleet
 from covey.methods import compose, fedavg
 from covey.models import build
+from covey.part_catalogue import PARTS
 from covey.parts import QUESTIONS, part_settings
 from covey.steps import Train
 from covey.tables import with_setting

@@ -14,7 +14,8 @@ from covey.core import Method, State, Task, empty_state, open_round, run, served
 from covey.data import Federation, federate, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, client_of
 from covey.group.membership import read_membership
 from covey.measure import Measuring

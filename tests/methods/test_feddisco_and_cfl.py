@@ -8,7 +8,8 @@ from covey.core import run
 from covey.data import federate, load
 from covey.data.types import Federation, Share, Shift
 from covey.errors import UserError
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods.cfl import cfl, halves, should_split
 from covey.methods.feddisco import disco_weights, discrepancy, feddisco
 from covey.models import build

@@ -9,7 +9,8 @@ from torch import nn
 
 from covey.core import Method, Round, run
 from covey.data.types import Dataset, Federation, Samples, Share
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.methods.feddyn import feddyn
 from covey.objective import Regression

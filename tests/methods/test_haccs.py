@@ -16,7 +16,8 @@ from covey.core import Method, State, empty_state, one_round, run
 from covey.data import Dataset, Federation, Samples, Share, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods.haccs import haccs
 from covey.methods.schedulers import oort, power_of_choice, tifl
 from covey.models import build

@@ -7,7 +7,8 @@ from torch import nn
 
 from covey.core import run, served
 from covey.data.types import Dataset, Federation, Samples, Share
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.measure import Measuring, scores
 from covey.methods.baselines import fedavg
 from covey.methods.personal import ditto, fedbn, fedper, fine_tuned

@@ -14,7 +14,8 @@ from covey.data import federate, load
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized

@@ -8,7 +8,8 @@ from torch import nn
 from covey.core import Mixing, Reply
 from covey.data import federate, load
 from covey.fleet.devices import Devices
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.mix.apply import apply_mixings
 from covey.mix.peers import links
 

@@ -45,7 +45,7 @@ def parts(
     name: Name = None,
 ) -> None:
     """List the parts that a method can be composed of; with a question, its parts; with a name, its settings."""
-    from covey.catalogue import PARTS
+    from covey.part_catalogue import PARTS
     from covey.parts import QUESTIONS, part_settings
     from covey.settings import unknown
 
@@ -94,7 +94,7 @@ def models(name: Name = None) -> None:
 
 def show(table_name: str, registry: Registry[Any], name: str | None) -> None:
     """One line for each entry, or one entry in full."""
-    from covey.config import GIVEN
+    from covey.sections import GIVEN
     from covey.settings import settings_of
 
     if name is None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from covey.bench.choose import choose_bench
-from covey.config import Config, DataSection, ModelSection, own_settings
+from covey.config import Config
 from covey.data import load
 from covey.data.types import Dataset, Federation, Samples
 from covey.deploy.fleet import SiteFleet
@@ -18,6 +18,7 @@ from covey.deploy.transport import Transport
 from covey.deploy.wire import ModelSpec
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
+from covey.sections import DataSection, ModelSection, own_settings
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from covey.catalogue import METHODS, MODELS, PARTITIONS, SHIFTS
-from covey.config import GIVEN, ModelSection
+from covey.sections import GIVEN, ModelSection
 from covey.settings import settings_of
 
 Table = Mapping[str, Any]

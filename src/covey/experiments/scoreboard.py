@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ import numpy as np
 from covey.experiments.result import read_stored
 from covey.report.figures import INK, one_picture
 from covey.seeds import Bound, from_json, may_be_equal
+
+# The columns of covey/unlike that say who is first.
+ACCURACY, TUNED, SECONDS = "accuracy, mean over clients", "fine-tuned alike", "seconds to 90 % of the best"
 
 Score = Mapping[str, Mapping[str, Sequence[float]]]  # fleet -> method -> one value per seed
 
@@ -65,6 +68,19 @@ def in_words(places: Sequence[Standing], method: str, what: str) -> str:
     text += f", on {len(alone)} of them by more than chance" if alone else ""
     text += f"; it cannot be told from the first on {', '.join(level)}" if level else ""
     return text + (f"; it is behind on {', '.join(behind)}." if behind else ".")
+
+
+def against_the_best(
+    score: Score, method: str, words: Callable[[float], str], *, higher_is_better: bool = True
+) -> dict[str, list[str]]:
+    """For each fleet the best of the other methods, and the method: bold where no other may equal it."""
+    found = {}
+    for place in standings(score, higher_is_better=higher_is_better):
+        other = next(name for name in place.order if name != method)
+        own, best = (float(np.mean(score[place.fleet][name])) for name in (method, other))
+        mine = f"**{words(own)}**" if place.level == {method} else words(own)
+        found[place.fleet] = [f"{words(best)} ({other})" if np.isfinite(best) else "never", mine]
+    return found
 
 
 def draw_scoreboard(score: Score, path: Path, title: str) -> None:
@@ -117,9 +133,7 @@ def wrapped(text: str, width: int = 12) -> str:
 
 def main() -> None:
     result = read_stored("covey/unlike", "small")
-    accuracy = scores(result, "accuracy, mean over clients")
-    tuned = scores(result, "fine-tuned alike")
-    seconds = scores(result, "seconds to 90 % of the best")
+    accuracy, tuned, seconds = (scores(result, column) for column in (ACCURACY, TUNED, SECONDS))
     draw_scoreboard(
         accuracy,
         Path(sys.argv[1]),

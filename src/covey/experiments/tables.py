@@ -1,16 +1,21 @@
 """Filling the tables of README and docs from stored results: `python -m covey.experiments.tables FILE.md ...`.
 
 A table stands between `<!-- table: PAPER/TABLE SCALE -->` and `<!-- end -->`, the overview of a paper's experiments
-between `<!-- overview: PAPER -->` and `<!-- end -->`; whatever is there is replaced.
+between `<!-- overview: PAPER -->` and `<!-- end -->`, a method beside the best of the others on every fleet between
+`<!-- scoreboard: PAPER/TABLE SCALE METHOD BASELINE -->` and `<!-- end -->`; whatever is there is replaced.
 """
 
 from __future__ import annotations
 
 import re
+import statistics
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from covey.experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
+from covey.experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
 from covey.experiments.spec import all_experiments, read_experiment
 from covey.seeds import short
 from covey.writing import write_atomically
@@ -18,10 +23,13 @@ from covey.writing import write_atomically
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+SCOREBOARD = re.compile(r"(<!-- scoreboard: (\S+) (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
 
 def filled(text: str) -> str:
     """The text with every table made anew."""
     text = BLOCK.sub(lambda match: match[1] + markdown(match[2], match[3]) + match[4], text)
+    text = SCOREBOARD.sub(lambda match: match[1] + scoreboard(*match.groups()[1:5]) + match[6], text)
     return OVERVIEW.sub(lambda match: match[1] + overview(match[2]) + match[3], text)
 
 
@@ -59,6 +67,39 @@ def overview_line(name: str) -> list[str]:
     return [title, what, paper, words_of(cell), scale, str(result["seeds"]), experiment.why]
 
 
+def scoreboard(name: str, scale: str, method: str, baseline: str) -> str:
+    """A method on every fleet beside the baseline and the best of the others, in accuracy and in time."""
+    result = read_stored(name, scale)
+    accuracy, tuned, seconds = (scores(result, column) for column in (ACCURACY, TUNED, SECONDS))
+    first = against_the_best(accuracy, method, in_percent)
+    alike = against_the_best(tuned, method, in_percent)
+    times = against_the_best(seconds, method, in_seconds, higher_is_better=False)
+    head = ["fleet", f"accuracy in %: {baseline}", "best other", method, f"{TUNED}: best other", method]
+    head += ["seconds to 90 % of the best accuracy: fastest other", method]
+    rows = [line_of(head), "|" + " --- |" * len(head)]
+    for fleet, methods in accuracy.items():
+        usual = in_percent(statistics.fmean(methods[baseline]))
+        rows.append(line_of([fleet, usual, *first[fleet], *alike[fleet], *times[fleet]]))
+    return "\n".join([*rows, "", made_by(name, scale, result)]) + "\n"
+
+
+def in_percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def in_seconds(seconds: float) -> str:
+    return f"{seconds:.0f}"
+
+
+def made_by(name: str, scale: str, result: Mapping[str, Any]) -> str:
+    """Where the numbers of a table came from."""
+    seeds, made = result["seeds"], result["made"]
+    return (
+        f"`covey reproduce {name} --scale {scale}`: {seeds} seed{'s' if seeds > 1 else ''}, {made['date']}, "
+        f"commit {made['commit']}, {made['machine']}."
+    )
+
+
 def line_of(cells: list[str]) -> str:
     """One line of a Markdown table; a bar inside a cell, as in P(X|y), would end it."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -70,14 +111,8 @@ def markdown(name: str, scale: str) -> str:
         return f"Not measured yet: `covey reproduce {name} --scale {scale}` makes it.\n"
     result = with_paper(read_stored(name, scale))
     head, lines = table_cells(result)
-    made = result["made"]
     rows = [line_of(head), "|" + " --- |" * len(head), *map(line_of, lines)]
-    seeds = f"{result['seeds']} seed{'s' if result['seeds'] > 1 else ''}"
-    rows += [
-        "",
-        f"`covey reproduce {name} --scale {scale}`: {seeds}, {made['date']}, commit {made['commit']}, "
-        f"{made['machine']}.",
-    ]
+    rows += ["", made_by(name, scale, result)]
     if result["note"]:
         rows.append(result["note"])
     return "\n".join(rows) + "\n"

@@ -26,16 +26,10 @@ Clients = Natural | Annotated[tuple[Natural, ...], NotEmpty()]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Special:
+class Special(Device):
     """Devices that are not as the profile has them."""
 
     clients: Clients
-    compute: Positive = 1.0
-    up: Positive = math.inf
-    down: Positive = math.inf
-    latency: NotNegative = 0.0
-    delay: NotNegative = 0.0
-    availability: Share = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import contextlib
 import io
 import multiprocessing as mp
 import os
-import pickle
+import pickle  # only between this process and workers that it started itself: never what comes over a network
 import signal
 import threading
 import time

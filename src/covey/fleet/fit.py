@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from covey.data.types import Dataset, Federation, Samples
 from covey.errors import UserError
+from covey.fleet.devices import Devices
 from covey.objective import Classification, Objective, Regression
+
+
+def check_parts(data: Any, model: Any, objective: Any, devices: Any) -> None:
+    """What was given for what, said where it is given and not where it is first used."""
+    for name, value, wanted, how in (
+        ("data", data, Federation, "covey.federate(dataset, ...)"),
+        ("model", model, nn.Module, "a torch.nn.Module, made: Net(), not Net"),
+        ("devices", devices, Devices | None, "covey.Devices(...)"),
+    ):
+        if not isinstance(value, wanted):
+            raise UserError(f"{name} is a {type(value).__name__}; it must be {how}")
+    if objective is not None and (isinstance(objective, type) or not isinstance(objective, Objective)):
+        raise UserError(
+            f"objective is {objective!r}; it must be one such as covey.objective.Classification()"
+        )
+    check_objective(data.dataset, objective or Classification())
 
 
 def check_fit(model: nn.Module, data: Federation, objective: Objective) -> None:

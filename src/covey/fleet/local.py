@@ -3,87 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from torch import Tensor, nn
 
 from covey.bench import Bench
-from covey.bench.choose import check_device, choose_bench
-from covey.bench.torch_bench import FORWARD_BYTES
+from covey.bench.choose import choose_bench
 from covey.core import Mixing, Reply, Step, Task, stream
 from covey.cores import usable_cores
-from covey.data.types import Federation, Samples
+from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
+from covey.fleet.engine import Engine
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
-from covey.fleet.fit import check_fit, check_objective
+from covey.fleet.fit import check_fit, check_parts
 from covey.fleet.flight import Flight
 from covey.fleet.guard import Guard
+from covey.fleet.memory import memory_bound
+from covey.fleet.peer_costs import cost_of_links
 from covey.fleet.profiles import Device
 from covey.fleet.replies import Trip, accept_replies, next_call
-from covey.fleet.work import BUNDLE_SAMPLES, Call, Executor, Job, Outcome, bundle
-from covey.ledger import Cost, Ledger
+from covey.fleet.work import Call, Executor, Outcome, bundle, jobs_of
+from covey.ledger import Ledger
 from covey.mix.apply import apply_mixings
-from covey.mix.peers import Links, peer_links
-from covey.model import BufferPolicy, Layout, activations, fresh_row
+from covey.mix.peers import peer_links
+from covey.model import BufferPolicy, Layout, fresh_row
 from covey.objective import Classification, Objective, lowest_loss
-from covey.ranges import Range
-from covey.settings import validated_in
 from covey.statistics import Known
 
 if TYPE_CHECKING:
     from covey.fleet.ray import Crew
-
-Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"]
-
-
-@validated_in("engine")
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """How the simulation uses this machine, or a Ray cluster; changes speed and memory, never a result.
-
-    Args:
-        mode: auto is threads for the accelerated trainer, processes for PyTorch; cohort stacks clients on a GPU
-            (equal up to rounding); wire turns every message into bytes and back; ray uses a Ray cluster.
-        workers: how many; 0 is one per core.
-        debug: one after another, errors raised in place.
-        lanes: whether the fast CPU trainer is used where it supports the model.
-        device: auto is the GPU when there is one.
-        address: of the Ray cluster; empty: RAY_ADDRESS, or else one that is started on this machine.
-    """
-
-    mode: Mode = "auto"
-    workers: Annotated[int, Range(0, 1024)] = 0
-    debug: bool = False
-    lanes: bool = True
-    device: str = "auto"
-    address: str = ""
-
-    def __post_init__(self) -> None:
-        if self.address and self.mode != "ray":
-            raise UserError(f'engine.address is "{self.address}", which needs engine.mode = "ray"')
-        if self.device != "auto":
-            check_device(self.device)
-
-
-def _check_parts(data: Any, model: Any, objective: Any, devices: Any) -> None:
-    """What was given for what, said where it is given and not where it is first used."""
-    for name, value, wanted, how in (
-        ("data", data, Federation, "covey.federate(dataset, ...)"),
-        ("model", model, nn.Module, "a torch.nn.Module, made: Net(), not Net"),
-        ("devices", devices, Devices | None, "covey.Devices(...)"),
-    ):
-        if not isinstance(value, wanted):
-            raise UserError(f"{name} is a {type(value).__name__}; it must be {how}")
-    if objective is not None and (isinstance(objective, type) or not isinstance(objective, Objective)):
-        raise UserError(
-            f"objective is {objective!r}; it must be one such as covey.objective.Classification()"
-        )
-    check_objective(data.dataset, objective or Classification())
 
 
 def by_client(trips: Mapping[int, Trip], outcome: Outcome) -> Trip:
@@ -110,7 +62,7 @@ class LocalFleet:
         guard: Guard | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        _check_parts(data, model, objective, devices)
+        check_parts(data, model, objective, devices)
         self.data = data
         self.model = model
         self.seed = seed
@@ -250,9 +202,10 @@ class LocalFleet:
         )
         gone = self._lost(tasks, call.number) if not measure else set()
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
-        outcomes = sorted(
-            self.executor(call, self._jobs(call, working, measure)), key=lambda outcome: outcome.id
-        )
+        sizes = {i: sum(self.client_data.sizes(i)) for i in working}
+        together = bundle(call, working, sizes, self.layout) if measure else [[i] for i in working]
+        jobs = jobs_of(together, working, self.states, sizes)
+        outcomes = sorted(self.executor(call, jobs), key=lambda outcome: outcome.id)
         for outcome in outcomes:
             if outcome.state:
                 self.states[outcome.id] = outcome.state
@@ -296,7 +249,7 @@ class LocalFleet:
     ) -> Tensor:
         """Applies the matrices; what travels between peers is booked and takes as long as the busiest peer."""
         for used, row_bytes in peer_links(mixings, bank.shape[1], holders, replies):
-            self._book_links(used, row_bytes)
+            self.ledger.charge("mix.peers", cost_of_links(used, row_bytes, self.machines))
         return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
 
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
@@ -342,18 +295,9 @@ class LocalFleet:
             device=self.engine.device,
             say=self._say,
         )
-        mode = self.engine.mode
-        alone = self.engine.debug or workers == 1 or info["device"] != "cpu"
-        if alone and mode not in ("wire", "cohort", "ray"):
-            mode = "serial"
-        elif mode == "auto":
-            mode = "threads" if info["trainer"] == "lanes" else "processes"
-        self.info = {
-            **info,
-            "name": "local",
-            "mode": mode,
-            "workers": 1 if mode in ("serial", "wire", "cohort") else workers,
-        }
+        mode = self.engine.mode_for(info["trainer"], info["device"], workers)
+        alone = mode in ("serial", "wire", "cohort")
+        self.info = {**info, "name": "local", "mode": mode, "workers": 1 if alone else workers}
         return make, mode, workers
 
     @property
@@ -393,19 +337,6 @@ class LocalFleet:
             )
         return self._crew
 
-    def _jobs(self, call: Call, tasks: Mapping[int, Task], measure: bool) -> list[Job]:
-        sizes = {i: sum(self.client_data.sizes(i)) for i in tasks}
-        together = bundle(call, tasks, sizes, self.layout) if measure else [[i] for i in tasks]
-        return [
-            Job(
-                ids=tuple(ids),
-                tasks=tuple(tasks[i] for i in ids),
-                states=tuple(self.states.get(i, {}) for i in ids),
-                weight=float(sum(sizes[i] for i in ids)),
-            )
-            for ids in together
-        ]
-
     # ------------------------------------------------------------------------------------------ accounts
 
     def _duration(self, step: Step, client: int, down: int, up: int) -> float:
@@ -413,38 +344,12 @@ class LocalFleet:
         machine = self.machines[client] if client >= 0 else Device()
         return machine.seconds(bytes_down=down, bytes_up=up, work=work, pace=self.devices.pace)
 
-    def _book_links(self, sent: Links, row_bytes: int) -> None:
-        """Books peer messages; a client handles its links one after another, the busiest one sets the time."""
-        clients = int(max(sent.sender.max(initial=-1), sent.receiver.max(initial=-1))) + 1
-        up = np.bincount(sent.sender, weights=sent.rows, minlength=clients) * row_bytes
-        down = np.bincount(sent.receiver, weights=sent.rows, minlength=clients) * row_bytes
-        ends = np.bincount(sent.sender, minlength=clients) + np.bincount(sent.receiver, minlength=clients)
-        seconds = 0.0
-        for client in np.flatnonzero(ends).tolist():
-            machine = self.machines[client]
-            transfer = machine.seconds(bytes_down=int(down[client]), bytes_up=int(up[client]), work=0, pace=0)
-            waits = (int(ends[client]) - 1) * (machine.latency + machine.delay)
-            seconds = max(seconds, transfer + waits)
-        rows = int(sent.rows.sum())
-        self.ledger.charge("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes, seconds=seconds))
-
     # ------------------------------------------------------------------------------------------ memory
 
     def memory_bound(self, rows: int = 1, batch: int = 32) -> int:
-        """Bytes that a run can need at most beside Python and PyTorch.
-
-        The data; the bank and everybody's reply; and for each worker its model, its client's data and the activations
-        of a training batch (with their gradients) or of a forward pass.
-        """
-        data = self.data.dataset.x.nbytes + self.data.dataset.y.nbytes
+        """Bytes that a run can need at most beside Python and PyTorch."""
         workers = self.engine.workers or usable_cores()
-        largest = max((len(share.train) + len(share.test) for share in self.data.shares), default=0)
-        largest = max(largest, len(self.data.test), BUNDLE_SAMPLES)
-        x, _ = Samples(self.data.dataset, self.data.dataset.train[:1]).tensors()
-        row, sample = 4 * self.layout.size, 4 * x[0].numel()
-        passing = max(8 * batch * activations(self.model, x), FORWARD_BYTES)
-        per_worker = 5 * row + 3 * largest * sample + 2 * passing
-        return data + row * (2 * rows + 2 * len(self.client_data)) + workers * per_worker
+        return memory_bound(self.data, self.model, self.layout, workers=workers, rows=rows, batch=batch)
 
     def save(self) -> dict[str, Any]:
         """Client states and the ledger, for an exact resume."""

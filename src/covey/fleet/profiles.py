@@ -6,17 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from covey.ranges import NotNegative, Positive, Share
+
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
     """One client's machine: compute multiplier (1 = reference), Mbit/s, round trip in s, fixed delay in s."""
 
-    compute: float = 1.0
-    up: float = math.inf
-    down: float = math.inf
-    latency: float = 0.0
-    delay: float = 0.0
-    availability: float = 1.0
+    compute: Positive = 1.0
+    up: Positive = math.inf
+    down: Positive = math.inf
+    latency: NotNegative = 0.0
+    delay: NotNegative = 0.0
+    availability: Share = 1.0
 
     def seconds(self, *, bytes_down: int, bytes_up: int, work: float, pace: float) -> float:
         """Transfer both ways + round trip + `work` samples at `pace` reference seconds per sample (+ delay)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
+import pickle  # only between this process and actors that it started itself, on a cluster that the user trusts
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -148,7 +148,9 @@ def _outliers(
     """Whose update is too long beside the others', in words; who stands out most is remembered."""
     if not replies:
         return {}
-    lengths = lengths_of(replies, tasks, layout)
+    expected = call.step.expects(Known())
+    directions = [name for name, stat in expected.items() if stat.direction]
+    lengths = lengths_of(replies, tasks, layout, directions)
     refusals = {replies[place].id: why for place, why in guard.too_long(lengths).items()}
     place, times = lengths.stands_out()
     if replies[place].id not in refusals:
@@ -169,6 +171,7 @@ def check_reply(
         return f"its number of samples is {reply.size}; it has {known.train if training else known.most}"
     if reply.slot not in task.slots and (task.slots or training):
         return f"its row is said to come from slot {reply.slot}, which it was not sent"
+    known = replace(known, models=len(task.models), learned=layout.trainable)
     expected = {} if is_silent(step, task, reply) else step.expects(known)
     if why := objection(reply.stats, expected):
         return why

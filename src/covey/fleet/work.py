@@ -132,3 +132,21 @@ def bundle(
         bundles[-1].append(i)
         loads[key] += sizes[i]
     return [ids for bundles in by_row.values() for ids in bundles]
+
+
+def jobs_of(
+    together: Sequence[Sequence[int]],
+    tasks: Mapping[int, Task],
+    states: Mapping[int, dict[str, Any]],
+    sizes: Mapping[int, int],
+) -> list[Job]:
+    """One job for each bundle of clients."""
+    return [
+        Job(
+            ids=tuple(ids),
+            tasks=tuple(tasks[i] for i in ids),
+            states=tuple(states.get(i, {}) for i in ids),
+            weight=float(sum(sizes[i] for i in ids)),
+        )
+        for ids in together
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from covey.catalogue import PARTS
 from covey.choices import Table
 from covey.core import Method
 from covey.needs import (
@@ -18,6 +17,7 @@ from covey.needs import (
     gives_of,
     missing,
 )
+from covey.part_catalogue import PARTS
 from covey.parts import PartOf, PartsOf, make_part
 from covey.serving import ServeAdapted
 from covey.settings import validated

@@ -40,11 +40,12 @@ class Studied:
         return Replicas(runs=views, columns=self.plan.columns)
 
 
-class StudyInterrupted(Exception):  # noqa: N818
+class StudyInterrupted(Interrupted):
     """Ctrl-C: all runs are saved, and the study goes on from its folder."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        super().__init__(f"interrupted; go on with: covey {plan.kind} --resume {folder}")
+        super().__init__(folder, 0)
+        self.args = (f"interrupted; go on with: covey {plan.kind} --resume {folder}",)
 
 
 def execute(

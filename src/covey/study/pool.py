@@ -128,7 +128,12 @@ def _start(events: queue.Queue[tuple[Worker, dict[str, Any] | None]], cores: int
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, VARIABLE: str(cores), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
+        env={
+            **os.environ,
+            VARIABLE: str(cores),
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            "PYTHONPATH": os.pathsep.join(sys.path),  # modules beside a program are found there, too
+        },
         start_new_session=True,  # Ctrl-C reaches it through the study, in its turn
     )
     worker = Worker(process=process, job=job)

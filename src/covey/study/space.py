@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from covey.catalogue import METHODS
-from covey.config import GIVEN, Config
+from covey.config import Config
 from covey.errors import UserError
 from covey.ranges import Range
+from covey.sections import GIVEN
 from covey.settings import settings_of
 from covey.study.grid import axis
 from covey.tables import with_setting

@@ -16,7 +16,8 @@ from covey.core import Reply, Step, Task, run
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.experiments.spec import Findings
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.model import write_row
 from covey.models import build

@@ -1,0 +1,51 @@
+"""How a simulation uses the machine: the settings of [engine]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from covey.bench.choose import check_device
+from covey.errors import UserError
+from covey.ranges import Range
+from covey.settings import validated_in
+
+Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"]
+
+
+@validated_in("engine")
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """How the simulation uses this machine, or a Ray cluster; changes speed and memory, never a result.
+
+    Args:
+        mode: auto is threads for the accelerated trainer, processes for PyTorch; cohort stacks clients on a GPU
+            (equal up to rounding); wire turns every message into bytes and back; ray uses a Ray cluster.
+        workers: how many; 0 is one per core.
+        debug: one after another, errors raised in place.
+        lanes: whether the fast CPU trainer is used where it supports the model.
+        device: auto is the GPU when there is one.
+        address: of the Ray cluster; empty: RAY_ADDRESS, or else one that is started on this machine.
+    """
+
+    mode: Mode = "auto"
+    workers: Annotated[int, Range(0, 1024)] = 0
+    debug: bool = False
+    lanes: bool = True
+    device: str = "auto"
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        if self.address and self.mode != "ray":
+            raise UserError(f'engine.address is "{self.address}", which needs engine.mode = "ray"')
+        if self.device != "auto":
+            check_device(self.device)
+
+    def mode_for(self, trainer: str, device: str, workers: int) -> Mode:
+        """The mode that is meant, once it is known what trains, where, and by how many."""
+        alone = self.debug or workers == 1 or device != "cpu"
+        if alone and self.mode not in ("wire", "cohort", "ray"):
+            return "serial"
+        if self.mode == "auto":
+            return "threads" if trainer == "lanes" else "processes"
+        return self.mode

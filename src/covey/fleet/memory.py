@@ -1,0 +1,28 @@
+"""How much memory a simulation can need."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from covey.bench.torch_bench import FORWARD_BYTES
+from covey.data.types import Federation, Samples
+from covey.fleet.work import BUNDLE_SAMPLES
+from covey.model import Layout, activations
+
+
+def memory_bound(
+    data: Federation, model: nn.Module, layout: Layout, *, workers: int, rows: int, batch: int
+) -> int:
+    """Bytes that a run can need at most beside Python and PyTorch.
+
+    The data; the bank of `rows` models and everybody's reply; and for each worker its model, its client's data and the
+    activations of a training batch (with their gradients) or of a forward pass.
+    """
+    largest = max((len(share.train) + len(share.test) for share in data.shares), default=0)
+    largest = max(largest, len(data.test), BUNDLE_SAMPLES)
+    x, _ = Samples(data.dataset, data.dataset.train[:1]).tensors()
+    row, sample = 4 * layout.size, 4 * x[0].numel()
+    passing = max(8 * batch * activations(model, x), FORWARD_BYTES)
+    per_worker = 5 * row + 3 * largest * sample + 2 * passing
+    stored = data.dataset.x.nbytes + data.dataset.y.nbytes
+    return stored + row * (2 * rows + 2 * len(data.shares)) + workers * per_worker

@@ -1,0 +1,121 @@
+"""What a configuration file consists of: its tables, and the settings that stand outside them or are common to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
+
+from covey.catalogue import TRACKERS
+from covey.choices import SeveralOf
+from covey.core import PATIENCE
+from covey.data.federate import GIVEN as DATA_GIVEN
+from covey.model import BufferPolicy
+from covey.ranges import Count, Natural, NotNegative, Range, Seed
+from covey.settings import validated
+
+SECTIONS = (
+    "data",
+    "partition",
+    "shift",
+    "robust",
+    "compress",
+    "stop",
+    "private",
+    "model",
+    "train",
+    "method",
+    "methods",
+    "devices",
+    "engine",
+    "guard",
+    "measure",
+)
+
+# Arguments that the program fills in; all others of a function are the user's settings.
+GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
+
+# The network for a data set when the file names none: the papers' usual choice.
+USUAL_MODEL = {
+    "digits": "mlp",
+    "mnist": "lenet5",
+    "fashion-mnist": "lenet5",
+    "femnist": "lenet5",
+    "emnist": "lenet5",
+    "cifar10": "lenet5",
+    "cifar100": "lenet5",
+    "svhn": "lenet5",
+    "pacs": "cnn-cifar",
+}
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Top:
+    """The settings outside every table.
+
+    Args:
+        name: of the run; empty: the method's.
+        seed: everything random follows from it.
+        rounds: how many.
+        objective: what is trained for: classification, regression, reconstruction, or your own.
+        target: value of target_metric; rounds, seconds and bytes to it are reported.
+        target_metric: any that is measured; empty: the objective's main one.
+        target_on: global-test or local-test.
+        stop_at_target: whether the run ends there.
+        checkpoint_seconds: at least so long between two checkpoints.
+        checkpoints: how many are kept, to go back before what spoiled a run.
+        patience: rounds in a row that may pass without an answer.
+        tracker: who is told of every round, as names or tables with a name and settings.
+    """
+
+    name: str = ""
+    seed: Seed = 0
+    rounds: Count = 50
+    objective: str = "classification"
+    target: float | None = None
+    target_metric: str = ""
+    target_on: Literal["global-test", "local-test"] = "global-test"
+    stop_at_target: bool = False
+    checkpoint_seconds: NotNegative = 2.0
+    checkpoints: Annotated[int, Range(1, 1000)] = 3
+    patience: Natural = PATIENCE
+    tracker: Annotated[Sequence[Any], SeveralOf(TRACKERS)] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSection:
+    """Which data, shared out among how many clients.
+
+    Args:
+        name: of the data set.
+        clients: how many; natural partitions may have their own number.
+        test_fraction: share of a client's samples that are its local test data; none: from the global test set in
+            its label mix.
+        validation: share of a client's training data that stands in for its test data, to choose settings on; none:
+            the test data are measured.
+    """
+
+    name: str = "digits"
+    clients: Count = 20
+    test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
+    validation: Annotated[float, Range(above=0, below=1)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSection:
+    """Which network.
+
+    Args:
+        name: of the network; usual is the papers' choice for the data set.
+        buffers: what becomes of BatchNorm statistics: average or local.
+    """
+
+    name: str = "usual"
+    buffers: BufferPolicy = "average"
+
+
+def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:
+    """A table without its name and without the settings common to its section."""
+    skip = {"name", *(f.name for f in fields(common))} if common else {"name"}
+    return {key: value for key, value in table.items() if key not in skip}
