@@ -6,6 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -344,4 +345,5 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         buffers=model["buffers"],
         guard=Guard(**config["guard"]),
         say=say,
+        source=partial(federation_of, config),
     )
