@@ -30,6 +30,7 @@ from covey.steps.secure import (
     mask,
     pair_mask,
     primitives,
+    reach,
     signed,
     to_ring,
 )
@@ -61,8 +62,7 @@ class SecureSums:
         sampling = self.plan.sampling(now)
         noisy = settings.epsilon is not None or settings.noise is not None
         noise = self.plan.noise(now, sampling) if noisy else 0.0
-        # Rounding can make an update longer than the clip length: by half a number in every direction.
-        reach = LEVELS + now.models.shape[1] ** 0.5 / 2
+        longest = reach(now.models.shape[1])
         pools = sums.pools(now, [])
         shown, heard = [], []
         for number, (pool, members) in enumerate(pools.items()):
@@ -70,8 +70,8 @@ class SecureSums:
             if len(asked) < FEWEST:
                 continue
             stay = stays(len(asked), self.threshold)
-            share = noise * reach / stay**0.5 if noisy and settings.noise_from == "clients" else 0.0
-            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * reach)
+            share = noise * longest / stay**0.5 if noisy and settings.noise_from == "clients" else 0.0
+            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
             update = SecureUpdate(step=step, clip=settings.clip, share=share)
             found = (plain_sum if now.fleet.simulated else masked_sum)(now.fleet, update, asked, stay)
             if found is None:
@@ -80,7 +80,7 @@ class SecureSums:
             values = torch.from_numpy(total).double()
             if noisy and settings.noise_from == "server":
                 rng = now.stream("private", number) if now.fleet.simulated else None
-                values = gaussian(values, noise * reach, rng)
+                values = gaussian(values, noise * longest, rng)
             count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
             mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
             shown.append(Reply(id=members[0], slot=pool[0], vector=mean.float(), size=max(1, round(count))))
