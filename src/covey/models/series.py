@@ -11,7 +11,7 @@ from covey.settings import validated_in
 
 @validated_in("model")
 def cnn_series(input_shape: tuple[int, ...], outputs: int, *, width: Width = 16) -> nn.Sequential:
-    """Two convolutions over time with ReLU, the mean over time, one linear layer (6 channels, 4 classes: 2,196 numbers).
+    """Two convolutions over time with ReLU, the mean over time, one linear layer (6 channels, 4 classes: 2,196).
 
     Args:
         width: channels of the first convolution; the second has twice as many.
