@@ -51,6 +51,7 @@ METHODS: Registry[Callable[..., Method]] = Registry(
         "fedsoft": "covey.methods.fedsoft:fedsoft",
         "flis": "covey.methods.flis:flis",
         "fedgroup": "covey.methods.fedgroup:fedgroup",
+        "auxo": "covey.methods.auxo:auxo",
         "feddrift": "covey.methods.feddrift:feddrift",
         "fedavgm": "covey.methods.server_optimisers:fedavgm",
         "fedadam": "covey.methods.server_optimisers:fedadam",

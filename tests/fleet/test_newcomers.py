@@ -7,7 +7,8 @@ from torch import nn
 from covey.core import run, served
 from covey.data import federate, from_tensors
 from covey.fleet.devices import Devices
-from covey.fleet.local import Engine, LocalFleet
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods import fedavg, flux
 from covey.steps import Train
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from covey.catalogue import METHODS
 from covey.methods.apfl import apfl
+from covey.methods.auxo import auxo
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cfic import cfic
@@ -49,6 +50,7 @@ __all__ = [
     "METHODS",
     "abfa",
     "apfl",
+    "auxo",
     "cafa",
     "cbcc",
     "cbcc_select",

@@ -57,7 +57,8 @@ def motions(
 def read_recordings(path: Path) -> tuple[Floats, NDArray[np.int64]]:
     """Recordings [n, channels, steps] and their labels: a line is 'channel\\nchannel...',label, n a letter."""
     lines = path.read_text(encoding="utf-8").split("@data", 1)[-1].strip().splitlines()
-    series, labels = [], []
+    series: list[Floats] = []
+    labels: list[int] = []
     for line in lines:
         inside, _, label = line.rpartition(",")
         channels = [channel.split(",") for channel in inside.strip("'\"").split("\\n")]
