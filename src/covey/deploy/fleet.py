@@ -192,10 +192,10 @@ class SiteFleet:
         told = [self.ledger.epsilon[i] for i in heard if i in self.ledger.epsilon]
         privacy = getattr(step, "privacy", None)
         for client in asked - heard:
-            if privacy is not None and privacy.counted:
-                self.ledger.epsilon[client] = self.ledger.epsilon.get(client, 0.0) + privacy.epsilon
-            elif getattr(step, "counted", False) and told:  # as much as others at most
+            if getattr(step, "counted", False) and told:  # as much as others at most
                 self.ledger.epsilon[client] = max(self.ledger.epsilon.get(client, 0.0), *told)
+            elif privacy is not None and privacy.counted:
+                self.ledger.epsilon[client] = self.ledger.epsilon.get(client, 0.0) + privacy.epsilon
 
     def _at_sites(
         self, call: Call, tasks: Mapping[int, Task], limit: float, trips: dict[int, Trip]

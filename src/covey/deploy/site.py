@@ -219,12 +219,16 @@ class Site:
             )
         if not kind.startswith("query.") or not getattr(step, "about_data", True):
             return step
-        privacy = getattr(step, "privacy", step)
-        if not getattr(privacy, "counted", False):
+        if not is_counted(step):
             raise Refused(
                 f"{kind} has no privacy loss that can be counted, and this site has a budget of {self.budget:g}"
             )
         return step  # the account keeps the budget
+
+
+def is_counted(step: Any) -> bool:
+    """Whether an answer has a privacy loss that can be counted: as the step says, or as its noise does."""
+    return bool(getattr(step, "counted", getattr(getattr(step, "privacy", None), "counted", False)))
 
 
 def names_mark(classes: Sequence[str]) -> str:
