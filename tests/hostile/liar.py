@@ -77,11 +77,13 @@ def method(name: str) -> Method:
         return method_of(resolve({**tables, "method": settings}))
 
 
-def run_with(method: Method, lie: Lie, liars: tuple[int, ...] = LIARS) -> tuple[State, LiarFleet]:
+def run_with(
+    method: Method, lie: Lie, liars: tuple[int, ...] = LIARS, rounds: int | None = None
+) -> tuple[State, LiarFleet]:
     """A run of the method with the liars in it, and its fleet."""
     fleet = with_liars(small_fleet(lanes=True), lie, liars)
     try:
-        return run(method, fleet, rounds=ROUNDS.get(method.name, 3)), fleet
+        return run(method, fleet, rounds=rounds or ROUNDS.get(method.name, 3)), fleet
     finally:
         fleet.close()
 

@@ -8,7 +8,7 @@ from functools import cache, partial
 import torch
 
 from covey.measure import on_local_tests
-from covey.mix.robust import Median, Robust
+from covey.mix.robust import Clip, Robust
 from covey.testing import CLIENTS
 from tests.hostile.frame import Outcome, attempt, broke, held
 from tests.hostile.liar import ALL, HONEST, LIARS, LIES, SILENT, WITHIN, Lie, method, run_with
@@ -23,7 +23,7 @@ def scores(name: str, lie: Lie, liars: tuple[int, ...], *, robust: bool = False)
     """Every client's accuracy on its test data after the run, which must end with a finite bank."""
     used = method(name)
     if robust and used.mix is not None:
-        used = replace(used, mix=Robust(mix=used.mix, rule=Median()))
+        used = replace(used, mix=Robust(mix=used.mix, rule=Clip()))
     state, fleet = run_with(used, lie, liars)
     if not torch.isfinite(state.models).all():
         raise ArithmeticError("the bank is not finite")
@@ -67,7 +67,7 @@ def refused_lie(lie: str, liars: tuple[int, ...]) -> Outcome:
 
 
 def lie_within(lie: str) -> Outcome:
-    """Every method with a lie that looks like an update: it must end; who bends is told, with and without a median."""
+    """Every method with a lie that looks like an update: it must end; who bends is told, with and without `clip`."""
     ended, lost, saved = [], {}, {}
     for name in ALL:
         try:
@@ -80,7 +80,7 @@ def lie_within(lie: str) -> Outcome:
     bent, still = (sorted(n for n, d in of.items() if d > WORSE) for of in (lost, saved))
     return held(
         f"all {len(ALL)} methods went on; the others lose more than {WORSE} of accuracy under {named(bent)}, "
-        f'with robust.name = "median" under {named(still)}'
+        f'with robust.name = "clip" under {named(still)}'
     )
 
 

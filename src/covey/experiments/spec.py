@@ -7,7 +7,8 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [scale.smoke|small|full]       seeds, runs, cases (which ones), and set = configuration on top
 [[case]] name, set             optional: every run is made for every case (a data set, a partition);
                                small = {...}: configuration on top at that scale
-[[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
+[[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}};
+                               refused = [CASE, ...]: where covey must refuse it, which the table then says
 runs_of = "PAPER/TABLE"        instead of base, case and runs of its own: reads other numbers off the same runs, or off
                                some of them ([scale.X] cases = ...)
 [tune], and tries of a run     optional: equal tuning on validation data first (see `tuning.py`)
@@ -59,6 +60,7 @@ class Row:
     name: str
     set: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
+    refused: Sequence[str] = ()  # cases
     tries: Sequence[Mapping[str, Any]] = ()  # what else is tried on validation data
 
 
