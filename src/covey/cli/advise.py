@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption
 from covey.cli.serve import PORT, CertsOption, InsecureOption
 from covey.errors import UserError
+from covey.terminal import Console
 
 if TYPE_CHECKING:
     from covey.advice import Advice

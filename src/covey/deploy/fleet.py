@@ -125,6 +125,10 @@ class SiteFleet:
             self.ledger.note_refusal(client, kind=HELLO, round=self.round, reason=why)
         return [i for i in here if i not in doubted and i not in self.ledger.barred]
 
+    def trainers(self, ids: Sequence[int]) -> list[int]:
+        """All of them: what a site holds, it trains on."""
+        return list(ids)
+
     def known(self, client: int) -> Known:
         """What the server knows of a client: of its data what it told when it first came."""
         train, test = self.registry.sites[client].sizes if client in self.registry.sites else (0, 0)
