@@ -5,6 +5,7 @@ In a simulation the same whole numbers are added up without masks, so that both 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -116,7 +117,7 @@ class SecureSums:
 
 def most(clients: int, reach: float, share: float, count: int) -> float:
     """How long the sum of so many updates of at most `reach` can be, with twice the usual length of their noise."""
-    return clients * reach + 2 * share * float(clients * count) ** 0.5
+    return clients * reach + 2 * share * math.sqrt(clients * count)
 
 
 def stays(clients: int, threshold: float) -> int:
