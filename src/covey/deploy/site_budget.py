@@ -36,13 +36,18 @@ def check_counted(step: Any, budget: float, *, trusted: bool) -> None:
     if not getattr(step, "about_data", True) or getattr(step, "accounted", False):
         return
     asked = kind.startswith("query.")
-    if asked and getattr(getattr(step, "privacy", step), "counted", False):
+    if asked and is_counted(step):
         return
     if kind and (asked or not trusted):
         remedy = "" if asked else "; --trust-server lets it answer"
         raise Refused(
             f"{kind} has no privacy loss that can be counted, and this site has a budget of {budget:g}{remedy}"
         )
+
+
+def is_counted(step: Any) -> bool:
+    """Whether an answer has a privacy loss that can be counted: as the step says, or as its noise does."""
+    return bool(getattr(step, "counted", getattr(getattr(step, "privacy", None), "counted", False)))
 
 
 def check_choice(step: Any, task: Task) -> None:
