@@ -182,6 +182,7 @@ def open_sites(
     """
     from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
+    from covey.deploy.mailboxes import Mailboxes
     from covey.deploy.run import site_fleet
     from covey.deploy.site_list import SiteList
     from covey.deploy.status import Status
@@ -193,9 +194,10 @@ def open_sites(
     host, _, port = place.rpartition(":")
     status = Status(sites.listed if sites else dict, folder / "log.jsonl" if folder else None)
     status.now.rounds = config.top.rounds
+    mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (
-        flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs, objection=sites.objection if sites else None, seen=status.visit),
+        flower_run(link, sites.names if sites else dict, mailboxes) as transport,
+        door(host, int(port), link, certs, objection=objection, seen=status.visit, mailboxes=mailboxes),
         shown(status, folder, page) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
