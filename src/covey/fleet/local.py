@@ -208,7 +208,8 @@ class LocalFleet:
         )
         gone = self._lost(tasks, call.number) if not measure else set()
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
-        known, work = [], 0.0
+        known: list[Outcome] = []
+        work = 0.0
         if measure:
             known, work = self.evaluations.answers(
                 call, working, self.client_data, self.states, self.layout, self.executor
