@@ -86,9 +86,9 @@ class SecureSums:
                 continue
             total, there = found
             values = torch.from_numpy(total).double()
-            if (longest := most(len(there), reach, share, len(values))) < length(values):
+            if (limit := most(len(there), longest, share, len(values))) < length(values):
                 spoiled.append(
-                    f"the sum of {len(there)} updates is {length(values) / longest:.3g} times too long"
+                    f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long"
                 )
                 continue
             if noisy and settings.noise_from == "server":
@@ -115,9 +115,9 @@ class SecureSums:
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
 
 
-def most(clients: int, reach: float, share: float, count: int) -> float:
-    """How long the sum of so many updates of at most `reach` can be, with twice the usual length of their noise."""
-    return clients * reach + 2 * share * math.sqrt(clients * count)
+def most(clients: int, longest: float, share: float, count: int) -> float:
+    """How long the sum of so many updates of at most `longest` can be, with twice the usual length of their noise."""
+    return clients * longest + 2 * share * math.sqrt(clients * count)
 
 
 def stays(clients: int, threshold: float) -> int:
