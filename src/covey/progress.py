@@ -61,10 +61,10 @@ def live(title: str, rounds: int, *, every_round: bool = False) -> Iterator[Watc
     """
     due = Due(rounds, every_round=every_round)
     bar = Progress(
-        TextColumn("[bold]{task.description}"),
+        TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[value]}"),
+        TextColumn("{task.fields[value]}", markup=False),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -124,10 +124,10 @@ class Many:
 def live_many(total: int) -> Iterator[Many]:
     """Bars for the time of a study; where the output is no terminal, a line per finished run."""
     bar = Progress(
-        TextColumn("[bold]{task.description}"),
+        TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[value]}"),
+        TextColumn("{task.fields[value]}", markup=False),
         TimeElapsedColumn(),
         console=console,
         transient=True,

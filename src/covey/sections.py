@@ -46,6 +46,8 @@ USUAL_MODEL = {
     "cifar100": "lenet5",
     "svhn": "lenet5",
     "pacs": "cnn-cifar",
+    "emoji-names": "softmax",
+    "motions": "cnn-series",
 }
 
 

@@ -11,6 +11,7 @@ from covey.catalogue import METHODS
 
 if TYPE_CHECKING:
     from covey.methods.apfl import apfl
+    from covey.methods.auxo import auxo
     from covey.methods.baselines import centralized, fedavg, fedprox, local_only
     from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
     from covey.methods.cfic import cfic
@@ -56,6 +57,7 @@ __all__ = [
     "METHODS",
     "abfa",
     "apfl",
+    "auxo",
     "cafa",
     "cbcc",
     "cbcc_select",
