@@ -52,4 +52,6 @@ def test_a_method_of_the_servers_file_runs_is_killed_and_resumed_only_as_it_was(
         imported = {int(path.name.removeprefix("imported-")) for path in tmp_path.glob("imported-*")}
         assert imported == {program.process.pid for program in (server, refused, again)}, "no site"
         assert here.state("run").round == 3
-        assert torch.equal(here.simulate("straight", f"method.name={tmp_path}/mine.py:mine").models, here.state("run").models)
+        assert torch.equal(
+            here.simulate("straight", f"method.name={tmp_path}/mine.py:mine").models, here.state("run").models
+        )
