@@ -106,6 +106,19 @@ def test_the_fewest_are_found_without_asking_everybody() -> None:
     assert fewest(range(1000), lambda _: False) == set(range(1000))  # nobody's doing
 
 
+def test_a_stranger_who_is_asked_alone_silences_no_round() -> None:
+    """Who told nothing useful is asked again in every round, alone; the others train meanwhile."""
+
+    def once(now: Round) -> dict[int, int]:
+        strangers = [client for client in now.here if client not in now.groups]
+        return now.groups | {reply.id: int(reply.stats["number"]) for reply in now.ask(Tell(), strangers)}
+
+    fleet = small_fleet()
+    state = run(replace(FEDAVG, group=once), fleet, rounds=6, patience=0)
+    assert len(state.worked) == CLIENTS
+    assert [client for client, _ in refused(fleet)] == [5] * 6
+
+
 def test_the_only_answer_of_a_round_ends_no_run() -> None:
     """Whom a mix fails over is refused though nobody else has answered; the next round is with others."""
     fleet = small_fleet()

@@ -1,14 +1,24 @@
 """What statistics may be: the range of each, and why others are refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from covey.core import Step, Task
+from covey.fleet.replies import check_reply
+from covey.methods.feddrift import TellLosses
+from covey.methods.fedsoft import SoftTrain
+from covey.methods.mime import MimicTrain
+from covey.methods.scaffold import ControlledTrain
 from covey.statistics import EPSILON, SHARE, Known, Stat, objection
 from covey.steps import Evaluate, Train
+from covey.steps.embedding import Embed
 from covey.steps.labels import CountLabels
+from covey.steps.portrait import DescribeClasses
 from covey.steps.summaries import LabelSummary
+from covey.testing import small_fleet
 
 KNOWN = Known(classes=3, shape=(1, 8, 8), train=50, test=20, lowest_loss=0.0)
 GOOD = {"loss": 0.5, "batches": 2}
@@ -75,6 +85,32 @@ def test_shares_add_up_to_one() -> None:
     assert "adds up to 3" in objection({"shares": np.ones(3)}, expected)
 
 
+@pytest.mark.parametrize(
+    ("step", "name", "length"),
+    [
+        (TellLosses(), "losses", 2),  # one per model that was sent
+        (SoftTrain(train=Train(lr=0.1)), "importance", 2),
+        (ControlledTrain(train=Train(lr=0.1)), "control", 7),  # as many as the model learns
+        (MimicTrain(train=Train(lr=0.1)), "gradient", 7),
+        (Embed(autoencoder="ae-fc"), "bits", 8),  # 3 classes of 20 bits
+        (DescribeClasses(), "views", 4),  # two of pictures
+    ],
+)
+def test_arrays_are_as_long_as_the_question_says(step: Step, name: str, length: int) -> None:
+    stat = step.expects(replace(KNOWN, models=2, learned=7))[name]
+    right = np.full(length, 1 / length) if name == "importance" else np.ones(length, np.int64)
+    assert objection({name: right}, {name: stat}) == ""
+    assert "has shape" in objection({name: np.append(right, 1)}, {name: stat})
+
+
+def test_a_portrait_has_the_length_that_the_server_expects() -> None:
+    fleet = small_fleet()
+    (reply,) = fleet.ask(DescribeClasses(), {0: Task()})
+    assert check_reply(reply, 0, DescribeClasses(), Task(), fleet.layout, fleet.known(0)) == ""
+    told = replace(reply, stats={**reply.stats, "counts": reply.stats["counts"] + 1e30})
+    assert "its counts" in check_reply(told, 0, DescribeClasses(), Task(), fleet.layout, fleet.known(0))
+
+
 def test_arrays_of_words_and_lists_in_place_of_arrays_are_refused() -> None:
     expected = {"bits": Stat(low=0, high=255, shape=(None,))}
     assert objection({"bits": np.zeros(9, np.uint8)}, expected) == ""
@@ -82,3 +118,15 @@ def test_arrays_of_words_and_lists_in_place_of_arrays_are_refused() -> None:
     assert "not an array" in objection({"bits": [1, 2]}, expected)
     assert "not an array" in objection({"bits": np.array(["a"])}, expected)
     assert "not a number" in objection({"share": np.zeros(1)}, {"share": SHARE})
+
+
+@pytest.mark.parametrize("extra", [{"mine": {"a": 1}}, {"mine": [1.0]}, {"mine": "high"}, {"undefined": 3}])
+def test_an_evaluation_tells_numbers(extra: dict[str, Any]) -> None:
+    fleet = small_fleet()
+    task = Task(models=fleet.start()[None], slots=(0,))
+    (reply,) = fleet.ask(Evaluate(), {0: task})
+    told = replace(reply, stats={**reply.stats, **extra})
+    assert check_reply(reply, 0, Evaluate(), task, fleet.layout, fleet.known(0)) == ""
+    assert f"its {next(iter(extra))} is a" in check_reply(
+        told, 0, Evaluate(), task, fleet.layout, fleet.known(0)
+    )

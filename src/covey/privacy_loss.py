@@ -36,7 +36,12 @@ def answers_called(kind: str) -> What:
     """What an answer to a step of that kind is booked as."""
     if kind.startswith("evaluate."):
         return "evaluations"
-    return {"query.embedding": "embeddings", "query.label-feature": "labels"}.get(kind, "summaries")  # type: ignore[return-value]
+    called: dict[str, What] = {
+        "query.embedding": "embeddings",
+        "query.portrait": "embeddings",
+        "query.label-feature": "labels",
+    }
+    return called.get(kind, "summaries")
 
 
 def add_loss(told: Told, loss: Loss, times: int = 1) -> None:

@@ -57,10 +57,10 @@ class Due:
 def bars(*more: ProgressColumn, transient: bool) -> Progress:
     """Bars with a title, how many of how many, a number and the time; and more columns."""
     return Progress(
-        TextColumn("[bold]{task.description}"),
+        TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[value]}"),
+        TextColumn("{task.fields[value]}", markup=False),
         TimeElapsedColumn(),
         *more,
         console=console,

@@ -162,6 +162,10 @@ class Fleet(Protocol):
         """Opens a round and says who can be reached in it, in ascending order."""
         ...
 
+    def trainers(self, ids: Sequence[int]) -> list[int]:
+        """Those of them who can train: newcomers without labels are grouped and served, and never chosen."""
+        ...
+
     def members(self) -> list[int]:
         """Who belongs to the fleet in this round, reachable or not."""
         ...

@@ -69,9 +69,6 @@ def without_culprits(now: Round, part: Callable[[Round], T]) -> T:
         if not suspects or len(now.here) < 2 or getattr(getattr(now.fleet, "engine", None), "debug", False):
             raise
         reason = f"the method fails over what it says: {type(error).__name__}: {error}"
-        if len(suspects) == 1:  # others may do better in the next round
-            _refuse(suspects, listening.fleet, part, now.number, reason)
-            raise SilentRoundError(f"round {now.number}: {listening.fleet.ledger.last_problem()}") from error
 
         def made(without: frozenset[int]) -> tuple[T] | None:
             listening.without, listening.asks = without, {}
@@ -84,6 +81,11 @@ def without_culprits(now: Round, part: Callable[[Round], T]) -> T:
 
         culprits = fewest(suspects, lambda without: made(without) is not None)
         result = made(culprits) if 2 * len(culprits) < len(suspects) or len(culprits) == 1 else None
+        if (
+            result is None and len(suspects) == 1
+        ):  # nothing can be made of no answer: others may do better next time
+            _refuse(suspects, listening.fleet, part, now.number, reason)
+            raise SilentRoundError(f"round {now.number}: {listening.fleet.ledger.last_problem()}") from error
         if result is None:
             raise
         _refuse(sorted(culprits), listening.fleet, part, now.number, reason)

@@ -54,6 +54,8 @@ USUAL_MODEL = {
     "cifar100": "lenet5",
     "svhn": "lenet5",
     "pacs": "cnn-cifar",
+    "emoji-names": "softmax",
+    "motions": "cnn-series",
 }
 
 

@@ -24,6 +24,8 @@ class Known:
 
     classes: of the server's own data. shape, scale: of its samples. train, test: samples that the client said it has
     when it first came (in a simulation: that it has). lowest_loss: what no loss of the run's objective falls below.
+    models: how many came with the question. row, learned: how many values a model has, and how many of them are
+    trained. None: of any length.
     """
 
     classes: int = 0
@@ -32,6 +34,9 @@ class Known:
     train: int = 2**63 - 1
     test: int = 2**63 - 1
     lowest_loss: float = -LARGEST
+    models: int | None = None
+    row: int | None = None
+    learned: int | None = None
 
     @property
     def most(self) -> int:
@@ -43,7 +48,8 @@ class Known:
 class Stat:
     """The range of one statistic: a number, or with a `shape` an array (None: of any length in that direction).
 
-    total: what the entries of an array, or of each of its last rows, must add up to at least and at most.
+    total: what the entries of an array, or of each of its last rows, must add up to at least and at most. direction: it
+    moves a model, so that the guard bounds its length beside the others' as it does an update's.
     """
 
     low: float = -LARGEST
@@ -52,6 +58,7 @@ class Stat:
     shape: tuple[int | None, ...] = ()
     total: tuple[float, float] | None = None
     optional: bool = False
+    direction: bool = False
 
 
 SHARE = Stat(low=0.0, high=1.0)

@@ -103,6 +103,25 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def live(runs: Path) -> Iterator[str]:
     """The live page of that folder."""
+    yield from served(runs)
+
+
+@pytest.fixture(scope="session")
+def many(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The live page of a thousand runs with two learning rates: the numbers of one, told again."""
+    root = tmp_path_factory.mktemp("many")
+    for seed in range(1000):
+        source = runs / ("slow", "fast")[seed % 2]
+        (root / f"run-{seed}").mkdir()
+        for name in ("summary.json", "metrics.parquet"):
+            (root / f"run-{seed}" / name).hardlink_to(source / name)
+        text = (source / "config.toml").read_text().replace("seed = 0", f"seed = {seed}", 1)
+        (root / f"run-{seed}" / "config.toml").write_text(text)
+    yield from served(root)
+
+
+def served(root: Path) -> Iterator[str]:
+    """The address of the folder's live page, for as long as it is served."""
     pytest.importorskip("uvicorn", reason="no uvicorn: pip install 'covey[watch]'")
     from covey.live.app import make_app
     from covey.live.serve import in_background
@@ -110,5 +129,5 @@ def live(runs: Path) -> Iterator[str]:
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         port = place.getsockname()[1]
-    with in_background(make_app(runs), port, "the test's port"):
+    with in_background(make_app(root), port, "the test's port"):
         yield f"http://127.0.0.1:{port}/"

@@ -16,6 +16,7 @@ from covey.errors import Refused, UserError
 from covey.methods.embedding import embedding
 from covey.models.encoders import autoencoder
 from covey.steps.embedding import Embed, Spending, answers_of_bytes, unpack
+from covey.steps.portrait import DescribeClasses
 from covey.steps.privacy import Privacy
 from covey.steps.summaries import LabelSummary
 from tests.deploy.one_request import one_request
@@ -102,6 +103,29 @@ def test_with_a_budget_a_server_cannot_ask_around_it(tmp_path: Path) -> None:
         assert "27.7259 of the budget of 30 is spent" in bits(site, row=encoder() + (number + 1) * 1e-6)
     assert isinstance(bits(site), dict)  # the first question can be asked for ever
     assert "no privacy loss that can be counted" in bits(site, flip=(0.0,))
+
+
+def portrait(site: Site, *, session: str = "s", **changes: Any) -> Any:
+    """What the site answers to the question for its portrait."""
+    step = DescribeClasses(**{"flip": 0.25, "privacy": Privacy(epsilon=4.0)} | changes)
+    answer = from_bytes(site.answer(one_request(step=step_to_plain(step), session=session)))
+    return answer["reply"]["stats"] if answer.get("reply") else answer["refused"] or answer["mistake"]
+
+
+def test_a_portrait_is_booked_with_its_bits_and_repeats_its_lies(tmp_path: Path) -> None:
+    """Bits are paid for once, 6,144 of a class at ln 3 each; label counts, drawn anew, each time."""
+    site = a_site(tmp_path)
+    first, second = portrait(site), portrait(a_site(tmp_path), session="restarted")
+    assert first["bits"].tolist() == second["bits"].tolist()
+    assert first["epsilon"] == pytest.approx(6144 * np.log(3) + 4)
+    assert second["epsilon"] == pytest.approx(6144 * np.log(3) + 8)
+
+
+def test_a_budget_covers_the_bits_of_a_portrait_and_not_only_its_counts(tmp_path: Path) -> None:
+    site = a_site(tmp_path, budget=30.0)
+    assert "a summary of epsilon 6749.87 is refused" in portrait(site)
+    assert "no privacy loss that can be counted" in portrait(site, flip=0.0)
+    assert site.account.epsilon == 0.0
 
 
 def test_two_sites_with_the_same_data_do_not_lie_alike(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Who is there: what the status says of sites that work, die, lie or come from nowhere."""
 
+import base64
 import http.client
 import json
 import re
+import ssl
 import time
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,14 @@ from typer.testing import CliRunner
 
 from covey.cli import app
 from covey.core import Task
+from covey.deploy.certs import make_certs
 from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import ALIVE, Status, metrics
-from covey.deploy.status_page import FILE, page, shown
+from covey.deploy.status_page import FILE, PagePlace, page, shown
 from covey.deploy.superlink import free_port
+from covey.errors import UserError
 from covey.steps import Evaluate
 from tests.deploy.sites_by_hand import Hand, deployed, sites
 
@@ -172,7 +176,7 @@ def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
 
 def test_the_file_and_the_port_of_loopback(tmp_path: Path) -> None:
     port = free_port()
-    with shown(busy(), tmp_path, port):
+    with shown(busy(), tmp_path, PagePlace(port=port)):
         assert fetch(port, "/metrics")[1].startswith("# TYPE covey_round gauge")
         assert json.loads(fetch(port, "/status.json")[1])["now"]["round"] == 2
         assert "Round 2 of 9" in fetch(port, "/")[1]
@@ -181,6 +185,47 @@ def test_the_file_and_the_port_of_loopback(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / FILE).read_text())
     assert kept["over"]
     assert kept["now"]["waits_for"] == [EVIL]
+
+
+def test_others_see_it_with_the_administrators_key_and_tls_only(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="no uvicorn: pip install 'covey[watch]'")
+    for host, key, certs in (("0.0.0.0", "", tmp_path), ("0.0.0.0", "a long password", None)):
+        with pytest.raises(UserError, match=r"--status-host 0\.0\.0\.0 can be reached by others"):
+            PagePlace(port=1, host=host, key=key, certs=certs)
+    make_certs(tmp_path / "certs", hosts=["127.0.0.2"])
+    # Loopback too, but not under a name that only this machine has.
+    place = PagePlace(port=free_port(), host="127.0.0.2", key="a long password", certs=tmp_path / "certs")
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.crt"))
+    right = base64.b64encode(b"admin:a long password").decode()
+
+    def asked(path: str, **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPSConnection(place.host, place.port, timeout=60, context=trusted)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    with shown(busy(), tmp_path, place):
+        for path in ("/", "/metrics", "/status.json", "/api/runs"):
+            assert asked(path) == (401, "")
+            assert asked(path, authorization="Basic " + base64.b64encode(b"admin:").decode())[0] == 401
+        assert "Round 2 of 9" in asked("/", authorization=f"Basic {right}")[1]
+        assert asked("/metrics", authorization=f"Basic {right}")[1].startswith("# TYPE covey_round gauge")
+
+
+def test_where_the_page_goes_is_checked_before_anything_runs(tmp_path: Path) -> None:
+    def refused(*options: str) -> str:
+        run = tmp_path / "run.toml"
+        run.write_text('[data]\nname = "digits"\n')
+        return str(CliRunner().invoke(app, ["serve", str(run), "--insecure", *options]).exception)
+
+    pytest.importorskip("flwr", reason="no Flower: covey serve needs it")
+    key = tmp_path / "key"
+    key.write_text("a long password")
+    key.chmod(0o600)
+    assert "go with --status-port" in refused("--status-key", str(key))
+    assert "can be reached by others" in refused("--status-port", "9441", "--status-host", "0.0.0.0")
+    key.chmod(0o644)
+    assert "can be read by others" in refused("--status-port", "9441", "--status-key", str(key))
 
 
 def test_the_command(tmp_path: Path) -> None:

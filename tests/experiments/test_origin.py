@@ -13,8 +13,9 @@ from covey.cli.reproduction import reproduce_experiment
 from covey.config import resolve
 from covey.errors import UserError
 from covey.experiments import execute, origin
-from covey.experiments.check import check_experiment
+from covey.experiments.check import check_experiment, close
 from covey.experiments.result import stored_place
+from covey.seeds import Bound
 
 TINY = """
 title = "Tiny"
@@ -135,3 +136,14 @@ def test_the_command_says_what_differs(tiny: str) -> None:
     assert done.exit_code == 1
     assert "differs: accuracy" in done.output
     assert "config: stored" in done.output
+
+
+def test_a_whole_number_is_the_same_as_it_is_stored() -> None:
+    """Stored numbers are read as floats; a count that a study gives again is an int."""
+    assert close(8.0, 8)
+    assert not close(8.0, 9)
+    assert close(Bound(5.0), Bound(5.0))
+    assert not close(Bound(5.0), 5.0)
+    assert not close(Bound(5.0), Bound(5.0, "under"))
+    assert close(None, None)
+    assert not close(None, 0.0)

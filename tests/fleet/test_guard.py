@@ -87,6 +87,28 @@ def test_buffers_have_a_bound_of_their_own() -> None:
     assert refused(10 * BUFFERS + 1) == [3]
 
 
+def test_a_direction_that_moves_the_model_is_bounded_as_an_update_is() -> None:
+    """The others' gradients are 2 long, the model 5: 20 is the most."""
+    task = Task(models=torch.tensor([[3.0, 4, 0, 0]]), slots=(0,))
+
+    def refused(value: float, kind: type = np.float32) -> dict[int, str]:
+        told = [2.0, 2.0, 2.0, value]
+        replies = [
+            Reply(
+                id=i, vector=torch.tensor([3.0, 4, 1, 0]), stats={"gradient": np.array([of, 0, 0, 0], kind)}
+            )
+            for i, of in enumerate(told)
+        ]
+        return Guard(norm=10).too_long(
+            lengths_of(replies, dict.fromkeys(range(4), task), LAYOUT, ["gradient"])
+        )
+
+    assert refused(20) == {}
+    assert refused(21)[3].startswith("its gradient is 21 long, 10 times the others' is 20")
+    assert list(refused(2**31, np.uint32)) == [3]
+    assert list(refused(3e38)) == [3]
+
+
 def test_infinite_lengths_are_too_long() -> None:
     task = Task(models=torch.zeros(1, 4), slots=(0,))
     rows = [torch.ones(4), torch.ones(4), torch.full((4,), 3e38)]

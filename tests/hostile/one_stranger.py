@@ -8,7 +8,7 @@ from functools import cache, partial
 import torch
 
 from covey.measure import on_local_tests
-from covey.mix.robust import Median, Robust
+from covey.mix.robust import Clip, Robust
 from covey.testing import CLIENTS
 from tests.hostile.frame import Outcome, attempt, broke, held
 from tests.hostile.liar import ALL, HONEST, LIARS, LIES, SILENT, WITHIN, Lie, method, run_with
@@ -19,25 +19,30 @@ OF_TWO = ("a row of 1e30", "NaN for all numbers", "numbers of 1e308")
 
 
 @cache
-def accuracy(name: str, lie: Lie, liars: tuple[int, ...] = LIARS, *, robust: bool = False) -> float:
-    """On the others' test data after the run, which must end with a finite bank and a score for everybody else."""
+def scores(name: str, lie: Lie, liars: tuple[int, ...], *, robust: bool = False) -> dict[int, float]:
+    """Every client's accuracy on its test data after the run, which must end with a finite bank."""
     used = method(name)
     if robust and used.mix is not None:
-        used = replace(used, mix=Robust(mix=used.mix, rule=Median()))
+        used = replace(used, mix=Robust(mix=used.mix, rule=Clip()))
     state, fleet = run_with(used, lie, liars)
     if not torch.isfinite(state.models).all():
         raise ArithmeticError("the bank is not finite")
     found = on_local_tests(used, state, fleet)
-    others = {m.client: m.value for m in found if m.metric == "accuracy" and m.client not in (-1, *liars)}
+    return {m.client: m.value for m in found if m.metric == "accuracy" and m.client >= 0}
+
+
+def accuracy(name: str, lie: Lie, liars: tuple[int, ...] = LIARS, *, robust: bool = False) -> float:
+    """The mean accuracy of those who do not lie; each of them must have a score."""
+    found = scores(name, lie, () if lie is HONEST else liars, robust=robust)
+    others = [value for client, value in found.items() if client not in liars]
     if len(others) < CLIENTS - len(liars):
         raise ArithmeticError(f"{CLIENTS - len(liars) - len(others)} honest clients have no score")
-    return sum(others.values()) / len(others)
+    return sum(others) / len(others)
 
 
-@cache
-def expected(name: str, liars: tuple[int, ...]) -> float:
+def expected(name: str, liars: tuple[int, ...], *, robust: bool = False) -> float:
     """What the others reach when the liars are honest, or silent where that is worse: a refused answer is none."""
-    return min(accuracy(name, HONEST, liars), accuracy(name, SILENT, liars))
+    return min(accuracy(name, lie, liars, robust=robust) for lie in (HONEST, SILENT))
 
 
 def prepare() -> None:
@@ -62,7 +67,7 @@ def refused_lie(lie: str, liars: tuple[int, ...]) -> Outcome:
 
 
 def lie_within(lie: str) -> Outcome:
-    """Every method with a lie that looks like an update: it must end; who bends is told, with and without a median."""
+    """Every method with a lie that looks like an update: it must end; who bends is told, with and without `clip`."""
     ended, lost, saved = [], {}, {}
     for name in ALL:
         try:
@@ -75,7 +80,7 @@ def lie_within(lie: str) -> Outcome:
     bent, still = (sorted(n for n, d in of.items() if d > WORSE) for of in (lost, saved))
     return held(
         f"all {len(ALL)} methods went on; the others lose more than {WORSE} of accuracy under {named(bent)}, "
-        f'with robust.name = "median" under {named(still)}'
+        f'with robust.name = "clip" under {named(still)}'
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from covey.cli.watch import secret_in
 from covey.config import resolve
 from covey.errors import UserError
+from covey.live import following
 from covey.live.folder import RunsFolder, locked_inodes, run_folders
 from covey.live.following import Following
 from covey.live.table import table_of
@@ -90,6 +91,26 @@ def test_a_run_in_progress_is_read_off_the_end_of_its_journal(tmp_path: Path) ->
     journal.write_bytes(whole[:200])  # a run that went back to its checkpoint
     following.catch_up()
     assert following.round <= 1
+
+
+def test_what_takes_long_to_read_is_told_in_parts(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunsFolder(runs)
+    assert [len(folder.refresh(0.0)[0]), folder.more] == [1, True]
+    assert [len(folder.refresh(0.0)[0]), folder.more] == [1, False]
+    monkeypatch.setattr(following, "PIECE", 500)
+    folder = RunsFolder(unfinished(tmp_path).parent)
+    rounds = []
+    while folder.more:
+        folder.refresh(0.0)
+        rounds.append(folder.runs["live"].about["round"])
+    assert len(set(rounds)) > 2
+    assert rounds == sorted(rounds)
+    whole = RunsFolder(tmp_path)
+    whole.refresh()
+    assert folder.runs["live"].about == whole.runs["live"].about
+    assert folder.runs["live"].metrics == whole.runs["live"].metrics
 
 
 @pytest.mark.skipif(locked_inodes() is None, reason="the system does not tell its locks")

@@ -3,17 +3,25 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import kstest
 from torch import nn
 
+from covey.bench.base import Recipe
+from covey.bench.choose import choose_bench
+from covey.bench.clipping import ClippedSums, Clipping, drawn
 from covey.config import method_of, resolve
 from covey.core import Task, run
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
+from covey.model import read_row
+from covey.models import build
+from covey.objective import Classification
 from covey.private.apply import made_private
 from covey.private.composition import composed
 from covey.private.settings import Private
 from covey.steps import Train
 from covey.steps.example import ExampleTrain, opacus_noise
+from covey.steps.gaussian_noise import system_gaussian
 from covey.steps.private import clipped
 from covey.testing import check_method, small_fleet
 
@@ -57,13 +65,8 @@ def test_opacus_at_the_client_keeps_the_contract() -> None:
     check_method(made(EXAMPLE))
 
 
-def test_without_noise_it_is_the_clipped_mean_of_opacus_per_sample_gradients() -> None:
-    """One step by hand: every sample's gradient by autograd alone, clipped, added up, divided by the batch."""
-    from covey.bench.torch_bench import TorchBench
-    from covey.model import read_row
-    from covey.objective import Classification
-    from covey.steps.example import library, one_batch
-
+def test_clipped_sums_are_those_of_single_gradients_by_autograd() -> None:
+    """Every sample's gradient by autograd alone, clipped and added up."""
     torch.manual_seed(0)
     model, goal = nn.Sequential(nn.Linear(4, 3)), Classification()
     x, y = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -73,19 +76,36 @@ def test_without_noise_it_is_the_clipped_mean_of_opacus_per_sample_gradients() -
         goal.loss(model(x[i : i + 1]), y[i : i + 1]).backward()
         gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
         by_hand += gradient * min(1.0, 0.5 / float(gradient.norm()))
-    start = read_row(model).clone()
-    opacus = library()
-    private = opacus.GradSampleModule(TorchBench(model, goal).model, loss_reduction="sum")
-    optimiser = opacus.optimizers.DPOptimizer(
-        torch.optim.SGD(private.parameters(), lr=1.0),
-        noise_multiplier=0.0,
-        max_grad_norm=0.5,
-        expected_batch_size=6,
-    )
-    one_batch(private, goal, x, y)
-    optimiser.step()
-    moved = start - read_row(private._module)
-    assert moved.tolist() == pytest.approx((by_hand / 6).tolist(), abs=1e-5)
+    found = ClippedSums(model)(goal, x, y, 0.5)
+    assert found.tolist() == pytest.approx(by_hand.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("rule", [{}, {"momentum": 0.9, "weight_decay": 0.01}, {"prox": 0.5, "clip": 0.3}])
+@pytest.mark.parametrize("name", ["mlp", "lenet5"])
+def test_lanes_train_on_clipped_gradients_as_opacus_does(name: str, rule: dict[str, float]) -> None:
+    """The same batches, one of them empty, and the same noise: the same row up to rounding."""
+    shape = (1, 28, 28)
+    model, goal = build(name, input_shape=shape, outputs=10, seed=1), Classification()
+    rng = np.random.default_rng(2)
+    x, y = torch.from_numpy(rng.standard_normal((40, *shape), np.float32)), torch.arange(40) % 10
+    batches = [*drawn(40, 0.4, rng, 3), np.zeros(0, np.int64), *drawn(40, 0.1, rng, 1)]
+    rows = []
+    for lanes in (True, False):
+        make, _ = choose_bench(model, goal, shape, lanes=lanes, device="cpu")
+        noise = np.random.default_rng(3)
+        bench = make()
+        size = bench.layout.trainable
+        clipping = Clipping(clip=0.7, expected=16.0, noise=lambda: noise.normal(0.0, 0.1, size))  # noqa: B023
+        recipe = Recipe(lr=0.3, **rule)
+        rows.append(bench.fit_clipped(read_row(model), x, y, batches, recipe, clipping, seed=5))
+    moved = float((rows[0] - read_row(model)).norm())
+    assert float((rows[0] - rows[1]).norm()) < 1e-5 * moved
+
+
+def test_noise_of_the_system_is_gaussian_and_never_twice_the_same() -> None:
+    values = system_gaussian(100_000, 2.0)
+    assert kstest(values / 2.0, "norm").pvalue > 1e-6
+    assert np.unique(values).size == values.size
 
 
 def test_the_noise_for_a_budget_is_opacus_own_and_dp_accounting_agrees() -> None:

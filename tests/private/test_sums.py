@@ -146,6 +146,7 @@ ALLOWED = {
     "cfic": {"epsilon": 2.0},
     "embedding": {"pretrain": "public"},
     "haccs": {"losses": "none"},
+    "covey": {"epsilon": 4.0, "without": ("selection", "correction", "serving")},
 }
 REFUSED = {
     "cfl": "single updates, whose angles split the clients",
@@ -164,6 +165,7 @@ REFUSED = {
     "ladd": "amplitudes",
     "clustered-sampling": "sketch",
     "local": "every client's own model",
+    "covey": "exact label counts or bits; set method.epsilon",
 }
 
 
@@ -179,6 +181,37 @@ def test_methods_that_show_more_are_refused_in_one_sentence(name) -> None:
         resolve({"method": {"name": name}, "private": PRIVATE})
     assert REFUSED[name] in str(no.value)
     assert str(no.value).count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({"epsilon": 4.0, "flip": 0.0}, "exact label counts or bits"),
+        ({"epsilon": 4.0}, "every client's exact loss"),
+        ({"epsilon": 4.0, "without": ("selection",)}, "exact losses on data that a client kept out"),
+        ({"epsilon": 4.0, "without": ("selection", "serving")}, "directions of single clients"),
+    ],
+    ids=str,
+)
+def test_covey_is_refused_as_long_as_a_part_needs_single_replies(settings, shown) -> None:
+    with pytest.raises(UserError, match=shown):
+        resolve({"method": {"name": "covey", **settings}, "private": PRIVATE})
+
+
+def test_private_covey_keeps_the_contract_and_its_budget() -> None:
+    from covey.methods.covey import covey
+    from covey.private.composition import composed
+
+    without = ("selection", "correction", "serving")
+    flocks = covey(Train(epochs=1), per_round=4, epsilon=4.0, every=0, without=without)
+    method = made_private(flocks, Private(epsilon=8.0, delta=1e-3, clip=0.5), clients=8, rounds=3)
+    check_method(method)
+    fleet = small_fleet()
+    run(method, fleet, rounds=3)
+    told = {loss.what for loss in fleet.ledger.told[0]}
+    assert told == {"embeddings", "updates"}
+    updates = {loss: times for loss, times in fleet.ledger.told[0].items() if loss.what == "updates"}
+    assert 7.0 < composed(updates, 1e-3) <= 8.0 + 1e-6
 
 
 def test_a_combine_of_robust_is_refused() -> None:

@@ -1,6 +1,7 @@
 """What a client tells of its classes: unbiased, in two halves that share nothing."""
 
 import numpy as np
+import pytest
 import torch
 
 from covey.core import Task, empty_state, open_round
@@ -16,6 +17,7 @@ from covey.steps.portrait import (
     strokes,
     views_of,
 )
+from covey.steps.privacy import Privacy
 from covey.testing import small_federation, small_fleet
 
 
@@ -104,3 +106,8 @@ def test_a_portrait_takes_part_in_the_privacy_account():
     # ln 3 for every bit, 64 + 64 values told 32 times, seen twice at most; the counts are exact, hence infinite
     assert reply.stats["epsilon"] == np.inf
     assert Task().nbytes == 0
+    # with noise on the counts it is finite: 64 + 64 values 32 times and 128 strokes 16 times, ln 3 each, twice; 4 more
+    (reply, *_) = replies(DescribeClasses(flip=0.25, privacy=Privacy(epsilon=4.0)))
+    assert reply.stats["epsilon"] == pytest.approx(2 * 6144 * np.log(3) + 4)
+    assert DescribeClasses(privacy=Privacy(epsilon=4.0)).counted
+    assert not DescribeClasses(flip=0.0, privacy=Privacy(epsilon=4.0)).counted

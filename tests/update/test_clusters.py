@@ -122,6 +122,24 @@ def test_adaptive_over_three_rounds_by_hand(a_round) -> None:
         assert memory["cfic.h"].tolist() == pytest.approx(h, abs=2e-6)
 
 
+def test_adaptive_momentum_is_cut_where_clients_have_nothing_left_to_learn(a_round) -> None:
+    """alpha = 0.8, beta = 0.5. Round 1: both by (10,0), so h = -(5,0), and beta stays.
+
+    Round 2: A by (.1,0), B by (0,.1): agreement 0, cos(-h, u) = .707107, beta = .536635; the average update (.05,.05)
+      is .0707107 long. h = .8 (-5,0) - .536635 (.05,.05) = (-4.026832,-.026832), 4.026921 long; it may be
+      .536635 .0707107 / (1 - .8) = .189729 long: h = (-.189725,-.001264).
+    """
+    update = AdaptiveCorrection(alpha=0.8, beta=0.5)
+    memory: dict = {}
+    for number, (a, b) in enumerate([((10.0, 0.0), (10.0, 0.0)), ((0.1, 0.0), (0.0, 0.1))], start=1):
+        now = a_round(
+            (0, 0), replies={0: (a, 5), 1: (b, 5)}, groups={0: 0, 1: 1}, memory=memory, number=number
+        )
+        update(now, averaged(now))
+        memory = now.memory
+    assert memory["cfic.h"].tolist() == pytest.approx((-0.189725, -0.001264), abs=2e-6)
+
+
 def test_buffers_take_no_part(a_round) -> None:
     now = a_round((0, 0, 5), replies={0: ((3, 4, 9), 1)}, groups={0: 0}, trainable=2)
     new = ClusterCorrection(alpha=0.5, beta=1.0, scale="absolute")(now, averaged(now))

@@ -13,6 +13,7 @@ from covey.model import Layout
 from covey.objective import Objective
 
 if TYPE_CHECKING:
+    from covey.bench.clipping import Clipping
     from covey.bench.torch_bench import TorchBench
 
 # The loss of a batch in a method's own words: the model, inputs, targets, and which samples these are.
@@ -64,6 +65,20 @@ class Bench(Protocol):
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
     ) -> Fit:
         """Trains from `row` on the batches in order."""
+        ...
+
+    def fit_clipped(
+        self,
+        row: Tensor,
+        x: Tensor,
+        y: Tensor,
+        batches: Batches,
+        recipe: Recipe,
+        clipping: Clipping,
+        *,
+        seed: int,
+    ) -> Tensor:
+        """Trains from `row` on sums of clipped gradients under noise; a batch may be empty. The trained row."""
         ...
 
     def cohort(self, recipe: Recipe) -> FitCohort | None:

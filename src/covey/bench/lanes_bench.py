@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from covey.bench.base import Batches, Fit, More, Recipe
+from covey.bench.clipping import Clipping
 from covey.bench.torch_bench import TorchBench
 from covey.lanes import Plan, Trainer
 from covey.model import Layout
@@ -63,6 +64,50 @@ class LanesBench:
         )
         kept = torch.from_numpy(speed) if speed is not None else None
         return Fit(row=torch.from_numpy(trained), losses=losses, velocity=kept)
+
+    def fit_clipped(
+        self,
+        row: Tensor,
+        x: Tensor,
+        y: Tensor,
+        batches: Batches,
+        recipe: Recipe,
+        clipping: Clipping,
+        *,
+        seed: int,
+    ) -> Tensor:
+        """The lengths of a batch's gradients, each in its lane, then a step in which they count accordingly."""
+        if recipe.optimiser != "sgd" or self.plans["sgd"].no_lengths:
+            return self.on_torch().fit_clipped(row, x, y, batches, recipe, clipping, seed=seed)
+        trainer, size = self.trainer("sgd"), self.layout.trainable
+        values, answers = x.numpy(), self.objective.target(x, y).numpy()
+        trained, start = row.numpy().copy(), row[:size].numpy()
+        speed = np.zeros(size, np.float32) if recipe.momentum else None
+        for number, batch in enumerate(batches):
+            noise = clipping.noise() / clipping.expected
+            if recipe.prox:
+                noise = noise + recipe.prox * (trained[:size] - start)
+            some = batch if len(batch) else np.zeros(1, np.int64)  # a step of noise alone
+            part, told = np.ascontiguousarray(values[some]), np.ascontiguousarray(answers[some])
+            weights = np.zeros(1)
+            if len(batch):
+                lengths = trainer.lengths(trained, part, told, dropout_seed=seed + number)
+                weights = clipping.factors(lengths.astype(np.float64)) * (len(batch) / clipping.expected)
+            trainer.fit(
+                trained,
+                part,
+                told,
+                [np.arange(len(part))],
+                lr=recipe.lr,
+                momentum=recipe.momentum,
+                weight_decay=recipe.weight_decay,
+                linear=noise.astype(np.float32),
+                velocity=speed,
+                clip=recipe.clip,
+                dropout_seed=seed + number,
+                weights=weights.astype(np.float32),
+            )
+        return torch.from_numpy(trained)
 
     def cohort(self, recipe: Recipe) -> None:
         """Stacked parameters are for a GPU."""

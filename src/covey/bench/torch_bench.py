@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from covey.bench.base import Batches, Fit, FitCohort, More, Recipe
+from covey.bench.clipping import ClippedSums, Clipping, check_model
 from covey.bench.optimisers import rule_for
 from covey.model import BufferPolicy, Layout, activations, flatten
 from covey.objective import Objective
@@ -65,6 +66,7 @@ class TorchBench:
         self.device = torch.device(device)
         self.why = why
         self.at_a_time: int | None = None  # samples a forward pass, found out with the first one
+        self.clipped: tuple[TorchBench, ClippedSums] | None = None  # made when it is first asked for
         self.flat, self.gradient = flatten(self.model)
         self.parameters = self.flat[: self.layout.trainable]
         # Integer buffers restart with every load: no row carries them.
@@ -114,6 +116,43 @@ class TorchBench:
             losses=torch.stack(losses).double().cpu().numpy() if losses else np.zeros(0),
             velocity=step.velocity.cpu() if step.velocity is not None else None,
         )
+
+    def fit_clipped(
+        self,
+        row: Tensor,
+        x: Tensor,
+        y: Tensor,
+        batches: Batches,
+        recipe: Recipe,
+        clipping: Clipping,
+        *,
+        seed: int,
+    ) -> Tensor:
+        """Trains on sums of gradients that Opacus clips; on a copy of the model, which keeps Opacus' hooks."""
+        if self.clipped is None:
+            check_model(self.model)
+            copied = TorchBench(
+                self.model, self.objective, buffers=self.layout.buffers, device=str(self.device)
+            )
+            self.clipped = copied, ClippedSums(copied.model)
+        bench, sums = self.clipped
+        bench.load(row, training=True)
+        x = x.to(self.device)
+        target = self.objective.target(x, y.to(self.device))
+        start = bench.parameters.clone()
+        step = rule_for(bench.parameters, recipe, None)
+        with ONE_AT_A_TIME, seeded(seed, self.device):
+            for batch in batches:
+                index = torch.from_numpy(batch).to(self.device)
+                gradient = sums(self.objective, x[index], target[index], clipping.clip)
+                noise = torch.from_numpy(clipping.noise()).to(gradient)
+                gradient = (gradient + noise) / clipping.expected
+                if recipe.prox:
+                    gradient.add_(bench.parameters - start, alpha=recipe.prox)
+                if recipe.clip is not None:
+                    gradient.mul_(min(1.0, recipe.clip / (float(gradient.norm()) + 1e-6)))
+                step(gradient)
+        return bench.flat.to("cpu", copy=True).detach()
 
     def cohort(self, recipe: Recipe) -> FitCohort | None:
         """Trains many clients at once with stacked parameters, where the model has no state of its own."""

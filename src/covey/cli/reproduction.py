@@ -16,6 +16,7 @@ from covey.experiments.origin import require_clean
 from covey.experiments.result import result_of, store, table_cells
 from covey.experiments.smooth import running_mean, smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
+from covey.experiments.tuning import tune_rows, with_tuned
 from covey.progress import live, say
 from covey.runs import Interrupted
 from covey.seeds import in_words, value_of
@@ -42,16 +43,19 @@ def reproduce_experiment(name: str, *, scale: str, seeds: int | None, out: Path 
     if keep:
         require_clean(name)
     folder = out or Path("runs") / "reproduce" / name / scale
+    tuning: list[dict[str, Any]] = []
     try:
         if experiment.study:
             made = execute_study(experiment, folder, say)
         else:
             runs = folder if out else Path("runs") / "reproduce" / experiment.runs_in / scale
-            made = execute_runs(experiment, runs, live, say)
+            found = tune_rows(experiment, runs, live, say) if experiment.tune else []
+            tuning = [one.plain() for one in found]
+            made = execute_runs(with_tuned(experiment, tuning), runs, live, say)
     except (KeyboardInterrupt, Interrupted):
         say(f"interrupted; the same command goes on: covey reproduce {name} --scale {scale}")
         raise KeyboardInterrupt from None
-    result = result_of(experiment, made)
+    result = {**result_of(experiment, made), **({"tuning": tuning} if tuning else {})}
     places = store(result, folder, keep=keep)
     print_table(result)
     pictures = draw(experiment, made, folder)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from covey.config import Config
     from covey.data import Dataset
     from covey.deploy.fleet import SiteFleet
+    from covey.deploy.status_page import PagePlace
     from covey.deploy.superlink import Link
 
 CertsOption = Annotated[Path, typer.Option(help="The folder that covey certs made.")]
@@ -60,6 +61,15 @@ def serve(
         int | None,
         typer.Option(help="A port of loopback with the status page and /metrics.", min=1, max=65535),
     ] = None,
+    status_host: Annotated[
+        str, typer.Option(help="Another address for the status page, which then needs --status-key.")
+    ] = "127.0.0.1",
+    status_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with a password that the status page asks a browser for.", show_default=False
+        ),
+    ] = None,
     insecure: InsecureOption = False,
     changed_code: ChangedCodeOption = False,
     set_: Annotated[
@@ -90,6 +100,7 @@ def serve(
             f"--data {data} gave a {type(own).__name__}; it must give a Dataset (see from_tensors)"
         )
     secrets = None if insecure else certs
+    page = page_place(status_port, status_host, status_key, secrets)
     place = listening(host, port, insecure)
     read_only = certs.exists() and not os.access(certs, os.W_OK)  # as a container's secrets are
     database = folder / "superlink" if insecure or read_only else certs
@@ -105,7 +116,7 @@ def serve(
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
-        open_sites(config, link, secrets, place, least, own, folder=folder, status_port=status_port) as fleet,
+        open_sites(config, link, secrets, place, least, own, folder=folder, page=page) as fleet,
     ):
         if resume is not None:
             done = go_on(folder, watchers=[watch], say=say, fleet=fleet, changed_code=changed_code)
@@ -117,6 +128,18 @@ def serve(
 def listening(host: str, port: int, insecure: bool) -> str:
     """HOST:PORT where sites connect to; without keys only on loopback."""
     return f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
+
+
+def page_place(port: int | None, host: str, key: Path | None, certs: Path | None) -> PagePlace | None:
+    """Where the status page goes, if anywhere."""
+    from covey.cli.watch import secret_in
+    from covey.deploy.status_page import PagePlace
+
+    if port is None:
+        if key is not None or host != "127.0.0.1":
+            raise UserError("--status-host and --status-key go with --status-port")
+        return None
+    return PagePlace(port=port, host=host, key=secret_in(key, "--status-key") if key else "", certs=certs)
 
 
 def served_config(file: Path | None, resume: Path | None, assignments: list[str] | None) -> Config:
@@ -151,7 +174,7 @@ def open_sites(
     own: Dataset | None = None,
     *,
     folder: Path | None = None,
-    status_port: int | None = None,
+    page: PagePlace | None = None,
 ) -> Iterator[SiteFleet]:
     """The fleet of the sites that join at this place; the door opens when all keys are known.
 
@@ -159,6 +182,7 @@ def open_sites(
     """
     from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
+    from covey.deploy.mailboxes import Mailboxes
     from covey.deploy.run import site_fleet
     from covey.deploy.site_list import SiteList
     from covey.deploy.status import Status
@@ -170,10 +194,11 @@ def open_sites(
     host, _, port = place.rpartition(":")
     status = Status(sites.listed if sites else dict, folder / "log.jsonl" if folder else None)
     status.now.rounds = config.top.rounds
+    mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (
-        flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs, objection=sites.objection if sites else None, seen=status.visit),
-        shown(status, folder, status_port) if folder else nullcontext(),
+        flower_run(link, sites.names if sites else dict, mailboxes) as transport,
+        door(host, int(port), link, certs, objection=objection, seen=status.visit, mailboxes=mailboxes),
+        shown(status, folder, page) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")

@@ -56,14 +56,14 @@ def watch(
     server_of(app, **tls).run(sockets=[place])
 
 
-def secret_in(file: Path) -> str:
+def secret_in(file: Path, option: str = "--key") -> str:
     """The password in a file that nobody else may read."""
     try:
         if file.stat().st_mode & 0o077:
-            raise UserError(f"--key {file} can be read by others; make it yours alone: chmod 600 {file}")
+            raise UserError(f"{option} {file} can be read by others; make it yours alone: chmod 600 {file}")
         secret = file.read_text().strip()
     except OSError as error:
-        raise UserError(f"--key {file} cannot be read: {error.strerror}") from error
+        raise UserError(f"{option} {file} cannot be read: {error.strerror}") from error
     if len(secret) < 12:
-        raise UserError(f"--key {file} holds {len(secret)} characters; allowed: at least 12")
+        raise UserError(f"{option} {file} holds {len(secret)} characters; allowed: at least 12")
     return secret

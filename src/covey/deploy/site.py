@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from covey.bench import Bench
 from covey.codec import named_from_bytes, to_bytes
 from covey.core import Reply, Task
 from covey.data.types import Dataset, Samples, View
 from covey.deploy.privacy_account import PrivacyAccount
+from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
@@ -83,6 +84,9 @@ def check_budget(budget: float | None) -> None:
 class Site:
     """One client on its own machine."""
 
+    version: ClassVar[str] = __version__
+    speaks: ClassVar[Span] = SPOKEN
+
     def __init__(
         self,
         data: Any,
@@ -113,10 +117,7 @@ class Site:
         """Answers one request, both as bytes; nothing in a request can run code, or raise anything here."""
         try:
             request = named_from_bytes(block)
-            if request.get("covey") != __version__:
-                raise Refused(
-                    f"the server has covey {request.get('covey')}, this site has {__version__}; install the same"
-                )
+            agreed(request, "the server", self.speaks, self.version)
             if "hello" in request:
                 self.hear(str(request.get("left_out", "")))
                 return to_bytes(self.hello())
@@ -134,7 +135,8 @@ class Site:
         """What a site tells about itself: how many samples, of what shape; nothing of what they are."""
         samples = self.data.train_samples
         return {
-            "covey": __version__,
+            "covey": self.version,
+            "protocol": list(self.speaks),
             "name": self.name,
             "sizes": [len(samples), len(self.data.test_samples)],
             "shape": list(samples.dataset.x.shape[1:]),
@@ -219,12 +221,16 @@ class Site:
             )
         if not kind.startswith("query.") or not getattr(step, "about_data", True):
             return step
-        privacy = getattr(step, "privacy", step)
-        if not getattr(privacy, "counted", False):
+        if not is_counted(step):
             raise Refused(
                 f"{kind} has no privacy loss that can be counted, and this site has a budget of {self.budget:g}"
             )
         return step  # the account keeps the budget
+
+
+def is_counted(step: Any) -> bool:
+    """Whether an answer has a privacy loss that can be counted: as the step says, or as its noise does."""
+    return bool(getattr(step, "counted", getattr(getattr(step, "privacy", None), "counted", False)))
 
 
 def names_mark(classes: Sequence[str]) -> str:

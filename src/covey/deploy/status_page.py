@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from covey.deploy.status import Status, metrics
 from covey.errors import UserError
 from covey.writing import write_atomically
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERY = 2.0  # seconds between two writings of the file
 FILE = "status.json"
 
@@ -26,6 +28,37 @@ table{border-collapse:collapse;width:100%;margin:.5rem 0 2rem}th,td{text-align:l
 border-bottom:1px solid #ddd;vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}
 .ok{color:#176b2c}.bad{color:#a11}.dim{color:#777}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}
 th,td{border-color:#444}.ok{color:#7c7}.bad{color:#f88}}"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagePlace:
+    """Where the page is served, with which password, and with the certificate of which folder."""
+
+    port: int
+    host: str = LOOPBACK[0]
+    key: str = ""
+    certs: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.host not in LOOPBACK and not (self.key and self.certs):
+            raise UserError(
+                f"--status-host {self.host} can be reached by others: give --status-key FILE, and keys and TLS for the "
+                "sites (no --insecure), or leave it out"
+            )
+
+    @property
+    def option(self) -> str:
+        return f"--status-port {self.port}"
+
+    @property
+    def tls(self) -> dict[str, str]:
+        """The server's own certificate, where others can reach the page."""
+        if self.host in LOOPBACK or self.certs is None:
+            return {}
+        return {
+            "ssl_certfile": str(self.certs / "server.crt"),
+            "ssl_keyfile": str(self.certs / "server.key"),
+        }
 
 
 def page(snapshot: Mapping[str, Any]) -> str:
@@ -92,11 +125,11 @@ def ago(now: float, then: float, *, since: bool = False) -> str:
 
 
 @contextlib.contextmanager
-def shown(status: Status, folder: Path, port: int | None) -> Iterator[None]:
-    """Keeps the file in the folder up to date, and serves the page on loopback, for the time of the context."""
+def shown(status: Status, folder: Path, place: PagePlace | None) -> Iterator[None]:
+    """Keeps the file in the folder up to date, and serves the page, for the time of the context."""
     over = threading.Event()
     writer = threading.Thread(target=_write, args=(status, folder, over), daemon=True)
-    with nullcontext() if port is None else serving(status, folder, port):
+    with nullcontext() if place is None else serving(status, folder, place):
         writer.start()
         try:
             yield
@@ -106,13 +139,17 @@ def shown(status: Status, folder: Path, port: int | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def serving(status: Status, folder: Path, port: int) -> Iterator[None]:
+def serving(status: Status, folder: Path, place: PagePlace) -> Iterator[None]:
     """The live page of the run folder, with the sites; a plain page where its packages are not there."""
     try:
-        from covey.live.app import make_app
+        from covey.live.app import HOSTS, make_app
         from covey.live.serve import in_background
-    except ImportError:
-        with plainly(status, port):
+    except ImportError as error:
+        if place.key or place.host not in LOOPBACK:
+            raise UserError(
+                "--status-key and --status-host need packages: pip install 'covey[watch]'"
+            ) from error
+        with plainly(status, place):
             yield
         return
     extra: dict[str, tuple[str, Callable[[], str]]] = {
@@ -120,18 +157,19 @@ def serving(status: Status, folder: Path, port: int) -> Iterator[None]:
         for path, (kind, made) in KINDS.items()
         if path != "/"
     }
-    app = make_app(folder, extra=extra, first=lambda: inside(status.snapshot()))
-    with in_background(app, port, f"--status-port {port}"):
+    hosts = HOSTS if place.host in LOOPBACK else ()
+    app = make_app(folder, key=place.key, extra=extra, hosts=hosts, first=lambda: inside(status.snapshot()))
+    with in_background(app, place.port, place.option, place.host, **place.tls):
         yield
 
 
 @contextlib.contextmanager
-def plainly(status: Status, port: int) -> Iterator[None]:
+def plainly(status: Status, place: PagePlace) -> Iterator[None]:
     """A page that needs nothing but Python."""
     try:
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler(status))
+        server = http.server.ThreadingHTTPServer((LOOPBACK[0], place.port), _handler(status))
     except OSError as error:
-        raise UserError(f"--status-port {port} cannot be used: {error.strerror}") from error
+        raise UserError(f"{place.option} cannot be used: {error.strerror}") from error
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield

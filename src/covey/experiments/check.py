@@ -16,7 +16,8 @@ from covey.experiments.execute import one_run, settings_key, the_study
 from covey.experiments.origin import origin
 from covey.experiments.result import read_stored
 from covey.experiments.spec import Experiment, read_experiment
-from covey.seeds import Number, from_json, value_of
+from covey.experiments.tuning import with_tuned
+from covey.seeds import Bound, Number, from_json, value_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +42,18 @@ class Check:
 
 
 def close(a: Number, b: Number) -> bool:
-    if a is None or b is None or type(a) is not type(b):
+    """Whether two numbers are the same but for rounding; a whole one is stored as any other, a bound is none."""
+    if a is None or b is None:
         return a is b
+    if (a.side if isinstance(a, Bound) else "") != (b.side if isinstance(b, Bound) else ""):
+        return False
     return abs(value_of(a) - value_of(b)) <= 1e-9 * max(1.0, abs(value_of(a)))
 
 
 def check_experiment(name: str, scale: str) -> Check:
     """The cheapest run of the stored result, made again in a folder that is thrown away."""
     stored = read_stored(name, scale)
-    experiment = read_experiment(name, scale, stored["seeds"])
+    experiment = with_tuned(read_experiment(name, scale, stored["seeds"]), stored.get("tuning", ()))
     with tempfile.TemporaryDirectory() as folder:
         if experiment.study:
             return check_study(experiment, stored)

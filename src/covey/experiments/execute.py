@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from covey.config import Config, resolve
+from covey.config import Config, method_of, resolve
 from covey.core import Watcher
 from covey.errors import UserError
 from covey.experiments.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
@@ -46,6 +46,7 @@ class Made:
     values: Values = field(default_factory=dict)
     curves: dict[str, dict[str, list[Curve]]] = field(default_factory=dict)  # case -> row -> one per seed
     runs: list[dict[str, Any]] = field(default_factory=list)  # case, row, seed, and its origin
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)  # (case, row) -> covey's sentence
 
 
 def run_folder(out: Path, case: Case, row: Row, seed: int, config: Config) -> Path:
@@ -71,6 +72,11 @@ def execute_runs(experiment: Experiment, out: Path, live: Announce, say: Callabl
     ]
     folders: dict[tuple[str, str, int], Path] = {}
     for number, (case, row, seed) in enumerate(every, start=1):
+        if case.name in row.refused:
+            made.refused[case.name, row.name] = refusal(experiment, row, case)
+            columns = made.values.setdefault(case.name, {}).setdefault(row.name, {})
+            columns |= {column: [None] * experiment.seeds for column in experiment.columns}
+            continue
         config = resolve(experiment.tables(row, case, seed))
         folder = run_folder(out, case, row, seed, config)
         title = f"{number}/{total} {' '.join(filter(None, (case.name, row.name)))} seed {seed}"
@@ -89,6 +95,15 @@ def execute_runs(experiment: Experiment, out: Path, live: Announce, say: Callabl
     add_reached(made.values, experiment, folders)
     add_comparisons(made.values, experiment)
     return made
+
+
+def refusal(experiment: Experiment, row: Row, case: Case) -> str:
+    """The sentence with which covey refuses a run, as the experiment says it must."""
+    try:
+        method_of(resolve(experiment.tables(row, case, 0)))
+    except UserError as error:
+        return str(error)
+    raise UserError(f"{experiment.file}: run {row.name!r} is said to be refused in {case.name!r}, and is not")
 
 
 def one_run(

@@ -34,7 +34,9 @@ def result_of(experiment: Experiment, made: Made) -> dict[str, Any]:
                 cell = {"case": case, "row": row, "column": column, "values": list(map(to_json, numbers))}
                 kind = experiment.columns.get(column, "").partition(":")[0]
                 compared = {"comparison": kind} if kind in ("ratio", "difference") else {}
-                cells.append({**cell, "paper": paper, **compared})
+                said = made.refused.get((case, row))
+                refused = {"refused": said} if said else {}
+                cells.append({**cell, "paper": paper, **compared, **refused})
     return {
         "experiment": experiment.name,
         "title": experiment.title,
@@ -111,6 +113,8 @@ def with_paper(result: dict[str, Any]) -> dict[str, Any]:
 
 def words_of(cell: Mapping[str, Any]) -> str:
     """One cell of a stored result as a table shows it."""
+    if "refused" in cell:
+        return "refused"
     return in_words([from_json(value) for value in cell["values"]], cell.get("comparison", ""))
 
 

@@ -7,9 +7,11 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [scale.smoke|small|full]       seeds, runs, cases (which ones), and set = configuration on top
 [[case]] name, set             optional: every run is made for every case (a data set, a partition);
                                small = {...}: configuration on top at that scale
-[[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}}
+[[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}};
+                               refused = [CASE, ...]: where covey must refuse it, which the table then says
 runs_of = "PAPER/TABLE"        instead of base, case and runs of its own: reads other numbers off the same runs, or off
                                some of them ([scale.X] cases = ...)
+[tune], and tries of a run     optional: equal tuning on validation data first (see `tuning.py`)
 headline = [CASE, ROW, COLUMN] the number that stands for the experiment in its paper's overview
 why                            why ours is not the paper's; of what is not run, what it would take
 study = "paper:function"       instead of runs: a function of covey.experiments.studies
@@ -45,6 +47,7 @@ KNOWN = (
     "settings",
     "note",
     "runs_of",
+    "tune",
     "headline",
     "why",
 )
@@ -57,6 +60,8 @@ class Row:
     name: str
     set: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
+    refused: Sequence[str] = ()  # cases
+    tries: Sequence[Mapping[str, Any]] = ()  # what else is tried on validation data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +93,7 @@ class Experiment:
     runs_in: str  # the experiment whose runs these are; usually its own name
     headline: tuple[str, ...] = ()
     why: str = ""
+    tune: Mapping[str, Any] = field(default_factory=dict)  # empty: every run with its own settings
     moved: frozenset[str] = frozenset()  # cases whose target is not the one of full scale, the paper's
 
     def tables(self, row: Row, case: Case, seed: int) -> dict[str, Any]:
@@ -184,6 +190,7 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         runs_in=tables.get("runs_of", name),
         headline=tuple(tables.get("headline", ())),
         why=tables.get("why", ""),
+        tune=merged(tables.get("tune", {}), at.get("tune", {})),
         moved=frozenset(
             ours.name
             for ours, papers in zip(cases, cases_at("full", tables), strict=True)

@@ -23,14 +23,19 @@ Array = NDArray[np.float64]
 SHORT = 0.1
 # Statistics of BatchNorm follow the scale of a client's data, which differs far more than what is learned from them.
 BUFFERS = 100.0
+BUFFERS_OF = "update of buffers"
 
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """How long each reply's update is and the row that it started from, [replies, 2]: what is learned, and buffers."""
+    """How long each reply's update is and the row that it started from, [replies, parts].
+
+    The parts: what is learned, buffers, and the directions that the method is told beside them.
+    """
 
     own: Array
     start: Array
+    parts: tuple[str, ...] = ("update", BUFFERS_OF)
 
     @property
     def others(self) -> Array:
@@ -41,29 +46,34 @@ class Lengths:
         """How long each update may be."""
         alone = len(self.own) < 2
         limits = factor * self.start if alone else np.maximum(factor * self.others, self.start)
-        return np.asarray(limits * np.array([1.0, BUFFERS]))
+        return np.asarray(limits * [BUFFERS if part == BUFFERS_OF else 1.0 for part in self.parts])
 
     def stands_out(self) -> tuple[int, float]:
         """The place of the reply that stands out most, and how many times as long as the others' its update is."""
         if len(self.own) < 2:
             return 0, 1.0
-        times = (self.own / np.maximum(self.others, np.finfo(np.float64).tiny))[:, 0]
+        learned = [place for place, part in enumerate(self.parts) if part != BUFFERS_OF]
+        times = (self.own / np.maximum(self.others, np.finfo(np.float64).tiny))[:, learned].max(axis=1)
         return int(times.argmax()), float(times.max())
 
 
-def lengths_of(replies: Sequence[Reply], tasks: Mapping[int, Task], layout: Layout) -> Lengths:
-    """The lengths of the replies' updates."""
-    parts = slice(0, layout.trainable), slice(layout.trainable, layout.size)
+def lengths_of(
+    replies: Sequence[Reply], tasks: Mapping[int, Task], layout: Layout, directions: Sequence[str] = ()
+) -> Lengths:
+    """The lengths of the replies' updates, and of those statistics that move a model as an update does."""
+    cuts = slice(0, layout.trainable), slice(layout.trainable, layout.size)
     least = SHORT * np.sqrt([layout.trainable, layout.size - layout.trainable])
-    own, start = np.zeros((len(replies), 2)), np.zeros((len(replies), 2))
+    own, start = (np.zeros((len(replies), 2 + len(directions))) for _ in range(2))
     for place, reply in enumerate(replies):
         assert reply.vector is not None
         task = tasks[reply.id]
         row = task.models[task.slots.index(reply.slot)]
-        for part, columns in enumerate(parts):
+        for part, columns in enumerate(cuts):
             own[place, part] = _length(reply.vector[columns] - row[columns])
             start[place, part] = max(_length(row[columns]), least[part])
-    return Lengths(own, start)
+        own[place, 2:] = [np.linalg.norm(np.asarray(reply.stats[name], np.float64)) for name in directions]
+        start[place, 2:] = start[place, 0]
+    return Lengths(own, start, ("update", BUFFERS_OF, *directions))
 
 
 def _length(values: Tensor) -> float:
@@ -99,11 +109,13 @@ class Guard:
         if not self.norm:
             return {}
         limits = lengths.limits(self.norm)
+        over = ~(lengths.own <= limits)
+        first = over.argmax(axis=1)
         return {
-            place: f"its update is {lengths.own[place].max():.3g} long, {self.norm:g} times the others' is "
-            f"{limit.min():.3g} (guard.norm)"
-            for place, limit in enumerate(limits)
-            if not (lengths.own[place] <= limit).all()
+            place: f"its {lengths.parts[part]} is {lengths.own[place, part]:.3g} long, {self.norm:g} times the others' "
+            f"is {limits[place, part]:.3g} (guard.norm)"
+            for place, part in enumerate(first.tolist())
+            if over[place].any()
         }
 
     def too_many(self, sizes: Sequence[int]) -> dict[int, str]:

@@ -106,6 +106,10 @@ class LocalFleet:
         """Who belongs to the fleet in this round."""
         return self.devices.members(len(self.client_data), self.round)
 
+    def trainers(self, ids: Sequence[int]) -> list[int]:
+        """Those of them who have labelled samples."""
+        return [i for i in ids if i not in self.client_data.unlabelled]
+
     def known(self, client: int) -> Known:
         """What the server knows of a client."""
         known = Known(

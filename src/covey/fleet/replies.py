@@ -15,6 +15,7 @@ from covey.fleet.work import Call, Outcome
 from covey.ledger import Busy, Cost, Ledger, Problem
 from covey.model import Layout
 from covey.statistics import Known, objection
+from covey.steps.evaluate import no_scores
 
 
 def next_call(
@@ -148,7 +149,9 @@ def _outliers(
     """Whose update is too long beside the others', in words; who stands out most is remembered."""
     if not replies:
         return {}
-    lengths = lengths_of(replies, tasks, layout)
+    expected = call.step.expects(Known())
+    directions = [name for name, stat in expected.items() if stat.direction]
+    lengths = lengths_of(replies, tasks, layout, directions)
     refusals = {replies[place].id: why for place, why in guard.too_long(lengths).items()}
     place, times = lengths.stands_out()
     if replies[place].id not in refusals:
@@ -169,8 +172,11 @@ def check_reply(
         return f"its number of samples is {reply.size}; it has {known.train if training else known.most}"
     if reply.slot not in task.slots and (task.slots or training):
         return f"its row is said to come from slot {reply.slot}, which it was not sent"
+    known = replace(known, models=len(task.models), row=layout.size, learned=layout.trainable)
     expected = {} if is_silent(step, task, reply) else step.expects(known)
     if why := objection(reply.stats, expected):
+        return why
+    if step.kind.startswith("evaluate.") and (why := no_scores(reply.stats)):
         return why
     if reply.vector is None:
         return "a trained row is missing" if training else ""

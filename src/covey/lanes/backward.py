@@ -20,6 +20,7 @@ from covey.lanes.graph import (
     Shape,
 )
 from covey.lanes.places import Step
+from covey.lanes.samples import conv_squares, linear_squares
 from covey.lanes.stages import SQUARE, has_parameters
 from covey.lanes.workspace import Tensor, Writer
 
@@ -30,11 +31,21 @@ BACK = {"relu": Operation.RELU_BACK, "tanh": Operation.TANH_BACK, "sigmoid": Ope
 class Backward:
     """Keeps the gradients by the values on the way back through the steps."""
 
-    def __init__(self, w: Writer, steps: list[Step], norms: dict[int, int], sums: dict[int, int]) -> None:
+    def __init__(
+        self,
+        w: Writer,
+        steps: list[Step],
+        norms: dict[int, int],
+        sums: dict[int, int],
+        squares: int | None = None,
+    ) -> None:
         self.w = w
         self.steps = steps
         self.norms = norms  # statistics of batch normalisations
         self.sums = sums  # where convolutions add up their gradients
+        self.squares = (
+            squares  # where the squared lengths of samples' gradients go, in place of the gradients
+        )
         self.gradients: dict[int, Tensor] = {}  # by value, as far as known
         self.last_user = {value: step.number for step in steps for value in step.stage.inputs}
         self.needed = [False]  # whether parameters lie before a value
@@ -160,8 +171,8 @@ class Backward:
             comb = Comb(kernel=kind.kernel[1], stride=kind.stride[1], padding=kind.padding[1])
             margin = comb.margin(stage.input.columns, stage.inner.columns) if onwards else 0
         delta = w.tensor(stage.inner, margin=margin, shared=True)
-        sums = self.sums[step.number]
-        bias = sums + weights(step) if kind.bias is not None else -1
+        sums = self.sums.get(step.number, -1)
+        bias = sums + weights(step) if kind.bias is not None and sums >= 0 else -1
         w.do(Operation.DELTA, self._delta(step, d, delta, bias), by_block=True)
         if isinstance(kind, Deconv):
             weight_gradient(w, kind, x, delta, sums, rows=x.shape.rows, columns=x.shape.columns)
@@ -173,7 +184,10 @@ class Backward:
         rows, columns = stage.inner.rows, stage.inner.columns
         if stage.pooled:
             rows, columns = 2 * stage.output.rows, 2 * stage.output.columns
-        weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
+        if self.squares is not None:
+            conv_squares(w, kind, delta, x, self.squares, rows=rows, columns=columns)
+        else:
+            weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
         if onwards:
             target, known = self._into(value, stage.input)
             spread(w, kind, delta, target, rows=rows, columns=columns, accumulate=known)
@@ -184,6 +198,9 @@ class Backward:
         if self.needed[value]:
             target, known = self._into(value, step.stage.input)
             linear(w, d, target, kind.weight, (1, inputs), accumulate=known)
+        if self.squares is not None:
+            linear_squares(w, kind, d, x, self.squares)
+            return
         vectors = -(-inputs // lanes)
         tile = best(w.isa, outputs, vectors)
         m_chunks = split(outputs, tile[0])

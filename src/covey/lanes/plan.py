@@ -11,7 +11,8 @@ from covey.lanes.compiled.isa import Isa, host
 from covey.lanes.compiled.library import Progress, ensure_built, load
 from covey.lanes.compiled.tiles import shapes
 from covey.lanes.graph import Graph, UnsupportedError
-from covey.lanes.program import Mode, write
+from covey.lanes.program import Each, Mode, write
+from covey.lanes.samples import no_lengths
 from covey.lanes.stages import stages
 from covey.lanes.trainer import Trainer
 from covey.lanes.workspace import Program
@@ -51,8 +52,13 @@ class Plan:
     def trainer(self) -> Trainer:
         return Trainer(self)
 
-    def program(self, mode: Mode, blocks: int) -> Program:
-        return _program(self.graph, self.isa, blocks, mode)
+    @property
+    def no_lengths(self) -> str:
+        """Why `Trainer.lengths` cannot be had for this model; nothing where it can."""
+        return no_lengths(self.graph)
+
+    def program(self, mode: Mode, blocks: int, each: Each = "alike") -> Program:
+        return _program(self.graph, self.isa, blocks, mode, each)
 
     def info(self) -> dict[str, Any]:
         """What a run's record says about its trainer."""
@@ -66,8 +72,8 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=64)
-def _program(graph: Graph, isa: Isa, blocks: int, mode: Mode) -> Program:
-    return write(graph, isa, blocks, mode)
+def _program(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each) -> Program:
+    return write(graph, isa, blocks, mode, each)
 
 
 def plan(

@@ -9,18 +9,23 @@ from covey.lanes.compiled.isa import Isa
 from covey.lanes.forward import forward, gather
 from covey.lanes.graph import Conv, Deconv, Graph, Norm
 from covey.lanes.places import Step, place_values
+from covey.lanes.samples import tell_lengths, weigh, zero_squares
 from covey.lanes.stages import stages
 from covey.lanes.workspace import Program, Tensor, Writer
 
 Mode = Literal["cross-entropy", "mse", "forward"]
+Each = Literal[
+    "alike", "weighted", "lengths"
+]  # how samples count; lengths: of their gradients, and no step is made
 
 
-def write(graph: Graph, isa: Isa, blocks: int, mode: Mode) -> Program:
+def write(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each = "alike") -> Program:
     """The program for batches of up to `blocks` times `isa.lanes` samples."""
     w = Writer(isa=isa, blocks=blocks)
     training = mode != "forward"
     steps = place_values(w, stages(graph), graph.input, training)
-    sums = _zero_sums(w, steps) if training else {}
+    squares = zero_squares(w) if each == "lengths" else None
+    sums = _zero_sums(w, steps) if training and squares is None else {}
     norms = {
         step.number: w.place(2 * (step.stage.input.channels + isa.lanes))
         for step in steps
@@ -33,9 +38,15 @@ def write(graph: Graph, isa: Isa, blocks: int, mode: Mode) -> Program:
     for step in steps:
         forward(w, step, norms, training)
     if training:
-        back = Backward(w, steps, norms, sums)
-        _loss(w, mode, steps[-1].y, back.start())
+        back = Backward(w, steps, norms, sums, squares)
+        start = back.start()
+        _loss(w, mode, steps[-1].y, start)
+        if each == "weighted":
+            weigh(w, start)
         back.run()
+        if squares is not None:
+            tell_lengths(w, squares)
+            return w.finish()
         for number, place in sums.items():
             _finish(w, steps[number], place)
         w.do(Operation.FINISH_ALL, by_block=False)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from covey.lanes.compiled.isa import Isa
 from covey.lanes.compiled.library import load
 from covey.lanes.graph import Graph
-from covey.lanes.program import Mode
+from covey.lanes.program import Each, Mode
 from covey.lanes.workspace import Program
 
 Floats = NDArray[np.float32]
@@ -49,7 +49,7 @@ class Trainer:
         self._isa: Isa = plan.isa
         self._graph: Graph = plan.graph
         self._run = load(self._isa)
-        self._spaces: dict[Mode, _Space] = {}
+        self._spaces: dict[tuple[Mode, Each], _Space] = {}
         self._answer = np.zeros(2, np.int64)  # a call's result, and its exception
         self._scratch = np.zeros(self._isa.lanes, np.int64)
         self._nothing = np.zeros(1, np.int64)  # stands for whatever a call does not need
@@ -70,11 +70,13 @@ class Trainer:
         velocity: Floats | None = None,
         clip: float | None = None,
         dropout_seed: int = 0,
+        weights: Floats | None = None,
     ) -> NDArray[np.float64]:
         """Trains the row in place, one step per batch, and returns each batch's mean loss before its step.
 
         The steps are those of torch.optim.SGD or Adam on loss + prox / 2 * |w - start|^2 + linear . w; `clip`
-        is the largest norm of that gradient. `velocity` is SGD's momentum, read and left for a next call.
+        is the largest norm of that gradient. `velocity` is SGD's momentum, read and left for a next call. `weights`,
+        one for each sample of x, are factors of its gradient; the losses that are returned are without them.
         """
         plan, size = self._plan, self._graph.parameters
         order, offsets = batches_of(batches)
@@ -84,12 +86,16 @@ class Trainer:
         adam = plan.optimiser == "adam"
         if velocity is None and (momentum or adam):
             velocity = np.zeros(size, np.float32)
-        for name, array in (("velocity", velocity), ("linear", linear)):
+        for name, array in (("velocity", velocity), ("linear", linear), ("weights", weights)):
             if array is not None:
                 _expect(array, name, np.float32)
+        if weights is not None and len(weights) != len(x):
+            raise ValueError(f"{len(x)} samples but {len(weights)} weights")
         self._call(
             plan.objective,
             largest,
+            each="alike" if weights is None else "weighted",
+            out=weights,
             row=row,
             start=row[:size].copy() if prox else None,
             linear=linear,
@@ -113,6 +119,31 @@ class Trainer:
         )
         return losses
 
+    def lengths(self, row: Floats, x: Floats, y: Ints | Floats, dropout_seed: int = 0) -> Floats:
+        """||gradient of the loss of sample i|| for each sample; with dropout, as the first step of `fit` has it."""
+        if why := self._plan.no_lengths:
+            raise ValueError(f"no lengths of single gradients: {why}")
+        batches = batches_of([np.arange(len(x), dtype=np.int64)])
+        largest = self._check(row, x, *batches)
+        labels, targets = self._answers(y, len(x))
+        found = np.zeros(len(x), np.float32)
+        self._call(
+            self._plan.objective,
+            largest,
+            each="lengths",
+            row=row,
+            settings=np.zeros(5, np.float32),
+            x=x,
+            labels=labels,
+            targets=targets,
+            out=found,
+            order=batches.order,
+            offsets=batches.offsets,
+            losses=np.zeros(1),
+            flags=(dropout_seed & (2**63 - 1), self._graph.parameters, 0, 0, 0),
+        )
+        return found
+
     def forward(self, row: Floats, x: Floats) -> Floats:
         """The model's output for each sample, in evaluation mode."""
         size = FORWARD_BLOCKS * self._isa.lanes
@@ -134,12 +165,12 @@ class Trainer:
         )
         return out
 
-    def _space(self, mode: Mode, samples: int) -> _Space:
+    def _space(self, mode: Mode, samples: int, each: Each) -> _Space:
         """Work buffers for batches of so many samples, made anew when they have to grow."""
         blocks = max(1, -(-samples // self._isa.lanes))
-        space = self._spaces.get(mode)
+        space = self._spaces.get((mode, each))
         if space is None or space.program.blocks < blocks:
-            program = self._plan.program(mode, blocks)
+            program = self._plan.program(mode, blocks, each)
             raw = np.zeros(program.floats + 16, np.float32)
             first = (-raw.ctypes.data % 64) // 4
             aligned = raw[first : first + program.floats]
@@ -151,7 +182,7 @@ class Trainer:
             )
             places = (result, result + 8, code, phases, len(program.phases), tables, floats, bytes_, scratch)
             space = _Space(program, aligned, marks, places)
-            self._spaces[mode] = space
+            self._spaces[mode, each] = space
         return space
 
     def _call(
@@ -174,11 +205,12 @@ class Trainer:
         labels: Ints | None = None,
         targets: Floats | None = None,
         out: Floats | None = None,
+        each: Each = "alike",
     ) -> None:
         model = (row, start, linear, velocity, second, gradient, settings)
         data = (x, labels, targets, out, order, offsets)
         status = self._run(
-            *self._space(mode, samples).places,
+            *self._space(mode, samples, each).places,
             *(self._nowhere if array is None else array.ctypes.data for array in model + data),
             len(losses),
             losses.ctypes.data,

@@ -19,6 +19,7 @@ from covey.report.folder import read_run
 from covey.report.page import STYLE, page, part_of_page
 
 EVERY = 1.0  # seconds between two looks
+AT_ONCE = 0.5  # seconds of reading before the page is told what there is so far
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:"
 KINDS = {
@@ -50,10 +51,10 @@ class Live:
         """Looks again and again, and tells what changed."""
         while True:
             with contextlib.suppress(OSError):
-                changed, gone = await asyncio.to_thread(self.folder.refresh)
+                changed, gone = await asyncio.to_thread(self.folder.refresh, AT_ONCE)
                 if changed or gone:
                     self._tell(changed, gone)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(0.01 if self.folder.more else EVERY)
 
     def _tell(self, changed: list[Run], gone: list[str]) -> None:
         before = (self.table["settings"], self.table["metrics"])

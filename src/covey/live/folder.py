@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import tomllib
@@ -44,26 +45,39 @@ class RunsFolder:
         self.root = root
         self.clock = clock
         self.runs: dict[str, Run] = {}
+        self.more = True  # whether something is left to read
 
-    def refresh(self) -> tuple[list[Run], list[str]]:
-        """Looks at all runs; those that are new or changed, and the names of those that are gone."""
+    def refresh(self, seconds: float = math.inf) -> tuple[list[Run], list[str]]:
+        """Looks at all runs; those that are new or changed, and the names of those that are gone.
+
+        What there is to read for the first time and takes longer than so many seconds waits for the next call.
+        """
         found = dict(run_folders(self.root))
         gone = [name for name in self.runs if name not in found]
         for name in gone:
             del self.runs[name]
         locked = locked_inodes()
-        changed = []
+        changed: list[Run] = []
+        self.more = False
+        until = time.monotonic() + seconds
         for name, folder in found.items():
+            if name not in self.runs and changed and time.monotonic() > until:
+                self.more = True
+                continue
             run = self.runs.get(name) or self.runs.setdefault(name, Run(id=name, folder=folder))
-            if self._look(run, locked):
+            if self._look(run, locked, until):
                 changed.append(run)
+            self.more |= run.following is not None and run.following.behind
         return changed, gone
 
-    def _look(self, run: Run, locked: frozenset[int] | None) -> bool:
+    def _look(self, run: Run, locked: frozenset[int] | None, until: float) -> bool:
         """Reads the run again where it changed."""
         stamp = stamps(run.folder)
+        if stamp == run.stamp and run.state == "finished":
+            return False
         state = self._state(run, locked, stamp)
-        if stamp == run.stamp and state == run.state:
+        behind = run.following is not None and run.following.behind
+        if stamp == run.stamp and state == run.state and not behind:
             return False
         if not run.settings or stamp[0] != (run.stamp or (0.0,))[0]:
             run.settings = settings_in(run.folder / "config.toml")
@@ -72,7 +86,7 @@ class RunsFolder:
             run.following = None
             self._of_summary(run)
         else:
-            self._of_journal(run)
+            self._of_journal(run, until)
         return True
 
     def _state(self, run: Run, locked: frozenset[int] | None, stamp: tuple[float, ...]) -> str:
@@ -111,9 +125,9 @@ class RunsFolder:
             "messages": cost.get("messages", 0),
         }
 
-    def _of_journal(self, run: Run) -> None:
+    def _of_journal(self, run: Run, until: float) -> None:
         follow = run.following = run.following or Following(path=run.folder / "metrics.jsonl")
-        follow.catch_up()
+        follow.catch_up(until)
         run.metrics = dict(follow.last)
         run.seen = [*run.seen, (self.clock(), follow.round)][-30:]
         sites = read_json(run.folder / "status.json")

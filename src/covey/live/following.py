@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from typing import Any
 # As the journal writes them: [round, seconds, bytes, client, group, split, metric, value]
 OVERALL, GROUP, BUSY = b", -1, -1, ", b', "groups", "group", ', b', "fleet", "busy", '
 MOST = 600  # points of a curve
+PIECE = 2**22  # bytes that are read at once
 
 
 @dataclass(kw_only=True, eq=False)
@@ -20,6 +23,7 @@ class Following:
 
     path: Path
     read: int = 0
+    behind: bool = False  # whether the journal goes on after what was read
     rest: bytes = b""
     round: int = 0
     seconds: float = 0.0
@@ -31,25 +35,33 @@ class Following:
     busy: dict[int, int] = field(default_factory=dict)  # round -> devices that worked
     replied: dict[int, int] = field(default_factory=dict)
 
-    def catch_up(self) -> bool:
-        """Reads what is new; whether there was anything. A journal that became shorter is read anew."""
+    def catch_up(self, until: float = math.inf) -> bool:
+        """Reads what is new, as far as it comes by then; whether there was anything.
+
+        A journal that became shorter is read anew.
+        """
+        before = self.read
         try:
             size = self.path.stat().st_size
             if size < self.read:
                 self.__init__(path=self.path)  # type: ignore[misc]
-            if size == self.read:
-                return False
             with open(self.path, "rb") as file:
                 file.seek(self.read)
-                new = file.read(size - self.read)
+                while self.read < size:
+                    self._read(file.read(min(PIECE, size - self.read)))
+                    if time.monotonic() > until:
+                        break
         except OSError:
             return False
+        self.behind = self.read < size
+        return self.read != before
+
+    def _read(self, new: bytes) -> None:
         self.read += len(new)
         *lines, self.rest = (self.rest + new).split(b"\n")
         for line in lines:
             if OVERALL in line or GROUP in line or BUSY in line:
                 self._take(line)
-        return True
 
     def _take(self, line: bytes) -> None:
         try:

@@ -2,8 +2,8 @@
 "use strict";
 
 const at = (id) => document.getElementById(id);
-const FIRST = 400; // rows that are drawn before "show all"
-const state = { rows: new Map(), settings: [], metrics: [], about: {}, sort: "at", down: true, picked: new Set(), all: false, metric: "", words: "" };
+const PART = 60; // rows that are drawn at once; the next ones when the end of the table comes into view
+const state = { rows: new Map(), settings: [], metrics: [], about: {}, sort: "at", down: true, picked: new Set(), metric: "", words: "" };
 
 function make(tag, attributes, ...inner) {
   const element = document.createElement(tag);
@@ -22,14 +22,14 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const count = (value) => (isNumber(value) ? value.toLocaleString("en") : "");
 function bytes(value) {
   if (!isNumber(value)) return "";
-  for (const [unit, size] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (value >= size) return `${Number((value / size).toPrecision(3))} ${unit}`;
-  return `${value} B`;
+  for (const [unit, size] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (value >= size) return `${Number((value / size).toPrecision(3))}\u00a0${unit}`;
+  return `${value}\u00a0B`;
 }
 function seconds(value) {
   if (!isNumber(value)) return "";
-  if (value >= 7200) return `${Number((value / 3600).toPrecision(3))} h`;
-  if (value >= 120) return `${Number((value / 60).toPrecision(3))} min`;
-  return `${value < 10 ? Number(value.toPrecision(2)) : Math.round(value)} s`;
+  if (value >= 7200) return `${Number((value / 3600).toPrecision(3))}\u00a0h`;
+  if (value >= 120) return `${Number((value / 60).toPrecision(3))}\u00a0min`;
+  return `${value < 10 ? Number(value.toPrecision(2)) : Math.round(value)}\u00a0s`;
 }
 function metric(name, value) {
   if (!isNumber(value)) return "";
@@ -106,34 +106,68 @@ function sorted(rows) {
 
 // ---------------------------------------------------------------- drawing
 
-let drawn = new Map();
+let heads = []; // the columns
+let listed = []; // the rows that pass the filter, in order
+let lines = new Map(); // id -> [row, its element]: an element is made once and used again until its row changes
 
-function draw() {
-  const keep = filter(state.words);
-  const rows = sorted([...state.rows.values()].filter(keep));
-  const shown = state.all ? rows : rows.slice(0, FIRST);
-  const heads = columns();
+function draw(rows = PART) {
+  const held = document.activeElement; // the keyboard stays where it is
+  heads = columns();
+  listed = sorted([...state.rows.values()].filter(filter(state.words)));
   at("table").tHead.replaceChildren(make("tr", {}, make("th", { scope: "col" }, make("span", { class: "dim" }, "pick")),
     heads.map((column) => make("th", { scope: "col", class: column.number ? "num" : null, "aria-sort": state.sort === column.key ? (state.down ? "descending" : "ascending") : null },
-      make("button", { type: "button", "data-key": column.key, onclick: () => { state.down = state.sort === column.key ? !state.down : Boolean(column.number); state.sort = column.key; draw(); } },
-        column.head + (state.sort === column.key ? (state.down ? " ↓" : " ↑") : ""))))));
-  drawn = new Map(shown.map((row) => [row.id, line(row, heads)]));
-  at("table").tBodies[0].replaceChildren(...drawn.values());
-  at("more").hidden = shown.length === rows.length;
-  at("show-all").textContent = `Show all ${count(rows.length)}`;
-  at("count").textContent = `${count(rows.length)} of ${count(state.rows.size)} runs`;
+      make("button", { type: "button", "data-key": column.key }, column.head + (state.sort === column.key ? (state.down ? " ↓" : " ↑") : ""))))));
+  at("table").setAttribute("aria-rowcount", listed.length + 1);
+  at("table").tBodies[0].replaceChildren(...listed.slice(0, rows).map(line));
+  countShown();
   facts();
+  const same = held.isConnected ? held : [...at("table").tHead.querySelectorAll("button")].find((one) => one.dataset.key === held.dataset.key);
+  if (same && same !== document.activeElement) same.focus({ preventScroll: true });
 }
 
-function line(row, heads) {
-  const box = make("input", { type: "checkbox", "aria-label": `Pick ${row.name} ${row.id}`, onchange: (event) => pick(row.id, event.target.checked) });
-  box.checked = state.picked.has(row.id);
+// As many rows as there are, after something came in.
+function drawAgain() { draw(Math.max(PART, at("table").tBodies[0].rows.length)); }
+
+// After the user asked for other rows or another order.
+function drawFromTop() {
+  at("table").closest(".scroll").scrollTop = 0;
+  draw();
+}
+
+function drawMore(rows) {
+  const body = at("table").tBodies[0];
+  body.append(...listed.slice(body.rows.length, body.rows.length + rows).map(line));
+  countShown();
+}
+
+function countShown() {
+  at("more").hidden = at("table").tBodies[0].rows.length >= listed.length;
+  at("show-all").textContent = `Show all ${count(listed.length)}`;
+  at("count").textContent = `${count(listed.length)} of ${count(state.rows.size)} runs`;
+}
+
+function line(row) {
+  const known = lines.get(row.id);
+  if (known && known[0] === row) return known[1];
+  const picked = state.picked.has(row.id);
+  const box = make("input", { type: "checkbox", "aria-label": `Pick ${row.name} ${row.id}` });
+  box.checked = picked;
   const cells = heads.map((column) => {
     const text = column.text(row);
     if (column.key === "name") return make("th", { scope: "row" }, make("a", { href: `report?run=${encodeURIComponent(row.id)}`, title: row.id }, text));
     return make("td", { class: [column.number ? "num" : "", column.key === "state" ? row.state : ""].join(" ").trim() || null }, text);
   });
-  return make("tr", { class: state.picked.has(row.id) ? "picked" : null }, make("td", {}, box), cells);
+  const made = make("tr", { class: picked ? "picked" : null, "data-id": row.id }, make("td", {}, box), cells);
+  lines.set(row.id, [row, made]);
+  return made;
+}
+
+// A row that changed is drawn in its place, unless somebody is in it with the keyboard.
+function drawLine(row) {
+  const known = lines.get(row.id);
+  if (!known || known[1].contains(document.activeElement)) return;
+  const fresh = line(row);
+  if (known[1].isConnected) known[1].replaceWith(fresh);
 }
 
 function facts() {
@@ -144,8 +178,8 @@ function facts() {
 
 function pick(id, on) {
   if (on) state.picked.add(id); else state.picked.delete(id);
-  const row = drawn.get(id);
-  if (row) row.classList.toggle("picked", on);
+  const known = lines.get(id);
+  if (known) known[1].classList.toggle("picked", on);
   at("compare").disabled = !state.picked.size;
   at("compare").textContent = state.picked.size ? `Compare ${state.picked.size} selected` : "Compare selected";
 }
@@ -232,23 +266,38 @@ function take(message) {
     Object.assign(state, { settings, metrics, about, rows: new Map(runs.map((row) => [row.id, row])) });
     if (!metrics.includes(state.metric)) state.metric = metrics.find((name) => name.endsWith("accuracy-mean")) || metrics[0] || "";
     at("metric").replaceChildren(...metrics.map((name) => { const option = make("option", { value: name }, about[name].title); option.selected = name === state.metric; return option; }));
-    draw();
+    lines = new Map();
+    drawAgain();
   } else {
-    const heads = columns();
     const before = state.rows.size;
     for (const row of message.runs) {
       state.rows.set(row.id, row);
-      if (drawn.has(row.id)) { const fresh = line(row, heads); if (!drawn.get(row.id).contains(document.activeElement)) { drawn.get(row.id).replaceWith(fresh); drawn.set(row.id, fresh); } }
+      drawLine(row);
     }
-    if (state.rows.size !== before || message.runs.some((row) => row.state !== "running")) draw(); else facts();
+    if (state.rows.size !== before || message.runs.some((row) => row.state !== "running")) drawAgain(); else facts();
   }
   drawCards();
 }
 
 let waiting = 0;
-at("filter").addEventListener("input", (event) => { clearTimeout(waiting); waiting = setTimeout(() => { state.words = event.target.value; draw(); }, 120); });
-at("metric").addEventListener("change", (event) => { state.metric = event.target.value; draw(); drawCards(); });
-at("show-all").addEventListener("click", () => { state.all = true; draw(); });
+at("filter").addEventListener("input", (event) => {
+  state.words = event.target.value;
+  cancelAnimationFrame(waiting);
+  waiting = requestAnimationFrame(drawFromTop);
+});
+at("metric").addEventListener("change", (event) => { state.metric = event.target.value; lines = new Map(); drawAgain(); drawCards(); });
+at("table").tHead.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  const key = button.dataset.key;
+  state.down = state.sort === key ? !state.down : Boolean(heads.find((column) => column.key === key).number);
+  state.sort = key;
+  drawFromTop();
+});
+at("table").tBodies[0].addEventListener("change", (event) => pick(event.target.closest("tr").dataset.id, event.target.checked));
+at("show-all").addEventListener("click", () => drawMore(Infinity));
+addEventListener("beforeprint", () => drawMore(Infinity));
+new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) drawMore(PART); }, { root: at("table").closest(".scroll"), rootMargin: "600px" }).observe(at("more"));
 at("compare").addEventListener("click", () => { location.href = `report?${[...state.picked].map((id) => `run=${encodeURIComponent(id)}`).join("&")}`; });
 
 const source = new EventSource("api/events");

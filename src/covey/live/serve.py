@@ -34,16 +34,17 @@ def server_of(app: Any, **settings: Any) -> uvicorn.Server:
             access_log=False,
             timeout_graceful_shutdown=1,
             server_header=False,
+            ws="none",
             **settings,
         )
     )
 
 
 @contextlib.contextmanager
-def in_background(app: Any, port: int, what: str, host: str = "127.0.0.1") -> Iterator[None]:
+def in_background(app: Any, port: int, what: str, host: str = "127.0.0.1", **settings: Any) -> Iterator[None]:
     """Serves for the time of the context."""
     place = listening(host, port, what)
-    server = server_of(app)
+    server = server_of(app, **settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
     thread.start()
     until = time.monotonic() + 30

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -11,8 +11,8 @@ from covey.core import Client, Method, Reply, Task
 from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting
 from covey.needs import Facts
-from covey.ranges import Share
-from covey.settings import validated
+from covey.ranges import Count, Share
+from covey.settings import takes, validated
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.steps.train import Train, best_row
@@ -27,7 +27,7 @@ class MixtureTrain(PlainTraining):
     a <- a - lr <v - w, g(mixture)>. v and a never leave the client, and the mixture is what it uses.
 
     Args:
-        alpha: share of v in the mixture, at first.
+        alpha: share of the own model v in the mixture, at first; 0 is FedAvg.
         adaptive: whether the client learns that share.
     """
 
@@ -62,14 +62,8 @@ class MixtureTrain(PlainTraining):
 
 
 @validated
-def apfl(
-    train: Train,
-    *,
-    per_round: int = 10,
-    alpha: Share = 0.5,
-    adaptive: bool = True,
-    weighting: Weighting = "samples",
-) -> Method:
+@takes(MixtureTrain)
+def apfl(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", **mixture: Any) -> Method:
     """FedAvg beside which every client trains a model that it mixes with the common one, and learns in which shares.
 
     w <- w - lr g(w), v <- v - lr a g(a v + (1 - a) w) on every batch, a <- a - lr <v - w, g(a v + (1 - a) w)> once per
@@ -77,9 +71,7 @@ def apfl(
 
     Args:
         per_round: how many clients work in a round.
-        alpha: share of the own model in the mixture, at first; 0 is FedAvg.
-        adaptive: whether the client learns that share.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    local = MixtureTrain(train=train, alpha=alpha, adaptive=adaptive)
+    local = MixtureTrain(train=train, **mixture)
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="apfl", local=local)

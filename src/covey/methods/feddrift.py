@@ -40,7 +40,7 @@ class TellLosses(Step):
         return Reply(id=client.id, slot=task.slots[0], size=len(y), stats={"losses": np.array(losses)})
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        return {"losses": Stat(low=known.lowest_loss, shape=(None,))}
+        return {"losses": Stat(low=known.lowest_loss, shape=(known.models,))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return FORWARD_SHARE * train

@@ -84,7 +84,7 @@ class ResponsibleTrain(AroundTraining):
         return replace(reply, stats={**reply.stats, "mass": mass})
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        mass = Stat(low=0.0, high=float(known.train), shape=(None, self.classes))
+        mass = Stat(low=0.0, high=float(known.train), shape=(known.models, self.classes))
         return replace(self.train, batches=None).expects(known) | {"mass": mass}
 
     def work(self, train: int, test: int) -> float:

@@ -51,7 +51,9 @@ class SoftTrain(AroundTraining):
         return replace(reply, stats={**reply.stats, "importance": share})
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        return self.train.expects(known) | {"importance": replace(SHARE, shape=(None,), total=(0.999, 1.001))}
+        return self.train.expects(known) | {
+            "importance": replace(SHARE, shape=(known.models,), total=(0.999, 1.001))
+        }
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train, test) + FORWARD_SHARE * train

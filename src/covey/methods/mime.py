@@ -53,7 +53,7 @@ class MimicTrain(PlainTraining):
         return replace(reply, stats={**reply.stats, "gradient": gradient.numpy()})
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        return self.train.expects(known) | {"gradient": Stat(shape=(None,))}
+        return self.train.expects(known) | {"gradient": Stat(shape=(known.learned,), direction=True)}
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train, test) + train

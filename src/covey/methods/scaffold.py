@@ -54,7 +54,7 @@ class ControlledTrain(Step):
         return replace(reply, stats={**reply.stats, "control": (new - own).numpy()})
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        return self.train.expects(known) | {"control": Stat(shape=(None,))}
+        return self.train.expects(known) | {"control": Stat(shape=(known.learned,), direction=True)}
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train, test)

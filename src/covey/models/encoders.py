@@ -119,6 +119,14 @@ def encode(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tensor:
     return torch.cat(parts)
 
 
+@lru_cache(maxsize=64)
+def code_length(name: str, shape: tuple[int, ...], scale: Scale | None) -> int:
+    """How many values the code of a sample of that shape has."""
+    model = encoder(autoencoder(name, shape, scale)).eval()
+    with torch.no_grad():
+        return int(model(torch.zeros(1, *shape)).numel())
+
+
 def save_encoder(path: Path, row: Tensor, *, name: str, shape: tuple[int, ...]) -> None:
     """One safetensors file that says what it is, to be shared or used again."""
     header = {"format": FORMAT, "model": name, "shape": json.dumps(list(shape))}

@@ -15,7 +15,7 @@ from covey.private.settings import Level
 # Parts that read sums as they read single replies; all that they make of them costs nothing more.
 OF_SUMS = {
     "group": (),
-    "bank": ("one_model", "one_per_group"),
+    "bank": ("one_model", "one_per_group", "one_per_flock"),
     "select": ("Uniform", "Poisson", "Everybody", "EveryCluster", "EachGroup"),
     "send": ("to_everybody", "to_group"),
     "local": ("Train", "TrainWithHome", "DittoTrain"),
@@ -26,6 +26,7 @@ OF_SUMS = {
 
 # What is told beside the updates, which no noise on them covers, and what to use.
 ANY_GROUPS = 'use embedding with pretrain = "public", or haccs, whose groups come from noisy summaries'
+COVEY = 'with covey set method.without = ["selection", "correction", "serving"], which need single replies'
 SHOWN: dict[str, tuple[str, str]] = {
     "by_label": ("the exact label that stands out at every client", "set method.epsilon"),
     "LabelWhenChosen": (
@@ -34,11 +35,11 @@ SHOWN: dict[str, tuple[str, str]] = {
     ),
     "LabelClusters": ("exact counts of every client's labels", ANY_GROUPS),
     "ByStyle": ("the exact mean amplitudes of every client's pictures", ANY_GROUPS),
-    "ByPortrait": ("a portrait of every client's classes that no accountant knows", ANY_GROUPS),
     "AllModels": ("which model has the lowest loss on a client's data", ANY_GROUPS),
     "LastChoice": ("which model has the lowest loss on a client's data", ANY_GROUPS),
     "RandomStarts": ("which model has the lowest loss on a client's data", ANY_GROUPS),
     "remember_choices": ("which model has the lowest loss on a client's data", ANY_GROUPS),
+    "WithinFlocks": ("every client's exact loss", COVEY),
     "ByUtility": ("every client's exact loss", 'use fedavg, or haccs with losses = "none"'),
     "ByPenalisedLoss": ("every client's exact loss", 'use fedavg, or haccs with losses = "none"'),
     "PowerOfChoice": ("every client's exact loss", 'use fedavg, or haccs with losses = "none"'),
@@ -48,10 +49,8 @@ SHOWN: dict[str, tuple[str, str]] = {
     ),
     "ScoredTrain": ("the exact accuracy of the model on every client's data", "use fedavg"),
     "TrainWithUtility": ("the exact loss of every client's samples", "use fedavg"),
-    "JudgedTrain": (
-        "exact losses on data that a client kept out",
-        "use embedding, or ditto for personal models",
-    ),
+    "JudgedTrain": ("exact losses on data that a client kept out", COVEY),
+    "ServeAdapted": ("exact losses on data that a client kept out", COVEY),
     "ControlledTrain": ("a control variate of every client", "use fedavgm or fedadam"),
     "DynTrain": ("how far every client has moved", "use fedavgm or fedadam"),
     "WithControl": ("a control variate of every client", "use fedavgm or fedadam"),
@@ -93,7 +92,10 @@ SINGLE: dict[str, tuple[str, str]] = {
     "one_per_client": ("every client's own model", "use a method with a server, such as fedavg or embedding"),
     "to_owner": ("every client's own model", "use a method with a server, such as fedavg or embedding"),
     "ClusterCorrection": ("directions of single clients", 'set method.directions = "clusters" or "average"'),
-    "AdaptiveCorrection": ("directions of single clients", 'set method.directions = "clusters" or "average"'),
+    "AdaptiveCorrection": (
+        "directions of single clients",
+        f'with cfic set method.directions = "clusters" or "average", {COVEY}',
+    ),
 }
 REPLACEMENT = 'private.level = "local" or "example" puts the noise on every single update'
 
@@ -162,10 +164,12 @@ def group_objection(part: Any) -> str:
             'its autoencoder would be trained on updates without noise; set method.pretrain = "public", or give '
             "method.encoder"
         )
-    ask = getattr(part, "ask", None) or getattr(part, "embed", None)
-    privacy = getattr(ask, "privacy", ask)
-    if getattr(privacy, "counted", False) or getattr(part, "epsilon", None) is not None:
+    ask = next((getattr(part, name) for name in ("ask", "embed", "describe") if hasattr(part, name)), None)
+    told = getattr(ask, "counted", getattr(getattr(ask, "privacy", None), "counted", False))
+    if told or getattr(part, "epsilon", None) is not None:
         return ""
+    if hasattr(ask, "privacy") and hasattr(ask, "flip"):
+        return "clients would tell exact label counts or bits; set method.epsilon, and a method.flip above 0"
     return "clients would tell exact summaries of their data; set method.epsilon, or a method.flip above 0"
 
 

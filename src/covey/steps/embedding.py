@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from covey.errors import UserError
 from covey.messages import Reply, Task
-from covey.models.encoders import encode
+from covey.models.encoders import code_length, encode
 from covey.protocols import Account, Client, Step
 from covey.ranges import BelowHalf, NotEmpty
 from covey.settings import validated
@@ -156,9 +156,12 @@ class Embed(Step):
         """Whether the answer has a privacy loss that can be counted: every bit may be a lie."""
         return min(self.flip) > 0
 
-    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
-        """Bits, eight to a byte; what they cost can be told from the settings alone."""
-        return {"bits": Stat(low=0, high=255, shape=(None,))}
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """Bits, eight to a byte, as many as the encoder gives for samples of the server's shape."""
+        if not known.shape:
+            return {"bits": Stat(low=0, high=255, shape=(None,))}
+        bits = max(1, known.classes) * code_length(self.autoencoder, known.shape, known.scale)
+        return {"bits": Stat(low=0, high=255, shape=(-(-bits // 8),))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return ENCODER_SHARE * FORWARD_SHARE * train

@@ -105,6 +105,17 @@ def values_in(stats: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+def no_scores(stats: Mapping[str, Any]) -> str:
+    """Why these are not what an evaluation tells, or an empty string: numbers, and the names of undefined ones."""
+    for name, value in stats.items():
+        wanted = str if name == UNDEFINED else int | float
+        if not isinstance(value, wanted):
+            return (
+                f"its {name} is a {type(value).__name__}, not {'names' if name == UNDEFINED else 'a number'}"
+            )
+    return ""
+
+
 def outputs_of(client: Client, row: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """What the row makes of `x`, and what it should have made."""
     if not len(y):

@@ -1,26 +1,23 @@
-"""Training that hides single samples: DP-SGD (Abadi et al., 2016) with Opacus, at the client."""
+"""Training that hides single samples: DP-SGD (Abadi et al., 2016), at the client, by Opacus or lanes."""
 
 from __future__ import annotations
 
-import copy
 import math
 import secrets
 import warnings
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from covey.bench.torch_bench import ONE_AT_A_TIME
+from covey.bench.clipping import Clipping, drawn, library
 from covey.core import Client, Reply, Step, Task
-from covey.errors import Refused, UserError
-from covey.model import read_row
+from covey.errors import Refused
 from covey.privacy_loss import Loss
 from covey.ranges import Count, Epsilon, Positive, Range
 from covey.settings import validated
 from covey.statistics import Known, Stat
+from covey.steps.gaussian_noise import system_gaussian
 from covey.steps.train import Train, best_row
 
 
@@ -49,7 +46,7 @@ class ExampleTrain(Step):
     kind: ClassVar[str] = "train.example"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        opacus = library()
+        library()
         done = int(client.state.get("private rounds", 0))
         if done >= self.rounds:
             raise Refused(f"this client has trained in {done} rounds, for which its privacy loss was planned")
@@ -57,41 +54,28 @@ class ExampleTrain(Step):
         x, y = self.train.training_part(client).tensors()
         rate = min(1.0, self.train.batch / len(y))
         steps = self.steps(len(y))
-        noise = opacus_noise(self.epsilon, self.delta, rate, steps * self.rounds)
+        scale = self.clip * opacus_noise(self.epsilon, self.delta, rate, steps * self.rounds)
         if client.account is not None and not done:  # one loss for all rounds, booked before the first
             client.account.lose(
                 Loss(what="updates", mechanism="promised", noise=self.epsilon, rate=min(self.delta, 5e-6))
             )
         client.state["private rounds"] = done + 1
-        seed = secrets.randbits(63) if client.live else int(client.rng.integers(2**62))
         rng = np.random.default_rng(secrets.randbits(128)) if client.live else client.rng
-        bench = client.bench.on_torch()
-        with ONE_AT_A_TIME:
-            bench.load(start, training=True)
-            model = copy.deepcopy(bench.model)
-        check_model(model)
-        goal = bench.objective
-        private = opacus.GradSampleModule(model, loss_reduction="sum", strict=False)
-        recipe = self.train.recipe(client.round)
-        optimiser = opacus.optimizers.DPOptimizer(
-            torch.optim.SGD(
-                private.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+        size = client.bench.layout.trainable
+        row = client.bench.fit_clipped(
+            start,
+            x,
+            y,
+            drawn(len(y), rate, rng, steps),
+            self.train.recipe(client.round),
+            Clipping(
+                clip=self.clip,
+                expected=max(1.0, rate * len(y)),
+                noise=lambda: system_gaussian(size, scale) if client.live else rng.normal(0.0, scale, size),
             ),
-            noise_multiplier=noise,
-            max_grad_norm=self.clip,
-            expected_batch_size=max(1, round(rate * len(y))),
-            loss_reduction="mean",
-            generator=torch.Generator().manual_seed(seed),
-            secure_mode=client.live,
+            seed=int(rng.integers(2**62)),
         )
-        target = goal.target(x, y)
-        for _ in range(steps):
-            drawn = torch.from_numpy(np.flatnonzero(rng.random(len(y)) < rate))
-            optimiser.zero_grad()
-            one_batch(private, goal, x[drawn], target[drawn])
-            optimiser.step()
-        row = torch.cat([read_row(model)])
-        return Reply(id=client.id, vector=row.detach(), slot=slot, size=1)
+        return Reply(id=client.id, vector=row, slot=slot, size=1)
 
     def steps(self, samples: int) -> int:
         """Batches of one round."""
@@ -103,18 +87,6 @@ class ExampleTrain(Step):
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train, test)
-
-
-def one_batch(model: nn.Module, goal: Any, x: Tensor, target: Tensor) -> None:
-    """Gradients sample by sample; of an empty batch they are none, and the step is noise alone."""
-    if len(x):
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            (goal.loss(model(x), target) * len(x)).backward()
-        return
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            parameter.grad_sample = torch.zeros(0, *parameter.shape)  # type: ignore[attr-defined]
 
 
 def opacus_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
@@ -140,23 +112,3 @@ def opacus_noise(epsilon: float, delta: float, rate: float, steps: int) -> float
 
 TOLERANCE = 0.01  # share of epsilon by which the noise may be more than needed
 FOUND: dict[tuple[float, float, float, int], float] = {}
-
-
-def library() -> Any:
-    """The package `opacus`, or one sentence on how to get it."""
-    try:
-        import opacus
-        import opacus.optimizers
-    except ImportError as error:
-        raise UserError(
-            'private.level = "example" needs the package opacus: install covey[private]'
-        ) from error
-    return opacus
-
-
-def check_model(model: nn.Module) -> None:
-    """Layers that mix samples have no gradient of one sample."""
-    from opacus.validators import ModuleValidator
-
-    if errors := ModuleValidator.validate(model, strict=False):
-        raise UserError(f'private.level is "example", which this model cannot have: {errors[0]}')

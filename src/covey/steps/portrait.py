@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +27,16 @@ from covey.data.types import View as Samples
 from covey.ranges import BelowHalf
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps.embedding import BitNoise, Embed, Spending, pack, respond, unpack
+from covey.steps.embedding import (
+    BitNoise,
+    Bits,
+    Embed,
+    Spending,
+    answers_of_bytes,
+    pack,
+    respond,
+    unpack,
+)
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.labels import label_counts
 from covey.steps.privacy import Privacy
@@ -41,6 +51,7 @@ SIDE = 16  # of the pictures that are described; larger ones are averaged down t
 RANGE = 1.5  # class means are told in the range of -1.5 to 1.5 standard deviations; finer than the values themselves
 USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told as
 USUAL_STROKE = 0.35  # and of what strokes are told as
+FARTHEST = 50.0  # scales of Laplace's noise that no count is above what there is: e^-50 of all are
 
 
 @validated
@@ -72,26 +83,54 @@ class DescribeClasses(Step):
         repeated = np.concatenate(told_as, axis=2)
         answering = Embed(flip=(self.flip,), noise=self.noise)
         bits = (answering.fillers(client).random(repeated.shape) < repeated).astype(np.uint8)
-        said = respond(bits, answering.table(client, bits.shape, self.flip))
+        # A sample is in one of the halves: it changes the bits of its class there.
+        spent = Spending(flip=self.flip, bits=bits.size // 2, classes=classes, again=client.account is None)
+        said = respond(bits, self.table(client, answering, bits.shape, spent))
         counts = label_counts(y, labels=classes, who=f"client {client.id}")
         told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
-        # A sample is in one of the halves: it changes the bits of its class there, whose answers may be seen twice.
-        spent = Spending(flip=self.flip, bits=bits.size // 2, classes=classes, again=True).sample
         shape = np.array([(view.values.shape[1], view.times) for view in views])
         stats: dict[str, Any] = {"counts": np.maximum(noisy, 0.0), "bits": pack(said), "views": shape.ravel()}
-        stats["epsilon"] = spent + float(told.get("epsilon", math.inf))
+        on_counts = float(told.get("epsilon", math.inf))
+        stats["epsilon"] = on_counts + spent.sample if client.account is None else self.on_account(client)
         return Reply(id=client.id, size=len(y), stats=stats)
 
+    def table(self, client: Client, answering: Embed, shape: tuple[int, ...], spent: Spending) -> Bits:
+        """What each bit says; a real device's answers are its own secret, the same for ever and paid for once."""
+        if client.account is None or not self.flip:
+            return answering.table(client, shape, self.flip)
+        question = f"portrait {self.flip!r} {shape}"
+        secret = client.account.answer_bytes(question, 16 * math.prod(shape), spent.sample)
+        return answers_of_bytes(shape, self.flip, secret)
+
+    def on_account(self, client: Client) -> float:
+        """What a real device has spent in all; no bound where counts or bits are exact."""
+        return client.account.epsilon if client.account is not None and self.counted else math.inf
+
+    @property
+    def counted(self) -> bool:
+        """Whether the answer has a privacy loss that can be counted: noise on the counts, and every bit may lie."""
+        return self.flip > 0 and self.privacy.counted
+
     def expects(self, known: Known) -> dict[str, Stat]:
-        """Counts of the classes, and bits, eight to a byte."""
+        """Counts of the classes, and bits, eight to a byte, as many as samples of the server's shape give."""
+        classes = classes_of(known.classes)
+        views, bits = told_of(known.shape) if known.shape else (None, None)
+        noise = 0.0 if self.privacy.epsilon is None else FARTHEST / self.privacy.epsilon
         return {
-            "counts": Stat(low=0.0, shape=(classes_of(known.classes),)),
-            "bits": Stat(low=0, high=255, shape=(None,)),
-            "views": Stat(low=1, high=BITS, whole=True, shape=(None,)),
+            "counts": Stat(low=0.0, high=known.train + noise, shape=(classes,)),
+            "bits": Stat(low=0, high=255, shape=(bits and -(-2 * classes * bits // 8),)),
+            "views": Stat(low=1, high=BITS, whole=True, shape=(views and 2 * views,)),
         }
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return 0.1 * FORWARD_SHARE * train
+
+
+@lru_cache(maxsize=64)
+def told_of(shape: tuple[int, ...]) -> tuple[int, int]:
+    """How many views there are of samples of that shape, and how many bits for every class and half in all of them."""
+    views = views_of(torch.zeros(1, *shape))
+    return len(views), sum(view.values.shape[1] * view.times for view in views)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

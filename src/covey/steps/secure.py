@@ -265,8 +265,8 @@ class SecureUpdate(Step):
         client.state["secure"] = {**kept, "shares": shares, "sent": True}
         return ring
 
-    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
-        return {"numbers": Stat(low=-(2**31), high=2**31 - 1, whole=True, shape=(None,))}
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return {"numbers": Stat(low=-(2**31), high=2**31 - 1, whole=True, shape=(known.row,))}
 
     def work(self, train: int, test: int) -> float:
         return self.step.work(train, test)

@@ -121,6 +121,9 @@ class AdaptiveCorrection:
     history; where they cancel, what is left of them is mostly chance, and the history smooths it. beta_t starts at beta
     and is multiplied every round by exp(RATE cos(-h, u)): as long as the clusters still pull where the last corrections
     went, these were too short; once they pull back, too long. `among` and `per` as in `ClusterCorrection`.
+
+    No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
+    Where clients have nothing left to learn, momentum of their past must not carry the model on.
     """
 
     alpha: PartBelowOne = 0.9
@@ -143,7 +146,9 @@ class AdaptiveCorrection:
                 beta *= math.exp(-RATE * float(past.double() @ directions.mean) / lengths)
             betas[model.number] = beta
             alpha = self.alpha * (1 - max(0.0, directions.agreement))
-            correction.apply(model, directions, alpha, beta * model.stretch(now, rows, directions))
+            stretched = beta * model.stretch(now, rows, directions)
+            longest = stretched * directions.length / (1 - self.alpha)
+            correction.apply(model, directions, alpha, stretched, longest)
         BETAS.keep(now.memory, betas)
         return correction.done()
 
@@ -221,12 +226,22 @@ class Correction:
         """The model's h so far; None before its first correction."""
         return self.history[model.number] if model.number < self.known else None
 
-    def apply(self, model: Corrected, directions: Directions, alpha: float, beta: float) -> None:
-        """h <- alpha h - beta u, and every row of the model takes it."""
+    def apply(
+        self,
+        model: Corrected,
+        directions: Directions,
+        alpha: float,
+        beta: float,
+        longest: float = math.inf,
+    ) -> None:
+        """h <- alpha h - beta u, cut to the `longest` it may be, and every row of the model takes it."""
         h = -beta * directions.mean
         past = self.past(model)
         if past is not None:
             h.add_(past, alpha=alpha)
+            length = float(h.norm())
+            if length > longest:
+                h.mul_(longest / length)
         self.history[model.number] = h.float()
         self.new[model.rows, : len(h)] -= self.history[model.number]
         note = {"clusters": len(directions.shares), "agreement": directions.agreement}

@@ -16,7 +16,7 @@ from covey.steps import Evaluate
 
 def newcomers(settings: dict[str, Any], seed: int) -> Findings:
     """Accuracy of clients that join in the middle of a run, from the round on in which they join."""
-    late = {"clients": settings["clients"], "round": settings["join"]}
+    late = {"clients": settings["clients"], "round": settings["join"], "labels": settings.get("labels", True)}
     rows, curves = {}, {}
     for name, method in settings["methods"].items():
         tables = {**settings["run"], "method": method, "devices": {"joins": [late]}, "seed": seed}

@@ -306,6 +306,60 @@ class Loss(NamedTuple):
     places: int  # table 0, L, 2L ...
 
 
+class LinearSquares(NamedTuple):
+    """squares[lane] += |x|^2 |d|^2: the squared length of each sample's gradient by a linear layer's parameters."""
+
+    x: int
+    x_block: int
+    d: int
+    d_block: int
+    inputs: int
+    outputs: int
+    bias: int  # 1: there is one
+    squares: int  # one vector for each block
+    scratch: int  # four vectors
+
+
+class ConvSquares(NamedTuple):
+    """squares[lane] += the squared length of each sample's gradient by a convolution's parameters."""
+
+    x: int
+    x_block: int
+    x_m: int
+    x_row: int
+    x_rows: int
+    channels: int
+    stride_down: int
+    stride_across: int
+    pad: int
+    delta: int
+    delta_block: int
+    delta_m: int
+    delta_row: int
+    outputs: int
+    rows: int
+    columns: int
+    height: int
+    width: int
+    bias: int  # 1: there is one
+    squares: int
+    scratch: int
+
+
+class Lengths(NamedTuple):
+    """out[sample] = sqrt(squares[lane]) times the size of the batch, by whose mean the loss was made smaller."""
+
+    squares: int
+
+
+class Weigh(NamedTuple):
+    """d[i][lane] *= out[sample]: every sample's loss counts with a weight of its own."""
+
+    d: int
+    d_block: int
+    features: int
+
+
 class Operation(IntEnum):
     """The first field of a row."""
 
@@ -340,6 +394,10 @@ class Operation(IntEnum):
     SQUARED_ERROR = 28
     FINISH = 29
     FINISH_ALL = 30
+    LINEAR_SQUARES = 31
+    CONV_SQUARES = 32
+    LENGTHS = 33
+    WEIGH = 34
 
 
 WIDTH = 48  # int64 values in a row of the program: the operation and its fields

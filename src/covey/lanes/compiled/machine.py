@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from covey.lanes.compiled import convolutions, dropouts, linears, losses, moving, norms, windows
+from covey.lanes.compiled import convolutions, dropouts, linears, losses, moving, norms, samples, windows
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.emit import LANES
 from covey.lanes.compiled.instructions import WIDTH, Operation
@@ -39,6 +39,19 @@ def on_images(s: Any, operation: int, c: Any, b: int) -> None:
         norms.norm_fixed(s, fields(do.Norm, c), b)
     elif operation == Operation.RESCALE:
         norms.rescale(s, fields(do.Rescale, c), b)
+
+
+@jit
+def on_samples(s: Any, operation: int, c: Any, b: int) -> None:
+    """An operation on single samples of block b."""
+    if operation == Operation.LINEAR_SQUARES:
+        samples.linear_squares(s, fields(do.LinearSquares, c), b)
+    elif operation == Operation.CONV_SQUARES:
+        samples.conv_squares(s, fields(do.ConvSquares, c), b)
+    elif operation == Operation.LENGTHS:
+        samples.lengths(s, fields(do.Lengths, c), b)
+    elif operation == Operation.WEIGH:
+        samples.weigh(s, fields(do.Weigh, c), b)
 
 
 @jit
@@ -96,6 +109,7 @@ def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
             else:
                 on_images(s, operation, c, b)
                 on_values(s, operation, c, b)
+                on_samples(s, operation, c, b)
     return loss
 
 

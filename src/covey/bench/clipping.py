@@ -1,0 +1,87 @@
+"""Steps on gradients that are clipped sample by sample, under noise (DP-SGD, Abadi et al., 2016), with Opacus."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from covey.errors import UserError
+
+TINY = 1e-6  # added to every length, as Opacus does: a gradient of none is not divided by
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Clipping:
+    """v <- v - lr (sum over the batch of min(1, C / ||g_i||) g_i + noise) / expected.
+
+    clip: C, the longest gradient of a sample. expected: samples in a batch that chance draws. noise: makes what is
+    added to the sum of a batch, one number per trainable parameter.
+    """
+
+    clip: float
+    expected: float
+    noise: Callable[[], np.ndarray]
+
+    def factors(self, lengths: np.ndarray) -> np.ndarray:
+        """How much of every sample's gradient counts."""
+        return np.minimum(1.0, self.clip / (lengths + TINY))
+
+
+def library() -> Any:
+    """The package `opacus`, or one sentence on how to get it."""
+    try:
+        import opacus
+        import opacus.optimizers
+    except ImportError as error:
+        raise UserError(
+            'private.level = "example" needs the package opacus: install covey[private]'
+        ) from error
+    return opacus
+
+
+def check_model(model: nn.Module) -> None:
+    """Layers that mix samples have no gradient of one sample."""
+    library()
+    from opacus.validators import ModuleValidator
+
+    if errors := ModuleValidator.validate(model, strict=False):
+        raise UserError(f'private.level is "example", which this model cannot have: {errors[0]}')
+
+
+class ClippedSums:
+    """Sums of clipped gradients of a model, as Opacus makes them; the model is left with Opacus' hooks in it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.private = library().GradSampleModule(model, loss_reduction="sum", strict=False)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def __call__(self, goal: Any, x: Tensor, target: Tensor, clip: float) -> Tensor:
+        """sum of min(1, clip / ||g_i||) g_i over the samples, one flat row."""
+        if not len(x):
+            return torch.zeros(sum(p.numel() for p in self.parameters), device=x.device)
+        optimiser = library().optimizers.DPOptimizer(
+            torch.optim.SGD(self.parameters, lr=1.0),
+            noise_multiplier=0.0,
+            max_grad_norm=clip,
+            expected_batch_size=1,
+            loss_reduction="sum",
+        )
+        optimiser.zero_grad()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            (goal.loss(self.private(x), target) * len(x)).backward()
+        optimiser.clip_and_accumulate()
+        total = torch.cat([p.summed_grad.flatten() for p in self.parameters])  # type: ignore[attr-defined]
+        optimiser.zero_grad()
+        return total
+
+
+def drawn(samples: int, rate: float, rng: np.random.Generator, steps: int) -> Sequence[np.ndarray]:
+    """Batches of a Poisson sample: every sample by itself, with one probability."""
+    return [np.flatnonzero(rng.random(samples) < rate) for _ in range(steps)]

@@ -1,0 +1,107 @@
+"""Equal tuning: every run of an experiment has the same number of tries, on validation data with a seed of its own.
+
+[tune] on = [CASE, ...], validation = 0.2, seed = 1000, metric = "local-test/accuracy-mean"
+[[run]] tries = [{...}, ...]     what the second, third, ... try puts on top of the run's own `set`, which is the first
+
+A run's settings are those of the try with the highest mean of the metric over the cases of `on`; they are then used
+for every case. No test sample and no seed of the comparison takes part, and what the tries cost is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from covey.config import resolve
+from covey.errors import UserError
+from covey.experiments.execute import Announce, one_run, run_folder
+from covey.experiments.merge import merged
+from covey.experiments.origin import read_origin
+from covey.experiments.spec import Case, Experiment, Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """What the tries of one run found and cost."""
+
+    row: str
+    best: Mapping[str, Any]  # what goes on top of the run's own settings; empty: these are the best
+    scores: Sequence[float]  # of every try, mean over the cases
+    rounds: int
+    bytes: float
+    cpu_seconds: float
+
+    def plain(self) -> dict[str, Any]:
+        """As it is stored."""
+        return {**vars(self), "best": dict(self.best), "scores": list(self.scores)}
+
+
+def tries_of(row: Row) -> list[Mapping[str, Any]]:
+    """What each try puts on top of the run's own settings."""
+    return [{}, *row.tries]
+
+
+def check_tries(experiment: Experiment) -> list[Case]:
+    """The cases that are tuned on; one sentence where a run has more tries than another."""
+    counts = {row.name: len(tries_of(row)) for row in experiment.rows}
+    few, many = min(counts, key=lambda name: counts[name]), max(counts, key=lambda name: counts[name])
+    if counts[few] != counts[many]:
+        raise UserError(
+            f"{experiment.file}: run {few!r} has {counts[few]} tries and {many!r} has {counts[many]}; "
+            "tuning is equal where all have as many"
+        )
+    by_name = {case.name: case for case in experiment.cases}
+    missing = [name for name in experiment.tune["on"] if name not in by_name]
+    if missing:
+        raise UserError(f"{experiment.file}: tune.on has {missing[0]!r}; allowed: {', '.join(by_name)}")
+    return [by_name[name] for name in experiment.tune["on"]]
+
+
+def tune_rows(experiment: Experiment, out: Path, live: Announce, say: Callable[[str], None]) -> list[Tuned]:
+    """All tries of all runs; what is finished is not made again."""
+    cases, metric = check_tries(experiment), experiment.tune.get("metric", "local-test/accuracy-mean")
+    found = []
+    for row in experiment.rows:
+        scores, rounds, sent, cpu = [], 0, 0.0, 0.0
+        for number, layer in enumerate(tries_of(row), start=1):
+            values = []
+            for case in cases:
+                config = resolve(try_tables(experiment, row, layer, case))
+                folder = run_folder(out / "tries", case, row, number, config)
+                title = f"try {number} of {row.name} on {case.name}, validation data"
+                summary = one_run(config, folder, functools.partial(live, title), say)
+                values.append(float(summary["last"].get(metric) or 0.0))
+                rounds += int(summary["rounds_done"])
+                sent += sum(summary["cost"][way] for way in ("bytes_up", "bytes_down", "bytes_peer"))
+                cpu += float(read_origin(folder).get("cpu_seconds", 0.0))
+            scores.append(float(np.mean(values)))
+        best = tries_of(row)[int(np.argmax(scores))]
+        found.append(
+            Tuned(
+                row=row.name, best=best, scores=scores, rounds=rounds, bytes=sent, cpu_seconds=round(cpu, 1)
+            )
+        )
+    return found
+
+
+def try_tables(experiment: Experiment, row: Row, layer: Mapping[str, Any], case: Case) -> dict[str, Any]:
+    """The configuration of one try: another seed, and a part of the training data in place of the test data."""
+    tune = experiment.tune
+    tables = experiment.tables(on_top(row, layer), case, int(tune.get("seed", 1000)))
+    return merged(tables, {"data": {"validation": float(tune.get("validation", 0.2))}})
+
+
+def on_top(row: Row, layer: Mapping[str, Any]) -> Row:
+    """The run with more settings on top of its own."""
+    return replace(row, set=merged(row.set, layer))
+
+
+def with_tuned(experiment: Experiment, found: Sequence[Mapping[str, Any]]) -> Experiment:
+    """The experiment with the best try of every run in place of its own settings."""
+    best = {one["row"]: one["best"] for one in found}
+    return replace(experiment, rows=[on_top(row, best.get(row.name, {})) for row in experiment.rows])
