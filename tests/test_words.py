@@ -10,7 +10,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 PER = re.compile(
     r"\b((one|row|model|line|message|bit|number|round|client)s? a "
     r"(client|worker|group|cluster|site|row|round|class|core|value)"
-    r"|one (clock|step|decision|unknown|pass|download|class|batch|answer|copy) a (client|worker|group|cluster|site|row|round|class|run|batch|sample|model|position))\b"
+    r"|one (clock|step|decision|unknown|pass|download|class|batch|answer|copy) a "
+    r"(client|worker|group|cluster|site|row|round|class|run|batch|sample|model|position))\b"
 )
 
 
