@@ -118,3 +118,15 @@ def test_arrays_of_words_and_lists_in_place_of_arrays_are_refused() -> None:
     assert "not an array" in objection({"bits": [1, 2]}, expected)
     assert "not an array" in objection({"bits": np.array(["a"])}, expected)
     assert "not a number" in objection({"share": np.zeros(1)}, {"share": SHARE})
+
+
+@pytest.mark.parametrize("extra", [{"mine": {"a": 1}}, {"mine": [1.0]}, {"mine": "high"}, {"undefined": 3}])
+def test_an_evaluation_tells_numbers(extra: dict[str, Any]) -> None:
+    fleet = small_fleet()
+    task = Task(models=fleet.start()[None], slots=(0,))
+    (reply,) = fleet.ask(Evaluate(), {0: task})
+    told = replace(reply, stats={**reply.stats, **extra})
+    assert check_reply(reply, 0, Evaluate(), task, fleet.layout, fleet.known(0)) == ""
+    assert f"its {next(iter(extra))} is a" in check_reply(
+        told, 0, Evaluate(), task, fleet.layout, fleet.known(0)
+    )

@@ -11,7 +11,15 @@ from covey.config import fleet_of, resolve
 from covey.errors import UserError
 from covey.steps.class_means import class_table, sketches
 from covey.steps.privacy import Privacy
-from covey.unlikeness import Unlikeness, gini, label_skew, measure_unlikeness, shift_and_conflict, spread
+from covey.unlikeness import (
+    Unlikeness,
+    gini,
+    label_skew,
+    measure_unlikeness,
+    of_simulation,
+    shift_and_conflict,
+    spread,
+)
 
 SKEWED = {"name": "dir-class", "alpha": 0.3, "minimum": 10}
 EVEN = {"name": "dir-class", "alpha": 10.0, "minimum": 10}
@@ -134,3 +142,32 @@ def test_a_fleet_without_classes_is_refused() -> None:
     fleet = covey.LocalFleet(data, torch.nn.Linear(3, 1), objective=Regression(), seed=0)
     with pytest.raises(UserError, match="class by class"):
         measure_unlikeness(fleet)
+
+
+def test_the_report_says_the_same_as_asking_the_clients() -> None:
+    """A fleet small enough to be looked at whole; two devices that are three times as slow."""
+    special = [{"clients": [0, 1], "compute": 3.0}]
+    tables = {
+        "data": {"clients": 6},
+        "partition": {"name": "dir-class", "alpha": 0.3},
+        "devices": {"special": special},
+    }
+    fleet = fleet_of(resolve(tables))
+    assert max(len(share.train) for share in fleet.data.shares) > 200  # some samples are left out
+    asked, seen = measure_unlikeness(fleet).numbers(), of_simulation(fleet)
+    assert list(asked) == list(seen)
+    for name in ("label_skew", "size_skew", "device_spread"):
+        assert seen[name] == pytest.approx(asked[name])
+    assert seen["feature_shift"] == pytest.approx(asked["feature_shift"], abs=0.05)
+    fleet.close()
+
+
+def test_a_fleet_without_classes_has_sizes_and_devices() -> None:
+    config = resolve({"objective": "regression", "data": {"name": "diabetes"}})
+    fleet = fleet_of(config)
+    found = of_simulation(fleet)
+    assert list(found) == ["size_skew", "device_spread"]
+    sizes = sorted(len(share.train) for share in fleet.data.shares)
+    by_hand = sum(abs(a - b) for a in sizes for b in sizes) / (2 * len(sizes) * sum(sizes))
+    assert found["size_skew"] == pytest.approx(by_hand)
+    fleet.close()

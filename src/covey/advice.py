@@ -17,7 +17,8 @@ import numpy as np
 
 from covey.experiments.result import read_stored
 from covey.experiments.spec import Experiment, read_experiment
-from covey.unlikeness import LEVELS, Unlikeness
+from covey.report.unlikeness_words import LEVELS
+from covey.unlikeness import Unlikeness
 
 SCOREBOARD, MEASURED, SCALE = "covey/unlike", "covey/unlikeness", "small"
 REFERENCE = "fedavg"

@@ -17,6 +17,7 @@ from covey.errors import UserError
 from covey.fleet.fit import check_objective
 from covey.folders import new_run_folder
 from covey.given import data_tables, method_tables, metric_names, model_tables, objective_name
+from covey.measure import seldom_measured
 from covey.metrics import Metric
 from covey.objective import Objective, objective_named
 from covey.progress import live, live_many, many_unseen, say, unseen
@@ -54,7 +55,7 @@ def simulate(
     if none is given); called again with the same, it goes on where the run stopped, to the same bits.
     """
     whole = all_tables(data, model, rounds, clients, seed, objective, metrics, tables)
-    config = resolve(on_top(whole, method_tables(_plain(method))))
+    config = resolve(seldom_measured(on_top(whole, method_tables(_plain(method)))))
     folder = folder_of(out) or new_run_folder(config.method_name)
     show, tell = shown(progress)
     with show(config.method_name, config.top.rounds) as watch:

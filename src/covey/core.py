@@ -185,6 +185,7 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
     if method.group:
         now.groups = without_culprits(now, method.group)
     now.models = without_culprits(now, method.bank)
+    now.here = fleet.trainers(now.here)
     now.chosen = without_culprits(now, method.select)
     now.tasks = without_culprits(now, lambda now: method.send(now, sorted(set(now.chosen))))
     now.replies = method.gather(now, method.local)

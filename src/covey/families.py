@@ -44,6 +44,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "flis",
         "fedgroup",
         "feddrift",
+        "auxo",
     ),
     "One model, and something of each client's own: what stays at home?": (
         "fine-tuned",

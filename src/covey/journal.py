@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,9 +74,9 @@ def lines_of(table: pa.Table) -> bytes:
     return as_lines(list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
 
 
-def data_rows(data: Federation) -> list[Row]:
-    """How many samples of each label every client holds, and its true kind where the partition knows it."""
-    rows: list[Row] = []
+def data_rows(data: Federation, unlike: Mapping[str, float]) -> list[Row]:
+    """How unlike the clients are, how many samples of each label each holds, and its true kind where it is known."""
+    rows: list[Row] = [(-1, 0.0, 0, -1, -1, "data", name, float(value)) for name, value in unlike.items()]
     for client, counts in enumerate(data.label_counts()):
         rows += [
             (-1, 0.0, 0, client, -1, "data", f"label:{data.dataset.classes[label]}", float(count))

@@ -80,6 +80,10 @@ class Ledger:
         default_factory=list
     )  # round, client, times the others' update
     barred: dict[int, str] = field(default_factory=dict)  # client -> why it takes part no more
+    work: float = 0.0  # computing of the clients, in samples trained once
+    work_measuring: float = 0.0
+    times_measured: int = 0
+    last_measured: int = 0  # round
 
     def open(self) -> None:
         """A new round begins."""
@@ -97,6 +101,18 @@ class Ledger:
         self.total.setdefault(kind, Cost()).add(cost)
         self.this_round.setdefault(kind, Cost()).add(cost)
         self.clock += cost.seconds
+
+    def note_work(self, samples: float, *, measure: bool) -> None:
+        """Counts computing, in samples trained once."""
+        if measure:
+            self.work_measuring += samples
+        else:
+            self.work += samples
+
+    def note_measured(self, round: int) -> None:
+        """A round was measured."""
+        self.times_measured += 1
+        self.last_measured = round
 
     def note_problem(self, what: str, problem: Problem) -> None:
         """`what` is "lost" or "refused"."""
@@ -160,6 +176,7 @@ class Ledger:
             "told": {str(client): plain_losses(told) for client, told in self.told.items()},
             "longest": [list(one) for one in self.longest],
             "barred": {str(client): why for client, why in self.barred.items()},
+            "work": [self.work, self.work_measuring, self.times_measured, self.last_measured],
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -174,4 +191,6 @@ class Ledger:
         self.told = {int(client): losses_of(told) for client, told in saved.get("told", {}).items()}
         self.longest = [(round, client, times) for round, client, times in saved.get("longest", [])]
         self.barred = {int(client): why for client, why in saved.get("barred", {}).items()}
+        counted = saved.get("work", (0.0, 0.0, 0, 0))
+        self.work, self.work_measuring, self.times_measured, self.last_measured = counted
         self.open()

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
 
-from covey.core import Fleet, Measurement, Method, Reply, State, Step, Task, each_reply, served, server_client
+from covey.core import (
+    Fleet,
+    Measurement,
+    Method,
+    Reply,
+    RoundEnd,
+    State,
+    Step,
+    Task,
+    each_reply,
+    served,
+    server_client,
+)
 from covey.errors import UserError
 from covey.metrics import Metric, Metrics, metric_named
 from covey.needs import gives_of
@@ -32,7 +45,8 @@ class Measuring:
     Local numbers are given as mean over clients, weighted by samples, standard deviation, worst 10 %, and by group.
 
     Args:
-        every: rounds between two measurements; the last round is always measured.
+        every: rounds between two measurements; the last round is always measured. auto begins with 1 and grows where
+            measuring would be more than a quarter of a run's work, counted in samples (never by the clock).
         global_test: whether every row of the bank is measured on the server's test set.
         local_test: whether every client is measured on its own test data.
         fine_tune: whether clients are measured once more at the end, after training on their own data.
@@ -42,7 +56,7 @@ class Measuring:
             rmse, r2, or your own.
     """
 
-    every: Count = 1
+    every: Count | Literal["auto"] = 1
     global_test: bool = True
     local_test: bool = True
     fine_tune: bool = False
@@ -53,6 +67,12 @@ class Measuring:
     def __post_init__(self) -> None:
         _ = self.told
 
+    def due(self, round: int, fleet: Fleet) -> bool:
+        """Whether the round is measured."""
+        if self.every == "auto":
+            return round - fleet.ledger.last_measured >= interval(fleet, round)
+        return round % self.every == 0
+
     @property
     def told(self) -> tuple[Metric, ...]:
         """The metrics that it was told to measure."""
@@ -61,8 +81,9 @@ class Measuring:
         )
 
     def __call__(self, method: Method, state: State, fleet: Fleet, last: bool) -> list[Measurement]:
-        if state.round % self.every and not last:
+        if not self.due(state.round, fleet) and not last:
             return []
+        fleet.ledger.note_measured(state.round)
         found: list[Measurement] = []
         check_private_measure(self, method, fleet)
         if self.global_test:
@@ -74,6 +95,63 @@ class Measuring:
                 method, state, fleet, self.whom, self.told, fine_tune=self.fine_tune_updates
             )
         return found
+
+
+# What measuring may cost before anybody minds: samples times parameters, about two seconds of a core.
+FREE = 1e9
+SHARE = 0.25  # of a run's work
+
+
+def interval(fleet: Fleet, rounds: int) -> int:
+    """Rounds from one measurement to the next, so that measuring is no more than `SHARE` of all work so far.
+
+    With m the work of a measurement and t that of a round (samples trained once), it is the least k with
+    m / k <= SHARE (t + m / k). `rounds` are done.
+    """
+    ledger = fleet.ledger
+    if ledger.work_measuring * fleet.layout.size <= FREE or not ledger.work:
+        return 1
+    measurement = ledger.work_measuring / ledger.times_measured
+    training = ledger.work / rounds
+    return max(1, math.ceil(measurement * (1 - SHARE) / (SHARE * training)))
+
+
+def seldom_measured(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """A single run's tables: it is measured as seldom as its work asks for, unless they say how often.
+
+    Not where the round of a number matters (a target, an early stop), nor where runs are compared round by round.
+    """
+    given = tables.get("measure", {})
+    if (
+        not isinstance(given, dict)
+        or "every" in given
+        or "stop" in tables
+        or tables.get("target") not in (None, "none")
+    ):
+        return dict(tables)
+    return {**tables, "measure": {**given, "every": "auto"}}
+
+
+@dataclass(kw_only=True)
+class SparseWatch:
+    """A watcher that says, once, that not every round is measured any more."""
+
+    measuring: Measuring
+    say: Callable[[str], None]
+    said: bool = False
+
+    def __call__(self, end: RoundEnd) -> None:
+        if (
+            self.measuring.every != "auto"
+            or self.said
+            or (every := interval(end.fleet, end.state.round)) == 1
+        ):
+            return
+        self.said = True
+        self.say(
+            f"measuring would be more than a quarter of the work: from round {end.state.round} on every {every} rounds "
+            "are measured (measure.every = 1 measures all)"
+        )
 
 
 def check_private_measure(measuring: Measuring, method: Method, fleet: Fleet) -> None:

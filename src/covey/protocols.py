@@ -34,7 +34,7 @@ class Account(Protocol):
         """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""
         ...
 
-    def lose(self, loss: Loss) -> None:
+    def lose(self, loss: Loss, times: int = 1) -> None:
         """Books an update with noise; refuses beyond the device's own budget."""
         ...
 
@@ -160,6 +160,10 @@ class Fleet(Protocol):
 
     def begin(self, round: int) -> list[int]:
         """Opens a round and says who can be reached in it, in ascending order."""
+        ...
+
+    def trainers(self, ids: Sequence[int]) -> list[int]:
+        """Those of them who can train: newcomers without labels are grouped and served, and never chosen."""
         ...
 
     def members(self) -> list[int]:

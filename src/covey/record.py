@@ -29,6 +29,7 @@ from covey.metrics import Metrics
 from covey.origins import origins_in, origins_of
 from covey.own_code import bare_name
 from covey.private.composition import statement
+from covey.unlikeness import of_simulation
 from covey.version import __version__
 from covey.writing import storing, write_atomically
 
@@ -83,7 +84,7 @@ class Recorder:
         """The first files: config.toml last, so that a folder that has one can always be resumed."""
         self.journal.begin()
         if self.fleet.data is not None:
-            self.journal.append(data_rows(self.fleet.data))
+            self.journal.append(data_rows(self.fleet.data, of_simulation(self.fleet)))
         about = About.of(self.metrics, self.fleet.data or getattr(self.fleet, "server_data", None)).json()
         write_atomically(self.folder / ABOUT, about)
         self.pending = self._checkpoint(empty_state(self.fleet))

@@ -51,7 +51,7 @@ class Result:
     def __str__(self) -> str:
         if not self._folders:
             return "no run came to its end"
-        from rich.console import Console
+        from covey.terminal import Console
 
         screen = io.StringIO()
         title = self.title()

@@ -24,7 +24,8 @@ class Known:
 
     classes: of the server's own data. shape, scale: of its samples. train, test: samples that the client said it has
     when it first came (in a simulation: that it has). lowest_loss: what no loss of the run's objective falls below.
-    models: how many came with the question. learned: how many values of a model are trained. None: of any length.
+    models: how many came with the question. row, learned: how many values a model has, and how many of them are
+    trained. None: of any length.
     """
 
     classes: int = 0
@@ -34,6 +35,7 @@ class Known:
     test: int = 2**63 - 1
     lowest_loss: float = -LARGEST
     models: int | None = None
+    row: int | None = None
     learned: int | None = None
 
     @property

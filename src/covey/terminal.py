@@ -11,7 +11,11 @@ from covey.text import uncontrolled
 
 
 class Console(rich.console.Console):
-    """Rich's console, on which an escape sequence in a name of somebody else's is a character like any other."""
+    """Rich's console, on which nothing in a text is a command: no escape sequence, no [markup], no :emoji:.
+
+    A folder, a class or a method may have any name, and a sentence may speak of `[guard]`; what is to be bold is a
+    `Text` or has a style.
+    """
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        return super().render_str(uncontrolled(text), **settings)
+        return super().render_str(uncontrolled(text), **{**settings, "markup": False, "emoji": False})

@@ -32,7 +32,8 @@ class TrackedRun:
 
 def tracked(config: Config, folder: Path, done: int = 0) -> TrackedRun:
     """What a tracker is told of the run in a folder."""
-    name = config.top.name or config.method_name
+    # With its seed, because a study has several runs of one name.
+    name = f"{config.top.name or config.method_name} seed {config.top.seed}"
     return TrackedRun(name=name, folder=folder, settings=config.tables, round=done)
 
 

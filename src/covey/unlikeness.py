@@ -12,7 +12,7 @@ All are corrected for what chance alone (few samples, privacy noise) would show,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -22,7 +22,8 @@ from scipy.optimize import linear_sum_assignment
 
 from covey.core import Client, Fleet, Reply, Step, Task, stream
 from covey.errors import RunError, UserError
-from covey.steps.class_means import SENSITIVITY, ClassMeans
+from covey.report.unlikeness_words import level_of
+from covey.steps.class_means import SENSITIVITY, ClassMeans, class_table, sketches
 from covey.steps.privacy import Privacy
 
 Array = NDArray[np.float64]
@@ -33,14 +34,7 @@ VISIBLE = (
     0.15  # the standard error, as a share of the distance between classes, up to which a shift can be seen
 )
 FEWEST = 3  # samples of a class from which its mean is worth comparing
-# Below the first bound a number is low, above the second high; read off fleets whose kind is known (docs/choosing.md).
-LEVELS: Mapping[str, tuple[float, float]] = {
-    "label_skew": (0.10, 0.35),
-    "feature_shift": (0.10, 0.30),
-    "concept_conflict": (0.25, 0.50),
-    "size_skew": (0.25, 0.50),
-    "device_spread": (0.50, 1.50),
-}
+MOST_CLIENTS, MOST_SAMPLES = 50, 200  # of a simulated fleet that its report looks at, of each client
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +53,7 @@ class Unlikeness:
 
     def level(self, name: str) -> str:
         """low, middle or high; hidden where the noise is larger than what there is to see."""
-        value, (low, high) = getattr(self, name), LEVELS[name]
-        if np.isnan(value):
-            return "hidden"
-        return "low" if value < low else "high" if value > high else "middle"
+        return level_of(name, getattr(self, name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +83,35 @@ def measure_unlikeness(fleet: Fleet, *, privacy: Privacy | None = None) -> Unlik
     tables = np.stack([np.asarray(reply.stats["table"], dtype=np.float64) for reply in replies])
     seconds = fleet.seconds(UnitOfWork(), [reply.id for reply in replies])
     return unlikeness(tables, list(seconds.values()), noise=noise_variance(step.privacy))
+
+
+def of_simulation(fleet: Fleet) -> dict[str, float]:
+    """The numbers of a simulated fleet, at no cost to its clients; without classes, those of sizes and devices alone.
+
+    Of a large fleet, shift and conflict are those of some clients and of their first samples.
+    """
+    data = fleet.data
+    if data is None or not data.shares:
+        return {}
+    seconds = np.array(list(fleet.seconds(UnitOfWork(), range(len(data.shares))).values()))
+    sizes = np.array([float(len(share.train)) for share in data.shares])
+    found = {"size_skew": gini(sizes), "device_spread": spread(seconds)}
+    if not data.dataset.classes or len(data.shares) < 2:
+        return found
+    counts = data.label_counts().astype(np.float64)
+    some = np.unique(np.linspace(0, len(data.shares) - 1, MOST_CLIENTS).astype(np.int64))
+    tables = []
+    for client in some.tolist():
+        x, y = data.shares[client].train.select(slice(MOST_SAMPLES)).tensors()
+        held = np.bincount(y.numpy().astype(np.int64), minlength=counts.shape[1]).astype(np.float64)
+        tables.append(class_table(sketches(x.numpy(), EXACT_SIZE), y.numpy(), held))
+    shift, conflict = shift_and_conflict(np.stack(tables))
+    return {
+        "label_skew": label_skew(counts),
+        "feature_shift": shift,
+        "concept_conflict": conflict,
+        **found,
+    }
 
 
 def noise_variance(privacy: Privacy) -> float:

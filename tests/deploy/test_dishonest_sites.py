@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from covey.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core import Reply, Task, empty_state, open_round, run
-from covey.deploy.fleet import SiteFleet, _outcome
+from covey.deploy.fleet import SiteFleet
+from covey.deploy.outcomes import outcome_of
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import Site, names_mark
 from covey.deploy.site_registry import _hello
@@ -69,7 +70,7 @@ def asked(work: bytes, hello: bytes | None = None) -> tuple[list[int], SiteFleet
 )
 @settings(max_examples=60, deadline=None)
 def test_an_arbitrary_answer_is_an_outcome(block: bytes) -> None:
-    outcome = _outcome(3, Response(answer=block))
+    outcome = outcome_of(3, Response(answer=block))
     assert outcome.reply is None
     assert outcome.refused
     assert _hello(Response(answer=block))["refused"]
@@ -84,7 +85,7 @@ def test_an_arbitrary_value_in_a_reply_ends_nothing(name: str, value: Any) -> No
         answer = {**ANSWER, "reply": {**REPLY, "stats": {**REPLY["stats"], name[6:]: value}}}
     else:
         answer = {**ANSWER, "reply": {**REPLY, name: value}}
-    outcome = _outcome(0, Response(answer=to_bytes(answer)))
+    outcome = outcome_of(0, Response(answer=to_bytes(answer)))
     assert outcome.reply or outcome.refused or outcome.lost
     fleet, call = deployed(Hand({})), next_call({}, Train(lr=0.1), where="", seed=1, round=1)
     fleet.ledger.open()
@@ -168,7 +169,7 @@ def test_an_answer_that_is_larger_than_the_model_could_need_is_not_decoded(
         read.append(len(block))
         return named_from_bytes(block)
 
-    monkeypatch.setattr("covey.deploy.fleet.named_from_bytes", watched)
+    monkeypatch.setattr("covey.deploy.outcomes.named_from_bytes", watched)
     huge = to_bytes({**ANSWER, "reply": {**REPLY, "id": 3, "vector": torch.zeros(2 * 10**6)}})
     replied, fleet = asked(huge)
     assert replied == [0, 1, 2]
@@ -182,7 +183,7 @@ def test_keys_that_collide_in_a_hash_table_are_refused_at_once() -> None:
     pairs = [[(2**61 - 1) * n, 0] for n in range(60_000)]
     plain = json.dumps({"reply": {"$pairs": pairs}})
     block = with_header({"__metadata__": {"plain": plain}})
-    outcome = _outcome(3, Response(answer=block))
+    outcome = outcome_of(3, Response(answer=block))
     assert "whole numbers below 2^60" in outcome.refused
 
 

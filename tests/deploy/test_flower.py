@@ -310,7 +310,7 @@ def test_a_state_folder_that_cannot_be_written_is_one_sentence(
 
     from covey.deploy import connection
 
-    away = SimpleNamespace(ActivateNode=lambda _: SimpleNamespace(node_id=5))
+    away = SimpleNamespace(_client=SimpleNamespace(), ActivateNode=lambda _: SimpleNamespace(node_id=5))
     monkeypatch.setattr(connection.FleetHttpClient, "from_server_address", lambda *_: nullcontext(away))
     note = tmp_path / "gone" / "node"
     with (

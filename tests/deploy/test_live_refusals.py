@@ -292,7 +292,8 @@ class Liar:
             assert time.monotonic() < until
             time.sleep(0.1)
         run = message_from_proto(pulled.messages_list[0]).metadata.run_id
-        return number, pulled_message(self.client, self.node, run, pulled.message_object_trees[0], 10**6)
+        tree = pulled.message_object_trees[0]
+        return number, pulled_message(self.client, self.node, run, tree, 10**6, until=time.monotonic() + 1800)
 
     def answer(self, question: Message, block: bytes, *, pieces: int | None = None) -> None:
         """Announces an answer and sends so many of its pieces (None: all)."""

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
+from covey.codec import from_bytes, to_bytes
 from covey.core import Client, Task, run
 from covey.deploy.fleet import SiteFleet
+from covey.deploy.site import Site
 from covey.errors import Refused, UserError
 from covey.methods.baselines import fedavg
 from covey.private.apply import made_private
@@ -27,7 +29,7 @@ from covey.steps.secure import (
     quantised,
     to_ring,
 )
-from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, simulated, sites
+from tests.deploy.sites_by_hand import CLIENTS, Hand, Patient, deployed, shares, simulated, sites
 
 TRAIN = Train(epochs=1, lr=0.1)
 SECURE = Private(secure=True, clip=0.5, sampling="method")
@@ -187,3 +189,22 @@ def test_clients_shares_of_the_noise_add_up() -> None:
     # Both divide by 4; the noise of 4 shares has 4/3 of the variance of z (levels + sqrt(d) / 2).
     wanted = 0.5 / 4 * (4 / 3) ** 0.5
     assert float((noisy - still).std()) == pytest.approx(wanted, rel=0.05)
+
+
+class NoKeys(Site):
+    """Sends bytes for public keys that are none."""
+
+    def answer(self, block: bytes) -> bytes:
+        answer = from_bytes(super().answer(block))
+        stats = (answer.get("reply") or {}).get("stats", {})
+        stats |= {name: np.zeros_like(stats[name]) for name in ("pk1", "pk2") if name in stats}
+        return to_bytes(answer)
+
+
+def test_a_site_without_keys_costs_the_others_nothing() -> None:
+    share = shares()[3]
+    liar = NoKeys((share.train, share.test), name="site-3", bounds=Patient())
+    fleet = deployed(Hand({**sites(), 103: liar}))
+    _, there = masked_sum(fleet, SecureUpdate(step=TRAIN, clip=0.5), tasks(fleet), 3)
+    assert there == [0, 1, 2]
+    assert "its keys cannot be read" in fleet.ledger.last_problem()

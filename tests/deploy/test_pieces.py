@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("flwr")
 from flwr.app import Message
@@ -34,6 +35,15 @@ def test_a_message_is_put_together_from_its_pieces() -> None:
     incoming = Incoming(tree, 2**24)
     assert incoming.take(pieces.get)
     assert from_record(incoming.message().content) == block
+
+
+def test_what_many_sites_get_is_the_same_pieces_whoever_they_are_for() -> None:
+    from covey.codec import to_bytes
+
+    row = torch.arange(10**6, dtype=torch.float32)
+    one, other = (sent(to_bytes({"client": client, "models": row}))[1] for client in (1, 12345))
+    new = sum(len(piece) for number, piece in other.items() if number not in one)
+    assert new < 10_000 < 4_000_000 < sum(map(len, other.values()))
 
 
 def test_a_piece_that_has_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,13 +78,13 @@ def test_a_message_of_many_small_pieces_is_refused() -> None:
 
 
 def multiplied() -> tuple[ObjectTree, dict[str, bytes]]:
-    """A message whose array names its one piece a million times."""
+    """A message whose arrays name their first piece a million times."""
     tree, pieces = sent(bytes(2**22 + 1))
-    (array,) = [number for number, piece in pieces.items() if piece.startswith(b"Array ")]
-    head, _, body = pieces[array].partition(b"\x00")
-    kind, children, _ = head.decode().split(" ")
-    grown = json.dumps({**json.loads(body), "arraychunk_ids": [0] * 10**6}).encode()
-    pieces[array] = f"{kind} {children} {len(grown)}".encode() + b"\x00" + grown
+    for array in [number for number, piece in pieces.items() if piece.startswith(b"Array ")]:
+        head, _, body = pieces[array].partition(b"\x00")
+        kind, children, _ = head.decode().split(" ")
+        grown = json.dumps({**json.loads(body), "arraychunk_ids": [0] * 10**6}).encode()
+        pieces[array] = f"{kind} {children} {len(grown)}".encode() + b"\x00" + grown
     return tree, pieces
 
 

@@ -9,7 +9,7 @@ from torch import fx, nn
 from covey.errors import UserError
 from covey.models import MODELS, build
 
-GRAY, COLOUR, LARGE, DIGITS = (1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 8, 8)
+GRAY, COLOUR, LARGE, DIGITS, SERIES = (1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 8, 8), (6, 25)
 
 
 def parameters(model: nn.Module) -> int:
@@ -27,6 +27,7 @@ def parameters(model: nn.Module) -> int:
         ("lenet-tanh", GRAY, 62, 90_242),
         ("cnn-mnist", GRAY, 10, 1_663_370),
         ("cnn-mnist-small", GRAY, 10, 21_840),
+        ("cnn-series", SERIES, 4, (6 * 16 * 5 + 16) + (16 * 32 * 3 + 32) + (32 * 4 + 4)),
         ("cnn-fashion", GRAY, 10, (25 * 16 + 16) + 32 + (16 * 25 * 32 + 32) + 64 + 1568 * 10 + 10),
         (
             "cnn-cifar",
@@ -84,7 +85,10 @@ def test_a_narrow_vgg_has_every_layer_narrower() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_an_accelerator_can_trace_every_model(name: str) -> None:
-    shape = COLOUR if name in {"vgg11", "vgg19", "resnet18", "ae-conv", "cnn-cifar"} else GRAY
+    shape: tuple[int, ...] = (
+        COLOUR if name in {"vgg11", "vgg19", "resnet18", "ae-conv", "cnn-cifar"} else GRAY
+    )
+    shape = SERIES if name == "cnn-series" else shape
     traced = fx.symbolic_trace(build(name, input_shape=shape, outputs=10).eval())
     assert traced(torch.rand(1, *shape)).isfinite().all()
 

@@ -71,6 +71,7 @@ def test_mlflow_keeps_settings_and_every_number(tmp_path: Path, store: str) -> N
     assert sorted(in_mlflow(uri, folder)) == [1, 2, 3, 4]
     client = mlflow.MlflowClient(tracking_uri=uri)
     (run,) = client.search_runs([client.get_experiment_by_name("covey").experiment_id])
+    assert run.info.run_name == "fedavg seed 0"
     assert run.data.params["data.clients"] == "4"
     assert run.info.status == "FINISHED"
     told_after(folder, "mlflow", {"uri": uri})

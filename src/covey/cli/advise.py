@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption
 from covey.cli.serve import PORT, CertsOption, InsecureOption
 from covey.errors import UserError
+from covey.report.unlikeness_words import LEVELS, WORDS, level_of, meaning
+from covey.terminal import Console
 
 if TYPE_CHECKING:
     from covey.advice import Advice
@@ -21,22 +22,6 @@ if TYPE_CHECKING:
     from covey.core import Fleet
     from covey.unlikeness import Unlikeness
 
-# The name of each number, and what a large and a small one mean.
-WORDS = {
-    "label_skew": ("label skew", "clients hold different labels", "labels are shared out evenly"),
-    "feature_shift": (
-        "feature shift",
-        "a class looks different at other clients",
-        "a class looks the same everywhere",
-    ),
-    "concept_conflict": (
-        "concept conflict",
-        "like samples bear other labels",
-        "a label means the same everywhere",
-    ),
-    "size_skew": ("size skew", "some clients hold far more samples", "clients hold about as many samples"),
-    "device_spread": ("device spread", "some devices are far slower", "devices are about as fast"),
-}
 BAR = 20  # characters
 SIMILAR = 0.2  # the nearness from which another fleet's results say much about this one
 
@@ -149,27 +134,25 @@ def asked_sites(config: Config, host: str, port: int, certs: Path | None) -> Ite
         yield fleet
 
 
-def numbers(found: Unlikeness) -> Table:
-    """The five numbers with a bar each, and what they mean."""
-    from covey.unlikeness import LEVELS
+def numbers(found: Mapping[str, float]) -> Table:
+    """The numbers with a bar each, and what they mean."""
 
     table = Table(title="How unlike these clients are", title_justify="left", box=None, pad_edge=False)
     for column in ("", "", "", "", ""):
         table.add_column(column)
-    for name, value in found.numbers().items():
-        title, much, little = WORDS[name]
-        level = found.level(name)
+    for name, value in found.items():
+        level = level_of(name, value)
         filled = 0 if level == "hidden" else min(BAR, round(BAR * value / (2 * LEVELS[name][1])))
         number = "" if level == "hidden" else f"{value:.2f}"
-        meaning = {"low": little, "hidden": "the noise hides it"}.get(level, much)
-        table.add_row(title, "█" * filled + "·" * (BAR - filled), number, level, meaning)
+        bar = "█" * filled + "·" * (BAR - filled)
+        table.add_row(WORDS[name][0], bar, number, level, meaning(name, value))
     return table
 
 
 def show(found: Unlikeness, advice: Advice, epsilon: float | None) -> None:
     """The five numbers, and what follows from them."""
     say = Console().print
-    say(numbers(found))
+    say(numbers(found.numbers()))
     if epsilon is not None:
         say(f"Clients told it with a privacy loss of epsilon {epsilon:g} each.", highlight=False)
     say()
@@ -229,7 +212,6 @@ def print_file(tables: dict[str, Any], method: str) -> None:
 def draw(found: Unlikeness, path: Path) -> None:
     """The five numbers as shares of what is high."""
     from covey.report.figures import draw_bars
-    from covey.unlikeness import LEVELS
 
     bars = {
         WORDS[name][0]: min(value / LEVELS[name][1], 2.0)

@@ -32,7 +32,7 @@ def look(
     """Draw the partition: clients down, labels across, the darker the more; and say how unlike the clients are."""
     from covey.cli.advise import numbers
     from covey.config import fleet_of
-    from covey.unlikeness import measure_unlikeness
+    from covey.unlikeness import measure_unlikeness, of_simulation
 
     config = configured(file, dataset=dataset, assignments=set_, seed=seed)
     fleet = fleet_of(config)
@@ -47,8 +47,9 @@ def look(
         f"local test samples {min(tests)} to {max(tests)}",
         highlight=False,
     )
-    if classes and len(federation.shares) > 1:
-        Console().print(numbers(measure_unlikeness(fleet)))
+    if len(federation.shares) > 1:
+        found = measure_unlikeness(fleet).numbers() if classes else of_simulation(fleet)
+        Console().print(numbers(found))
     fleet.close()
     if png is not None:
         from covey.report.figures import draw_heatmap

@@ -88,7 +88,7 @@ def run(
         raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
     assignments = [*(set_ or ()), *engine_settings(engine, address)]
     config = configured(
-        file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds
+        file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds, alone=True
     )
     folder = out or new_run_folder(config.method_name)
     announce(config)
@@ -226,11 +226,14 @@ def configured(
     assignments: list[str] | None = None,
     seed: int | None = None,
     rounds: int | None = None,
+    alone: bool = False,
 ) -> Config:
-    """The complete configuration of a command line."""
+    """The complete configuration of a command line; of a run that is compared with no other if it is `alone`."""
     from covey.config import resolve
+    from covey.measure import seldom_measured
 
-    return resolve(gathered(file, method, dataset, assignments, seed, rounds))
+    tables = gathered(file, method, dataset, assignments, seed, rounds)
+    return resolve(seldom_measured(tables) if alone else tables)
 
 
 def announce(config: Config) -> None:

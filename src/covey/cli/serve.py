@@ -182,6 +182,7 @@ def open_sites(
     """
     from covey.deploy.door import door
     from covey.deploy.flower_transport import flower_run
+    from covey.deploy.mailboxes import Mailboxes
     from covey.deploy.run import site_fleet
     from covey.deploy.site_list import SiteList
     from covey.deploy.status import Status
@@ -193,9 +194,10 @@ def open_sites(
     host, _, port = place.rpartition(":")
     status = Status(sites.listed if sites else dict, folder / "log.jsonl" if folder else None)
     status.now.rounds = config.top.rounds
+    mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (
-        flower_run(link, sites.names if sites else dict) as transport,
-        door(host, int(port), link, certs, objection=sites.objection if sites else None, seen=status.visit),
+        flower_run(link, sites.names if sites else dict, mailboxes) as transport,
+        door(host, int(port), link, certs, objection=objection, seen=status.visit, mailboxes=mailboxes),
         shown(status, folder, page) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
@@ -225,8 +227,18 @@ def join(
     state: Annotated[Path, typer.Option(help="Where the site keeps its state.")] = Path("covey-site"),
     budget: Annotated[
         float | None,
-        typer.Option(help="The most privacy loss (epsilon) that this site ever spends on summaries."),
+        typer.Option(
+            help="The most privacy loss (epsilon) of one sample of this site, ever; what cannot be counted is refused."
+        ),
     ] = None,
+    trust_server: Annotated[
+        bool,
+        typer.Option(
+            "--trust-server",
+            help="With --budget: let the server have updates and evaluations on test data without noise of this site's "
+            "own, and numbers of samples, which the budget does not count.",
+        ),
+    ] = False,
     allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -256,6 +268,8 @@ def join(
         raise UserError(f"{missing}; a site makes its own with: covey certs request NAME")
     if budget is not None and not 0 < budget < math.inf:
         raise UserError(f"--budget is {budget!r}; allowed: a number above 0")
+    if trust_server and budget is None:
+        raise UserError("--trust-server needs --budget: without one the server is told all that it asks for")
     bounds = Bounds(
         passes=most_passes, parameters=most_parameters, seconds=most_seconds, megabytes=most_megabytes
     )
@@ -272,7 +286,14 @@ def join(
     samples = loaded(data, called)
     with locked_folder(state):
         site = Site(
-            samples, name=called, folder=state, budget=budget, allow=allow or (), bounds=bounds, say=say
+            samples,
+            name=called,
+            folder=state,
+            budget=budget,
+            trust_server=trust_server,
+            allow=allow or (),
+            bounds=bounds,
+            say=say,
         )
         serve_site(
             address,

@@ -146,5 +146,5 @@ def show_tuned(found: list[Tuned], metric: str) -> None:
             table.add_row(key, "–" if share is None else f"{share:.0%}", words, str(one.space[key]))
         screen.print(table)
         if one.tested is not None and one.tested.finished:
-            screen.print(f"[bold]{one.method} on test data[/]")
+            screen.print(f"{one.method} on test data", style="bold")
             show_study(one.tested.replicas())

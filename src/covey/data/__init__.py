@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from covey.catalogue import DATASETS, PARTITIONS, SHIFTS
-from covey.data.convert import from_huggingface, from_tensors, from_torch
-from covey.data.federate import GIVEN, federate
-from covey.data.image_folder import read_images
-from covey.data.table import read_table
+from covey.data.federate import federate
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift
 from covey.errors import UserError
 from covey.settings import checked, settings_of
+
+if TYPE_CHECKING:
+    from covey.data.convert import from_huggingface, from_tensors, from_torch
+    from covey.data.image_folder import read_images
+    from covey.data.table import read_table
+
+# What reads a user's own data, imported when it is first used: tables need Arrow, pictures Pillow.
+_HOMES = {
+    "from_huggingface": "covey.data.convert",
+    "from_tensors": "covey.data.convert",
+    "from_torch": "covey.data.convert",
+    "read_images": "covey.data.image_folder",
+    "read_table": "covey.data.table",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'covey.data' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+LOADER_GIVEN = ("folder",)  # what `load` fills in; all else are the user's settings
 
 
 def load(name: str, *, folder: Path | None = None, **settings: Any) -> Dataset:
     """Load a data set by its name; `folder` says where its files are, the settings are the loader's own."""
     loader = DATASETS.find(name)
-    settings = checked("data", settings_of(loader, given=GIVEN), settings)
+    settings = checked("data", settings_of(loader, given=LOADER_GIVEN), settings)
     if "folder" in inspect.signature(loader).parameters:
         settings["folder"] = folder
     dataset = loader(**settings)

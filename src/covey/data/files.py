@@ -9,7 +9,8 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,16 @@ from numpy.typing import NDArray
 from covey.errors import UserError
 from covey.folders import cache_folder
 
+SLOW = 1_000_000  # bytes of a gzipped file from which on unpacking is felt
+
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """Read an idx file of bytes (big-endian header, then raw uint8), gzipped or not."""
+    large = path.suffix == ".gz" and path.is_file() and path.stat().st_size > SLOW
+    return _cached(path, partial(_unpacked, path)) if large else _unpacked(path)
+
+
+def _unpacked(path: Path) -> NDArray[np.uint8]:
     try:
         raw = path.read_bytes()
         if path.suffix == ".gz":
@@ -50,21 +58,27 @@ def read_npz(path: Path, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
             absent = [key for key in keys if key not in stored.files]
             if absent:
                 raise UserError(f"{path} has no array {', '.join(absent)}: it must hold {', '.join(keys)}")
-            return {key: _cached(path, stored) if slow and key == "x" else stored[key] for key in keys}
+            return {
+                key: _cached(path, partial(stored.__getitem__, key)) if slow and key == "x" else stored[key]
+                for key in keys
+            }
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path} is not a readable npz file of plain arrays: {error}") from error
 
 
-def _cached(path: Path, stored: Any) -> NDArray[Any]:
-    """The array `x` of an open npz file, from the cache or else put there; a cache that cannot be used is no error."""
+def _cached(path: Path, unpack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """What a file unpacks to, mapped from the cache or else put there; a cache that cannot be used is no error.
+
+    The mapping is private: pages are read as they are used, and writing to the array changes no file.
+    """
     state = path.stat()
     key = hashlib.sha256(f"{path.resolve()}|{state.st_mtime_ns}|{state.st_size}".encode()).hexdigest()[:16]
     place = cache_folder() / f"{path.parent.name}-{path.stem}-{key}.npy"
     try:
-        kept: NDArray[Any] = np.load(place, allow_pickle=False)
-        return kept
+        kept: NDArray[Any] = np.load(place, allow_pickle=False, mmap_mode="c")
+        return kept.view(np.ndarray)
     except (OSError, EOFError, ValueError):
-        unpacked: NDArray[Any] = stored["x"]
+        unpacked = unpack()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".tmp", delete=False) as part:

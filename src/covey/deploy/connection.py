@@ -46,9 +46,11 @@ from covey.writing import write_atomically
 POLL = 0.5  # seconds between two looks at the mailbox
 RETRY = 2.0  # seconds before the next attempt where the server is away
 MOST_BYTES = 4 * 2**30  # of one message, where the site says nothing else
-PIECES_SECONDS = 600.0  # that a message may take to come in
+PATIENCE = 60.0  # seconds that an answer may pause: what a thin link needs for a piece of a message
 TRIES = 3  # attempts of one request before the connection counts as broken
+LONGEST_PAUSE = 10.0  # seconds between two attempts to go on with a message
 AWAY = (502, 503, 504)  # what the server's door answers while the SuperLink behind it is not there
+NO_ENTRY = (401, 412)  # its key was taken off the list, its time is over, or its clock is wrong
 USED = "its key is not registered there, or another process uses it now"
 REFUSED = {401: "its signature is not accepted; is this machine's clock right?"}
 
@@ -83,8 +85,9 @@ def serve_site(
                 say(f"connected to {address}")
                 away, refused = False, 0.0
                 while True:
-                    if not answer_one(client, node, answer, say, most):
-                        time.sleep(POLL)
+                    looked = time.monotonic()
+                    if not answer_one(client, node, answer, say, most):  # the server may have held it back
+                        time.sleep(max(0.0, looked + POLL - time.monotonic()))
         except TurnedAway as error:
             refused = refused or time.monotonic()
             if time.monotonic() > refused + PERSEVERE:
@@ -93,7 +96,10 @@ def serve_site(
             if not away:
                 status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
                 why = f"it answers {status}" if status else str(error)
-                say(f"the server at {address} is away, trying again every {RETRY:.0f} s: {why}")
+                if status in NO_ENTRY:
+                    say(f"{address} does not take this site's requests any more ({why}); trying again")
+                else:
+                    say(f"the server at {address} is away, trying again every {RETRY:.0f} s: {why}")
             away = True
         sign_of_life(folder)
         time.sleep(RETRY)
@@ -113,6 +119,7 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
     ]
     shown = public_key_to_bytes(public)
     with FleetHttpClient.from_server_address(address, ca is None, str(ca) if ca else None, signed) as client:
+        client._client.timeout = httpx.Timeout(PATIENCE, connect=10)
         if key is None:
             persistent(client.RegisterNode, RegisterNodeFleetRequest(public_key=shown))
         elif note.exists():
@@ -165,18 +172,32 @@ def beat(client: FleetHttpClient, node: Node, folder: Path) -> bool:
     return True
 
 
-def persistent(call: Callable[[Any], Any], request: Any) -> Any:
-    """Repeats a request over a short break of the network; refusals come through at once."""
-    for _ in range(TRIES - 1):
+def persistent(
+    call: Callable[[Any], Any],
+    request: Any,
+    *,
+    until: float = 0.0,
+    say: Callable[[str], None] = lambda _: None,
+) -> Any:
+    """Repeats a request over a break of the network; refusals come through at once.
+
+    It is tried three times, and again and again until that time of the monotonic clock.
+    """
+    tries, pause = 0, 1.0
+    while True:
+        tries += 1
         try:
             return call(request)
         except httpx.HTTPStatusError as error:
-            if error.response.status_code not in AWAY:
+            if error.response.status_code not in AWAY or (tries >= TRIES and time.monotonic() > until):
                 raise
         except httpx.TransportError:
-            pass
-        time.sleep(1)
-    return call(request)
+            if tries >= TRIES and time.monotonic() > until:
+                raise
+        if tries == TRIES:
+            say("the line broke in the middle of a message; going on with it as soon as the server answers")
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE) if tries >= TRIES else pause
 
 
 def answer_one(
@@ -190,13 +211,18 @@ def answer_one(
     pulled = persistent(client.PullMessages, PullMessagesRequest(node=node))
     if not pulled.messages_list:
         return False
-    run, tree = message_from_proto(pulled.messages_list[0]).metadata.run_id, pulled.message_object_trees[0]
+    head, tree = message_from_proto(pulled.messages_list[0]).metadata, pulled.message_object_trees[0]
+    until = time.monotonic() + head.ttl  # nobody waits for the answer any longer
+
+    def keep(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda request: persistent(call, request, until=until, say=say)
+
     try:
-        message = pulled_message(client, node, run, tree, most)
+        message = pulled_message(client, node, head.run_id, tree, most, until=until, keep=keep)
         started = time.perf_counter()
         reply = Message(to_record(answer(from_record(message.content))), reply_to=message)
         reply.metadata.__dict__["_message_id"] = reply.object_id
-        push(client, node, run, reply, time.perf_counter() - started)
+        push(client, node, head.run_id, reply, time.perf_counter() - started, keep=keep)
     except httpx.HTTPStatusError as error:
         if error.response.status_code in AWAY:
             raise
@@ -206,37 +232,58 @@ def answer_one(
     return True
 
 
-def pulled_message(client: FleetHttpClient, node: Node, run: int, tree: Any, most: int) -> Message:
+Kept = Callable[
+    [Callable[[Any], Any]], Callable[[Any], Any]
+]  # a request that is repeated while it is worth it
+
+
+def once(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda request: persistent(call, request)
+
+
+def pulled_message(
+    client: FleetHttpClient,
+    node: Node,
+    run: int,
+    tree: Any,
+    most: int,
+    *,
+    until: float,
+    keep: Kept = once,
+) -> Message:
     """The message of that tree, once all of its pieces have come; the server is told that it need not keep it."""
-    incoming, until = Incoming(tree, most), time.monotonic() + PIECES_SECONDS
-    fetch = fetcher(lambda request: persistent(client.PullObject, request), node, run)
+    incoming = Incoming(tree, most)
+    fetch = fetcher(keep(client.PullObject), node, run)
     try:
         while not incoming.take(fetch):
             if time.monotonic() > until:
-                raise ValueError(f"not all of it came in {PIECES_SECONDS:.0f} s")
+                raise ValueError("not all of it came in time")
             time.sleep(POLL)
     finally:
         request = ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=tree.object_id)
-        persistent(client.ConfirmMessageReceived, request)
+        keep(client.ConfirmMessageReceived)(request)
     return incoming.message()
 
 
-def push(client: FleetHttpClient, node: Node, run: int, reply: Message, seconds: float) -> None:
-    """Sends an answer: first what it consists of, then the parts that the server does not have."""
-    taken = persistent(
-        client.PushMessages,
+def push(
+    client: FleetHttpClient, node: Node, run: int, reply: Message, seconds: float, *, keep: Kept = once
+) -> None:
+    """Sends an answer: first what it consists of, then the parts that the server does not have, each until it is there.
+
+    After a break of the line it goes on with the part that broke.
+    """
+    taken = keep(client.PushMessages)(
         PushMessagesRequest(
             node=node,
             messages_list=[message_to_proto(remove_content_from_message(reply))],
             message_object_trees=[get_object_tree(reply)],
             clientapp_runtime_list=[seconds],
-        ),
+        )
     )
-    put = make_push_object_fn_protobuf(
-        lambda r: persistent(client.PushObject, r), node, run, taken.session_id
-    )
+    put = make_push_object_fn_protobuf(keep(client.PushObject), node, run, taken.session_id)
+    wanted = set(taken.objects_to_push)
     for number, part in get_all_nested_objects(reply).items():
-        if number in set(taken.objects_to_push):
+        if number in wanted:
             put(number, part.deflate())
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from covey.deploy.http_connection import HttpConnection, Limits, streams
+from covey.deploy.mailboxes import LOOK, Given, Mailboxes, is_empty, node_of
 from covey.deploy.signatures import Refusal, check_signature
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
@@ -60,9 +61,11 @@ class Door:
         objection: Callable[[str], str] | None,
         limits: Limits,
         seen: Callable[[Visit], None],
+        mailboxes: Mailboxes | None = None,
     ) -> None:
         import httpx
 
+        self.mailboxes = mailboxes
         self.tls = tls
         self.objection = objection
         self.limits = limits
@@ -73,6 +76,7 @@ class Door:
             base_url=f"{'https' if link.ca else 'http'}://{link.address}",
             verify=str(link.ca) if link.ca else True,
             timeout=120,
+            limits=httpx.Limits(keepalive_expiry=2),  # before the SuperLink, which closes after 5 s
             trust_env=False,
         )
 
@@ -80,6 +84,8 @@ class Door:
 
     async def run(self, listener: socket.socket, stop: asyncio.Event) -> None:
         """Takes connections until it is stopped."""
+        if self.mailboxes is not None:
+            self.mailboxes.loop = asyncio.get_running_loop()
         accepting = asyncio.create_task(self.accept(listener))
         await stop.wait()
         for task in (accepting, *self.guests):
@@ -155,9 +161,9 @@ class Door:
             with self.holding(key) as hold:
                 body = await talk.body(hold)
                 size = len(body)
-                status, kept, content = await self.passed_on(head.method.decode(), path, headers, body)
-            sent = len(content)
-            await talk.answer(status, kept, content)
+                given = await self.given(key, head.method.decode(), path, headers, body)
+            sent = len(given.content)
+            await talk.answer(given.status, given.headers, given.content)
         except Refusal as no:
             self.seen(
                 Visit(key=key or no.key, path=path, status=no.status, received=size, sent=0, why=str(no))
@@ -165,7 +171,7 @@ class Door:
             await talk.answer(no.status, {"connection": "close"}, b"")
             await talk.linger()
             return False
-        self.seen(Visit(key=key, path=path, status=status, received=size, sent=sent))
+        self.seen(Visit(key=key, path=path, status=given.status, received=size, sent=sent))
         return talk.next()
 
     def admit(self, guest: Guest, headers: dict[str, str], path: str) -> str:
@@ -202,9 +208,25 @@ class Door:
             self.held[key] -= mine
             self.held += Counter()  # keys that hold nothing are dropped
 
-    async def passed_on(
-        self, method: str, path: str, headers: dict[str, str], body: bytes
-    ) -> tuple[int, dict[str, str], bytes]:
+    async def given(self, key: str, method: str, path: str, headers: dict[str, str], body: bytes) -> Given:
+        """The answer to a request: what the SuperLink says, a look into a mailbox when there is something in it."""
+        boxes = self.mailboxes
+        node = node_of(path, body) if boxes is not None and path == LOOK else None
+        if boxes is None:
+            return await self.passed_on(method, path, headers, body)
+        if node is not None:
+            if (before := boxes.again(key, node)) is not None:
+                return before
+            await boxes.mail(node)
+            if self.objection is not None and (why := self.objection(key)):
+                raise Refusal(401, why, key)  # it was shut out meanwhile
+        answer = await self.passed_on(method, path, headers, body)
+        if node is not None and answer.status == 200:
+            boxes.found(key, node, answer, empty=is_empty(answer.content))
+        boxes.visited(key, path, body, answer)
+        return answer
+
+    async def passed_on(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Given:
         """What the SuperLink answers."""
         import httpx
 
@@ -214,7 +236,7 @@ class Door:
         except httpx.TransportError as error:
             raise Refusal(503, f"the SuperLink does not answer ({type(error).__name__})") from error
         kept_of_answer = {name: value for name, value in answer.headers.items() if name not in HOP}
-        return answer.status_code, kept_of_answer, answer.content
+        return Given(status=answer.status_code, headers=kept_of_answer, content=answer.content)
 
 
 def place_of(address: str) -> str:
@@ -240,8 +262,12 @@ def door(
     objection: Callable[[str], str] | None = None,
     limits: Limits | None = None,
     seen: Callable[[Visit], None] = lambda _: None,
+    mailboxes: Mailboxes | None = None,
 ) -> Iterator[None]:
-    """Opens the port for the time of the context; `objection` says why a public key may not join now, or nothing."""
+    """Opens the port for the time of the context; `objection` says why a public key may not join now, or nothing.
+
+    With `mailboxes`, a look into an empty one is answered when there is mail.
+    """
     if certs is None and host not in LOOPBACK:
         raise UserError(
             f"--insecure works only on loopback; --host is {host!r}, allowed: {', '.join(LOOPBACK)}"
@@ -262,7 +288,9 @@ def door(
     listener.setblocking(False)
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
-    there = Door(link, tls=tls, objection=objection, limits=limits or Limits(), seen=seen)
+    there = Door(
+        link, tls=tls, objection=objection, limits=limits or Limits(), seen=seen, mailboxes=mailboxes
+    )
     thread = threading.Thread(target=lambda: loop.run_until_complete(there.run(listener, stop)), daemon=True)
     thread.start()
     try:

@@ -12,14 +12,15 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from covey.codec import named_from_bytes, reply_from_plain, task_to_plain, to_bytes
+from covey.codec import task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation
+from covey.deploy.outcomes import outcome_of
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import HELLO, names_mark
-from covey.deploy.site_registry import ClientNumbers, SiteRegistry
+from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
 from covey.deploy.status import Status
-from covey.deploy.transport import POLL, Response, Transport
+from covey.deploy.transport import POLL, Transport
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
@@ -34,10 +35,11 @@ from covey.mix.peers import peer_links
 from covey.model import Layout, fresh_row
 from covey.objective import Objective, lowest_loss
 from covey.statistics import Known
-from covey.text import printable
 from covey.version import __version__
 
 READING = 10.0  # seconds after a deadline in which answers that came by then are read
+UNTOLD = 2**31  # samples that a site may have that does not tell how many
+TOGETHER_BYTES = 64 * 2**20  # of requests that are made before they are sent
 ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's size
 
 
@@ -118,11 +120,16 @@ class SiteFleet:
 
     def _believed(self, here: list[int]) -> list[int]:
         """Those of the sites that may take part: not barred, and with a number of samples that can be believed."""
-        sizes = [self.registry.sites[i].sizes[0] for i in here]
-        doubted = {here[place]: why for place, why in self.guard.too_many(sizes).items()}
+        told = [i for i in here if self.registry.sites[i].sizes[0]]  # who has a budget does not tell
+        sizes = [self.registry.sites[i].sizes[0] for i in told]
+        doubted = {told[place]: why for place, why in self.guard.too_many(sizes).items()}
         for client, why in doubted.items():
             self.ledger.note_refusal(client, kind=HELLO, round=self.round, reason=why)
         return [i for i in here if i not in doubted and i not in self.ledger.barred]
+
+    def trainers(self, ids: Sequence[int]) -> list[int]:
+        """All of them: what a site holds, it trains on."""
+        return list(ids)
 
     def known(self, client: int) -> Known:
         """What the server knows of a client: of its data what it told when it first came."""
@@ -133,7 +140,7 @@ class SiteFleet:
             scale=self.server_data.dataset.scale,
             lowest_loss=lowest_loss(self.objective),
         )
-        return known if client < 0 else replace(known, train=train, test=test)
+        return known if client < 0 else replace(known, train=train or UNTOLD, test=test or UNTOLD)
 
     def members(self) -> list[int]:
         """The sites that are there in this round: of the others it is not known whether they still belong to it."""
@@ -204,13 +211,12 @@ class SiteFleet:
             return []
         there = {i: site for i in tasks if (site := self.registry.present(i))}
         outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
-        blocks = {there[i].node: self._request(call, i, tasks[i], limit) for i in there}
         client_of = {site.node: i for i, site in there.items()}
         most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
         self.status.asking(call.round, call.step.kind, {i: site.name for i, site in there.items()})
         started = time.monotonic()
-        waiting = self.transport.send(message_type(call.step.kind), blocks, limit) if blocks else {}
-        unsent = set(blocks) - set(waiting.values())
+        waiting, sizes = self._send(call, tasks, there, limit)
+        unsent = set(sizes) - set(waiting.values())
         outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
         while waiting:
             late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
@@ -218,10 +224,8 @@ class SiteFleet:
             for number, response in self.transport.collect(list(waiting), most=most, until=until).items():
                 node = waiting.pop(number)
                 seconds = min(time.monotonic() - started, limit)
-                trips[client_of[node]] = Trip(
-                    down=len(blocks[node]), up=len(response.answer), seconds=seconds
-                )
-                outcomes.append(_outcome(client_of[node], response))
+                trips[client_of[node]] = Trip(down=sizes[node], up=len(response.answer), seconds=seconds)
+                outcomes.append(outcome_of(client_of[node], response))
                 self._tell(outcomes[-1], there[client_of[node]].name, seconds)
             if late:
                 break
@@ -230,19 +234,36 @@ class SiteFleet:
         for node in waiting.values():
             client = client_of[node]
             there[client].quiet = True
-            trips[client] = Trip(down=len(blocks[node]), up=0, seconds=limit)
+            trips[client] = Trip(down=sizes[node], up=0, seconds=limit)
             outcomes.append(Outcome(id=client, lost=f"no reply in {limit:.1f} s"))
             self._tell(outcomes[-1], there[client].name, limit)
         return outcomes
+
+    def _send(
+        self, call: Call, tasks: Mapping[int, Task], there: Mapping[int, RegisteredSite], limit: float
+    ) -> tuple[dict[str, int], dict[int, int]]:
+        """Sends the tasks, some at a time because every request holds a model; which node each message went to, and
+        how many bytes each node was sent."""
+        waiting: dict[str, int] = {}
+        sizes: dict[int, int] = {}
+        blocks: dict[int, bytes] = {}
+        for place, (client, site) in enumerate(there.items(), 1):
+            blocks[site.node] = self._request(call, client, tasks[client], limit, site.protocol)
+            sizes[site.node] = len(blocks[site.node])
+            if place == len(there) or sum(map(len, blocks.values())) > TOGETHER_BYTES:
+                waiting |= self.transport.send(message_type(call.step.kind), blocks, limit)
+                blocks = {}
+        return waiting, sizes
 
     def _tell(self, outcome: Outcome, name: str, seconds: float) -> None:
         """Puts it into the status what became of a question."""
         self.status.answered(outcome.id, name, seconds=seconds, lost=outcome.lost, refused=outcome.refused)
 
-    def _request(self, call: Call, client: int, task: Task, limit: float) -> bytes:
+    def _request(self, call: Call, client: int, task: Task, limit: float, protocol: int) -> bytes:
         return to_bytes(
             {
                 "covey": __version__,
+                "protocol": [protocol, protocol],
                 "run": self.run,
                 "session": self.session,
                 "seed": call.seed,
@@ -367,24 +388,3 @@ def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
     """The bytes of one row: of the model, or of what was sent where that is another one."""
     sent = [task.models.shape[1] for task in tasks.values() if task.models.dim() == 2]
     return 4 * max([layout.size, *sent])
-
-
-def _outcome(client: int, response: Response) -> Outcome:
-    """What a site answered; nothing that it says can do more than be left out."""
-    if response.refused:
-        return Outcome(id=client, refused=printable(response.refused))
-    if response.error:
-        return Outcome(id=client, lost=printable(response.error))
-    try:
-        answer = named_from_bytes(response.answer)
-        if "reply" not in answer:
-            return Outcome(id=client, refused=printable(str(answer["refused"])) or "it does not say why")
-        reply = None if answer["reply"] is None else reply_from_plain(answer["reply"])
-        lost, refused = (printable(str(answer[why])) for why in ("lost", "refused"))
-        lost = lost or printable(str(answer["mistake"]))
-        if reply is None and not lost and not refused:
-            raise ValueError("it holds neither a reply nor a reason")
-        return Outcome(id=client, reply=reply, lost=lost, refused=refused)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        reason = f"its answer cannot be read: {type(error).__name__}: {error}"
-        return Outcome(id=client, refused=printable(reason))

@@ -37,6 +37,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
+from covey.deploy.mailboxes import Mailboxes
 from covey.deploy.pieces import Incoming, TooLarge, fetcher
 from covey.deploy.superlink import Link
 from covey.deploy.transport import Response
@@ -48,7 +49,8 @@ ERRORS = {
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
 }
 
-SMALL = 2**22  # bytes of a message that is not cut
+SMALL = 2**20  # bytes of a message that is not cut
+TOGETHER = 16  # messages that are announced in one request
 PATIENCE = 30.0  # seconds that a request to the SuperLink is tried: it is on this machine
 
 # The run has to have an app; sites that joined with covey never fetch it.
@@ -70,28 +72,47 @@ clientapp = "app:client"
 
 def to_record(block: bytes) -> RecordDict:
     """Bytes as Flower carries them: small ones as they are, because every part of a message is a request of its own;
-    large ones as an array, which travels in chunks."""
+    large ones as arrays, in pieces. Pieces are known by their content: with its head apart, what many sites
+    get is kept and sent to the SuperLink once."""
     if len(block) <= SMALL:
         return RecordDict({"covey": ConfigRecord({"block": block})})
-    return RecordDict({"covey": ArrayRecord({"block": Array(np.frombuffer(block, np.uint8))})})
+    cut = min(8 + int.from_bytes(block[:8], "little"), SMALL)  # where the arrays of a safetensors block begin
+    parts = {"head": block[:cut], "body": block[cut:]}
+    return RecordDict(
+        {"covey": ArrayRecord({name: Array(np.frombuffer(part, np.uint8)) for name, part in parts.items()})}
+    )
 
 
 def from_record(record: RecordDict) -> bytes:
     """The bytes of `to_record`, or a ValueError; Flower reads arrays without pickle."""
     try:
-        found = record["covey"]["block"]
-        block: bytes = found if isinstance(found, bytes) else found.numpy().tobytes()
+        found = record["covey"]
+        if isinstance(found, ConfigRecord):
+            block = found["block"]
+            if not isinstance(block, bytes):
+                raise TypeError("its block is no bytes")
+            return block
+        return b"".join(found[name].numpy().tobytes() for name in ("head", "body"))
     except Exception as error:  # whatever the other side put into the record
         raise ValueError(f"the message is not covey's ({type(error).__name__}: {error})") from error
-    return block
 
 
 class GridTransport:
-    """A `Transport` on a Flower Grid; `before_looking` is called before each look at what has come."""
+    """A `Transport` on a Flower Grid; `before_looking` is called before each look at what has come.
 
-    def __init__(self, grid: Grid, before_looking: Callable[[], None] = lambda: None) -> None:
+    `mailboxes` are those of the open port in this process, if there is one.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        before_looking: Callable[[], None] = lambda: None,
+        mailboxes: Mailboxes | None = None,
+    ) -> None:
         self.grid = grid
         self.before_looking = before_looking
+        self.mailboxes = mailboxes or Mailboxes()
+        self.node_of: dict[str, int] = {}  # of every message that waits for an answer
         self.incoming: dict[
             str, Incoming
         ] = {}  # answers of which not every piece has come, by the message's number
@@ -105,11 +126,17 @@ class GridTransport:
 
     def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
         numbers: dict[str, int] = {}
-        for node, block in blocks.items():  # one by one, to know which message went to whom
-            message = Message(to_record(block), dst_node_id=node, message_type=kind, ttl=seconds)
-            for number in self.grid.push_messages([message]):
+        nodes = list(blocks)
+        for some in (nodes[start : start + TOGETHER] for start in range(0, len(nodes), TOGETHER)):
+            messages = [
+                Message(to_record(blocks[node]), dst_node_id=node, message_type=kind, ttl=seconds)
+                for node in some
+            ]
+            for node, number in zip(some, self.grid.push_messages(messages), strict=False):
                 if number:
                     numbers[number] = node
+            self.mailboxes.posted(some)
+        self.node_of |= numbers
         return numbers
 
     def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
@@ -119,7 +146,13 @@ class GridTransport:
                 m.metadata.reply_to_message_id: response_of(m) for m in self.grid.pull_messages(numbers)
             }
             return {number: bounded(answer, most) for number, answer in answers.items()}
-        responses = self.announced([number for number in numbers if number not in self.incoming], most)
+        there = {number: self.mailboxes.standing(self.node_of.get(number, 0)) for number in numbers}
+        unheard = [number for number in numbers if number not in self.incoming]
+        responses = self.announced([number for number in unheard if there[number] == "here"], most)
+        for number in numbers:
+            if there[number] == "gone":
+                self.incoming.pop(number, None)
+                responses[number] = Response(error=ERRORS[ErrorCode.NODE_UNAVAILABLE])
         fetch = fetcher(self.runtime.PullObject, self.grid.node, self.grid.run.run_id)
         for number in [number for number in numbers if number in self.incoming]:
             if time.monotonic() > until:
@@ -134,6 +167,8 @@ class GridTransport:
                 responses[number] = Response(error=str(error))
             if number in responses:
                 self.confirm(self.incoming.pop(number).number)
+        for number in responses:
+            self.node_of.pop(number, None)
         return responses
 
     def announced(self, numbers: Sequence[str], most: int) -> dict[str, Response]:
@@ -182,7 +217,9 @@ def response_of(message: Message) -> Response:
 
 
 @contextlib.contextmanager
-def flower_run(link: Link, keys: Callable[[], Mapping[str, str]]) -> Iterator[GridTransport]:
+def flower_run(
+    link: Link, keys: Callable[[], Mapping[str, str]], mailboxes: Mailboxes | None = None
+) -> Iterator[GridTransport]:
     """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that may join now."""
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
     retry = make_simple_http_retry_invoker()
@@ -237,7 +274,7 @@ def flower_run(link: Link, keys: Callable[[], Mapping[str, str]]) -> Iterator[Gr
         TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
         TaskIdentity.node_id = given.context.node_id
         grid.set_run(run_from_proto(given.run))
-        yield GridTransport(grid, let_in)
+        yield GridTransport(grid, let_in, mailboxes)
         done = SubStatus.COMPLETED
     except RunNotRunningException as error:
         raise RunError("the SuperLink has stopped the run; go on with covey serve --resume") from error

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from covey.codec import is_whole, named_from_bytes, to_bytes
+from covey.deploy.protocol import SPOKEN, agreed
 from covey.deploy.site import HELLO
 from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec
-from covey.errors import RunError
+from covey.errors import Refused, RunError
 from covey.text import LONGEST, printable
 from covey.version import __version__
 
@@ -30,6 +31,7 @@ class RegisteredSite:
     name: str
     sizes: tuple[int, int]
     node: int
+    protocol: int = SPOKEN[1]
     quiet: bool = False  # it missed a deadline and has not been heard of since
 
 
@@ -136,7 +138,7 @@ class SiteRegistry:
         known |= {node for node, (_, again) in self.left_out.items() if again > now}
         new = [node for node in nodes if node not in known]
         if new:
-            known_as = {"covey": __version__, "hello": True}
+            known_as = {"covey": __version__, "protocol": list(SPOKEN), "hello": True}
             blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
             self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))
         fresh = {number for number, node in self.greeted.items() if node in new}
@@ -174,10 +176,14 @@ class SiteRegistry:
         assert client is not None
         back = client in self.sites
         sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
-        self.sites[client] = RegisteredSite(client=client, name=str(hello["name"]), sizes=sizes, node=node)
+        name, protocol = str(hello["name"]), hello["protocol"]
+        self.sites[client] = RegisteredSite(
+            client=client, name=name, sizes=sizes, node=node, protocol=protocol
+        )
         as_client = f" as client {client}" if self.names.keyed or self.names.settled else ""
-        self.say(f"site {hello['name']} is {'back' if back else 'here'}{as_client}")
-        self.status.seated(client, str(hello["name"]))
+        with_covey = f" with covey {hello['covey']}" if hello["covey"] != __version__ else ""
+        self.say(f"site {name} is {'back' if back else 'here'}{as_client}{with_covey}")
+        self.status.seated(client, name)
 
     def tell_left_out(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str], why: str) -> None:
         """Puts it into the status: under its name where its key or its name says who it is."""
@@ -223,11 +229,15 @@ def _hello(response: Response) -> dict[str, Any]:
         if not all(is_whole(number) and number >= 0 for number in (*shape, classes, *sizes)):
             raise ValueError("its shape, classes or sizes are not whole numbers from 0")
         return {
+            "covey": printable(str(hello.get("covey"))),
+            "protocol": agreed(hello, "it"),
             "name": printable(name),
             "shape": tuple(shape),
             "classes": classes,
             "labels": str(hello["labels"]),
             "sizes": tuple(sizes),
         }
+    except Refused as no:
+        return {"refused": printable(str(no))}
     except (KeyError, TypeError, ValueError) as error:
         return {"refused": printable(f"its answer cannot be read: {type(error).__name__}: {error}")}

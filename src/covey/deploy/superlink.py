@@ -20,6 +20,8 @@ from covey.errors import RunError, UserError
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
+    # Pieces that a thin link brings in seconds, and of which only the broken one is sent again.
+    "FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE": str(2**20),
 }
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from covey.data.pooled import Pooled
 from covey.data.types import Federation, Samples, View
@@ -19,6 +20,11 @@ class ClientData:
     data: Federation
     devices: Devices
 
+    @cached_property
+    def unlabelled(self) -> frozenset[int]:
+        """Clients without labels: nothing to train on; their inputs are those of their test data."""
+        return self.devices.unlabelled()
+
     def __len__(self) -> int:
         return len(self.data.shares)
 
@@ -26,7 +32,9 @@ class ClientData:
         """A client's training data in round `number`; at the server itself, everybody's."""
         if client < 0:
             members = self.devices.members(len(self), number)
-            return Pooled([self._drifted(self.data.shares[i].train, i, number) for i in members])
+            return Pooled([self.train(i, number) for i in members if i not in self.unlabelled])
+        if client in self.unlabelled:
+            return self.data.shares[client].train.select(slice(0))
         return self._drifted(self.data.shares[client].train, client, number)
 
     def test(self, client: int, number: int) -> View:
@@ -38,9 +46,10 @@ class ClientData:
     def sizes(self, client: int) -> tuple[int, int]:
         """Number of training and test samples."""
         if client < 0:
-            return sum(len(share.train) for share in self.data.shares), len(self.data.test)
+            train = sum(self.sizes(i)[0] for i in range(len(self)))
+            return train, len(self.data.test)
         share = self.data.shares[client]
-        return len(share.train), len(share.test)
+        return 0 if client in self.unlabelled else len(share.train), len(share.test)
 
     def _drifted(self, samples: Samples, client: int, number: int) -> View:
         if not self.devices.drifts:

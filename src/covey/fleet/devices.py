@@ -41,6 +41,13 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Join(Change):
+    """Clients that join in a round, with or without labels of their training data."""
+
+    labels: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drift(Change):
     """Clients whose data change in a round."""
 
@@ -54,7 +61,7 @@ class Drift(Change):
     stagger: Natural = 0
 
 
-ENTRIES: dict[str, type] = {"special": Special, "joins": Change, "leaves": Change, "drifts": Drift}
+ENTRIES: dict[str, type] = {"special": Special, "joins": Join, "leaves": Change, "drifts": Drift}
 DEVICE_FIELDS = tuple(field.name for field in fields(Device))
 
 
@@ -71,7 +78,8 @@ class Devices:
         loss: chance that a reply never arrives.
         deadline: seconds that the server waits at most; none: for everybody.
         special: tables {clients, compute, up, down, latency, delay, availability} in place of the profile's values.
-        joins: tables {clients, round}: there from that round on.
+        joins: tables {clients, round, labels}: there from that round on; with labels = false they have no labelled
+            samples, so they never train, and are served by what their inputs tell.
         leaves: tables {clients, round}: gone from that round on.
         drifts: tables {clients, round, ...}: data that change from that round on. What: turns, label_offset, pictures
             with strength, mix_of (another client's labels). How: course (sudden, gradual, recurring), rounds, stagger.
@@ -113,6 +121,11 @@ class Devices:
                 for client in _clients(name, table, clients):
                     events.setdefault(client, []).append((table["round"], present))
         return [i for i in range(clients) if _present(sorted(events.get(i, [])), number)]
+
+    def unlabelled(self) -> frozenset[int]:
+        """Clients whose samples have no labels, as far as anybody but the measuring can see."""
+        tables = [table for table in self.joins if not table.get("labels", True)]
+        return frozenset(client for table in tables for client in _clients("joins", table, None))
 
     def away(
         self, ids: Collection[int], number: int, stream: Stream, devices: Sequence[Device] = ()

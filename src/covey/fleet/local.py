@@ -18,6 +18,7 @@ from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
+from covey.fleet.evaluations import Evaluations
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
 from covey.fleet.fit import check_fit, check_parts
 from covey.fleet.flight import Flight
@@ -61,9 +62,11 @@ class LocalFleet:
         buffers: BufferPolicy = "average",
         guard: Guard | None = None,
         say: Callable[[str], None] | None = None,
+        source: Callable[[], Federation] | None = None,
     ) -> None:
         check_parts(data, model, objective, devices)
         self.data = data
+        self.source = source  # how the data can be loaded again, elsewhere
         self.model = model
         self.seed = seed
         self.engine = engine or Engine()
@@ -87,6 +90,7 @@ class LocalFleet:
         self._crew: Crew | None = None
         self._parent: LocalFleet | None = None
         self._bench: Bench | None = None
+        self.evaluations = Evaluations()
 
     # ------------------------------------------------------------------------------------------ who is there
 
@@ -105,6 +109,10 @@ class LocalFleet:
     def members(self) -> list[int]:
         """Who belongs to the fleet in this round."""
         return self.devices.members(len(self.client_data), self.round)
+
+    def trainers(self, ids: Sequence[int]) -> list[int]:
+        """Those of them who have labelled samples."""
+        return [i for i in ids if i not in self.client_data.unlabelled]
 
     def known(self, client: int) -> Known:
         """What the server knows of a client."""
@@ -202,10 +210,21 @@ class LocalFleet:
         )
         gone = self._lost(tasks, call.number) if not measure else set()
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
-        sizes = {i: sum(self.client_data.sizes(i)) for i in working}
-        together = bundle(call, working, sizes, self.layout) if measure else [[i] for i in working]
-        jobs = jobs_of(together, working, self.states, sizes)
-        outcomes = sorted(self.executor(call, jobs), key=lambda outcome: outcome.id)
+        known: list[Outcome] = []
+        work = 0.0
+        if measure:
+            known, work = self.evaluations.answers(
+                call, working, self.client_data, self.states, self.layout, self.executor
+            )
+            for outcome in known:
+                del working[outcome.id]
+        sizes = {i: self.client_data.sizes(i) for i in working}
+        samples = {i: sum(size) for i, size in sizes.items()}
+        together = bundle(call, working, samples, self.layout) if measure else [[i] for i in working]
+        jobs = jobs_of(together, working, self.states, samples)
+        found = self.executor(call, jobs) if jobs or not known else []
+        outcomes = sorted([*known, *found], key=lambda outcome: outcome.id)
+        self.ledger.note_work(work + sum(step.work(*size) for size in sizes.values()), measure=measure)
         for outcome in outcomes:
             if outcome.state:
                 self.states[outcome.id] = outcome.state
@@ -326,13 +345,14 @@ class LocalFleet:
             return self._parent.crew
         if self._crew is None:
             from covey.fleet.ray import Crew
+            from covey.fleet.ray_data import runtime_env, shared
 
-            gpus = int(self.info["device"] != "cpu")
             self._crew = Crew(
-                self.client_data,
+                shared(self.client_data, self.source) if self.engine.data == "shared" else self.client_data,
                 address=self.engine.address,
                 workers=self.engine.workers,
-                gpus=gpus,
+                gpus=self.engine.gpus if self.info["device"] != "cpu" else 0.0,
+                environment=runtime_env(self.engine.runtime_env),
                 say=self._say or (lambda _: None),
             )
         return self._crew

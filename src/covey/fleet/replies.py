@@ -15,6 +15,7 @@ from covey.fleet.work import Call, Outcome
 from covey.ledger import Busy, Cost, Ledger, Problem
 from covey.model import Layout
 from covey.statistics import Known, objection
+from covey.steps.evaluate import no_scores
 
 
 def next_call(
@@ -171,9 +172,13 @@ def check_reply(
         return f"its number of samples is {reply.size}; it has {known.train if training else known.most}"
     if reply.slot not in task.slots and (task.slots or training):
         return f"its row is said to come from slot {reply.slot}, which it was not sent"
-    known = replace(known, models=len(task.models), learned=layout.trainable)
+    known = replace(known, models=len(task.models), row=layout.size, learned=layout.trainable)
     expected = {} if is_silent(step, task, reply) else step.expects(known)
     if why := objection(reply.stats, expected):
+        return why
+    # what an evaluation tells beyond what its step names are numbers that are averaged over clients
+    others = {name: value for name, value in reply.stats.items() if name not in expected}
+    if step.kind.startswith("evaluate.") and (why := no_scores(others)):
         return why
     if reply.vector is None:
         return "a trained row is missing" if training else ""

@@ -1,14 +1,11 @@
 """Reads a model by torch.fx into a graph of layers, or says what in it is not supported."""
 
-import contextlib
 import copy
-import io
 import operator
 from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.fx.passes.shape_prop import ShapeProp, TensorMetadata
 from torch.nn import functional as F
 
 from covey.lanes.graph import (
@@ -155,7 +152,7 @@ class _Reader:
         if fixed is None:
             raise UnsupportedError(f"{_label(node)} of two values is not supported")
         numbers = torch.as_tensor(sides[fixed], dtype=torch.float64)
-        sample = (shape.channels, 1, 1) if len(node.meta["tensor_meta"].shape) == 4 else (shape.channels,)
+        sample = (shape.channels, 1, 1) if len(node.meta["shape"]) == 4 else (shape.channels,)
         try:
             channels = numbers.broadcast_to(1, *sample).flatten()
         except RuntimeError:
@@ -314,17 +311,26 @@ def _trace(model: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphModule:
     try:
         graph = fx.symbolic_trace(copy.deepcopy(model).train())
         graph.graph.eliminate_dead_code()
-        # ShapeProp prints what it catches; the reason below says it in one line.
-        with torch.random.fork_rng(devices=[]), contextlib.redirect_stderr(io.StringIO()):
-            ShapeProp(graph).propagate(torch.zeros(SAMPLES, *input_shape))
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            _Shapes(graph).run(torch.zeros(SAMPLES, *input_shape))
     except Exception as error:  # whatever a user's forward() does when it is traced
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UnsupportedError(f"torch.fx cannot read it ({reason[0]})") from error
     return graph
 
 
+class _Shapes(fx.Interpreter):
+    """Notes the shape of every value, as torch's ShapeProp does, which imports a computer algebra system first."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor):
+            n.meta["shape"] = value.shape
+        return value
+
+
 def _is_tensor(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("tensor_meta"), TensorMetadata)
+    return "shape" in node.meta
 
 
 def _label(node: fx.Node) -> str:
@@ -342,7 +348,7 @@ def _shape(size: torch.Size) -> Shape:
 def _output(node: fx.Node) -> Shape:
     if not _is_tensor(node):
         raise UnsupportedError(f"{_label(node)} does not return one tensor")
-    return _shape(node.meta["tensor_meta"].shape)
+    return _shape(node.meta["shape"])
 
 
 def _pair(value: Any) -> tuple[int, int]:

@@ -22,14 +22,14 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const count = (value) => (isNumber(value) ? value.toLocaleString("en") : "");
 function bytes(value) {
   if (!isNumber(value)) return "";
-  for (const [unit, size] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (value >= size) return `${Number((value / size).toPrecision(3))} ${unit}`;
-  return `${value} B`;
+  for (const [unit, size] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (value >= size) return `${Number((value / size).toPrecision(3))}\u00a0${unit}`;
+  return `${value}\u00a0B`;
 }
 function seconds(value) {
   if (!isNumber(value)) return "";
-  if (value >= 7200) return `${Number((value / 3600).toPrecision(3))} h`;
-  if (value >= 120) return `${Number((value / 60).toPrecision(3))} min`;
-  return `${value < 10 ? Number(value.toPrecision(2)) : Math.round(value)} s`;
+  if (value >= 7200) return `${Number((value / 3600).toPrecision(3))}\u00a0h`;
+  if (value >= 120) return `${Number((value / 60).toPrecision(3))}\u00a0min`;
+  return `${value < 10 ? Number(value.toPrecision(2)) : Math.round(value)}\u00a0s`;
 }
 function metric(name, value) {
   if (!isNumber(value)) return "";

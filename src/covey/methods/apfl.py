@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -11,34 +11,32 @@ from covey.core import Client, Method, Reply, Task
 from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting
 from covey.needs import Facts
-from covey.ranges import Share
-from covey.settings import validated
+from covey.ranges import Count, Share
+from covey.settings import takes, validated
 from covey.steps.personal import OWN_MODEL
-from covey.steps.stepwise import Batches, check_plain, is_finite
-from covey.steps.train import AroundTraining, Train, best_row
+from covey.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.steps.train import Train, best_row
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class MixtureTrain(AroundTraining):
+class MixtureTrain(PlainTraining):
     """Trains the common model w, and beside it v so that the mixture a v + (1 - a) w fits the client's data.
 
     On every batch w <- w - lr g(w), v <- v - lr a g(mixture); with `adaptive`, once per round,
     a <- a - lr <v - w, g(mixture)>. v and a never leave the client, and the mixture is what it uses.
 
     Args:
-        alpha: share of v in the mixture, at first.
+        alpha: share of the own model v in the mixture, at first; 0 is FedAvg.
         adaptive: whether the client learns that share.
     """
 
     alpha: Share = 0.5
     adaptive: bool = True
 
+    of: ClassVar[str] = "apfl"
     kind: ClassVar[str] = "train.mixture"
     gives: ClassVar[Facts] = (OWN_MODEL,)
-
-    def __post_init__(self) -> None:
-        check_plain(self.train, "apfl")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)
@@ -64,14 +62,8 @@ class MixtureTrain(AroundTraining):
 
 
 @validated
-def apfl(
-    train: Train,
-    *,
-    per_round: int = 10,
-    alpha: Share = 0.5,
-    adaptive: bool = True,
-    weighting: Weighting = "samples",
-) -> Method:
+@takes(MixtureTrain)
+def apfl(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", **mixture: Any) -> Method:
     """FedAvg beside which every client trains a model that it mixes with the common one, and learns in which shares.
 
     w <- w - lr g(w), v <- v - lr a g(a v + (1 - a) w) on every batch, a <- a - lr <v - w, g(a v + (1 - a) w)> once per
@@ -79,9 +71,7 @@ def apfl(
 
     Args:
         per_round: how many clients work in a round.
-        alpha: share of the own model in the mixture, at first; 0 is FedAvg.
-        adaptive: whether the client learns that share.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    local = MixtureTrain(train=train, alpha=alpha, adaptive=adaptive)
+    local = MixtureTrain(train=train, **mixture)
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="apfl", local=local)

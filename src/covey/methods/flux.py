@@ -12,12 +12,10 @@ from torch import Tensor
 
 from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
-from covey.mix.average import Average
+from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Count
-from covey.rows import to_group
-from covey.select.plain import Uniform
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.latents import representations
@@ -126,9 +124,8 @@ def one_per_group_from_common(now: Round) -> Tensor:
 
 
 @validated
-def flux(
-    train: Train, *, per_round: int = 10, after: Count = 2, dims: Count = 8, clusters: Count | None = None
-) -> Method:
+@takes(ByMoments)
+def flux(train: Train, *, per_round: Count = 10, **moments: Any) -> Method:
     """Clients whose data have like moments under a common model train one model together; who has no labels can join.
 
     Everybody trains one model for `after` rounds; then every client tells means and deviations of its data as that
@@ -137,16 +134,6 @@ def flux(
 
     Args:
         per_round: how many clients work in a round.
-        after: rounds that everybody trains one model for first.
-        dims: how many directions of the representation are described.
-        clusters: how many groups; none: by the best silhouette.
     """
-    return Method(
-        name="flux",
-        group=ByMoments(after=after, dims=dims, clusters=clusters),
-        bank=one_per_group_from_common,
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=Average(),
-    )
+    group = ByMoments(**moments)
+    return fedavg_per_group("flux", train, group, per_round=per_round, bank=one_per_group_from_common)

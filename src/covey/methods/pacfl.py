@@ -10,14 +10,11 @@ from numpy.typing import NDArray
 
 from covey.ask_once import answers
 from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.group.membership import one_per_group
 from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
-from covey.mix.average import Average
+from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count, Range
-from covey.rows import to_group
-from covey.select.plain import Uniform
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.statistics import Known, Stat
 from covey.steps.train import Train
 
@@ -92,14 +89,8 @@ class ByAngles:
 
 
 @validated
-def pacfl(
-    train: Train,
-    *,
-    per_round: int = 10,
-    vectors: Count = 3,
-    angle: Angle | None = None,
-    clusters: Count | None = None,
-) -> Method:
+@takes(ByAngles)
+def pacfl(train: Train, *, per_round: Count = 10, **angles: Any) -> Method:
     """Clients whose data span like subspaces train one model together: a few singular vectors are told once.
 
     Every client tells the first `vectors` left singular vectors of its data; clients are clustered by the smallest
@@ -107,16 +98,5 @@ def pacfl(
 
     Args:
         per_round: how many clients work in a round.
-        vectors: how many principal vectors a client tells (the paper's p).
-        angle: degrees at which the tree is cut (the paper's beta); none: by the best silhouette.
-        clusters: how many groups; none: as `angle` says.
     """
-    return Method(
-        name="pacfl",
-        group=ByAngles(vectors=vectors, angle=angle, clusters=clusters),
-        bank=one_per_group,
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=Average(),
-    )
+    return fedavg_per_group("pacfl", train, ByAngles(**angles), per_round=per_round)

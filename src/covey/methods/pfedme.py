@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from covey.core import Client, Method, Reply, Task
 from covey.methods.baselines import fedavg
 from covey.needs import Facts
 from covey.ranges import Count, Positive
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.steps.personal import OWN_MODEL
-from covey.steps.stepwise import Batches, check_plain, is_finite
-from covey.steps.train import AroundTraining, Train, best_row
+from covey.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.steps.train import Train, best_row
 from covey.update.optimiser import ServerOptimiser
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class MoreauTrain(AroundTraining):
+class MoreauTrain(PlainTraining):
     """On every batch the own model t minimises F_k(t) + (pull / 2) ||t - w_k||^2 by `inner` steps, then w_k follows it.
 
     w_k <- w_k - rate pull (w_k - t); w_k starts from the common model and is sent back, t is what the client uses.
 
     Args:
-        pull: how strongly the own model is held to w_k (the paper's lambda).
+        pull: how strongly the own model is held to w_k (the paper's lambda); lr times pull must stay below 2.
         inner: steps of the own model on every batch (the paper's K).
         rate: of w_k on its way to the own model (the paper's eta); none: the learning rate.
     """
@@ -33,11 +33,9 @@ class MoreauTrain(AroundTraining):
     inner: Count = 5
     rate: Positive | None = None
 
+    of: ClassVar[str] = "pfedme"
     kind: ClassVar[str] = "train.moreau"
     gives: ClassVar[Facts] = (OWN_MODEL,)
-
-    def __post_init__(self) -> None:
-        check_plain(self.train, "pfedme")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, near = best_row(client, task)
@@ -58,15 +56,8 @@ class MoreauTrain(AroundTraining):
 
 
 @validated
-def pfedme(
-    train: Train,
-    *,
-    per_round: int = 10,
-    pull: Positive = 15.0,
-    inner: Count = 5,
-    rate: Positive | None = None,
-    beta: Positive = 1.0,
-) -> Method:
+@takes(MoreauTrain)
+def pfedme(train: Train, *, per_round: Count = 10, beta: Positive = 1.0, **moreau: Any) -> Method:
     """Every client's own model is held to a local copy of the common one, which follows it and is averaged.
 
     On every batch t minimises F_k(t) + (pull / 2) ||t - w_k||^2 by `inner` steps and w_k <- w_k - rate pull (w_k - t);
@@ -74,14 +65,11 @@ def pfedme(
 
     Args:
         per_round: how many clients work in a round.
-        pull: how strongly the own model is held to w_k (the paper's lambda); lr times pull must stay below 2.
-        inner: steps of the own model on every batch (the paper's K).
-        rate: of w_k on its way to the own model (the paper's eta); none: the learning rate.
         beta: of the server on its way to the mean; 1 takes the mean.
     """
     return replace(
         fedavg(train, per_round=per_round, weighting="equal"),
         name="pfedme",
-        local=MoreauTrain(train=train, pull=pull, inner=inner, rate=rate),
+        local=MoreauTrain(train=train, **moreau),
         update=ServerOptimiser(rule="momentum", lr=beta, beta1=0.0) if beta != 1 else None,
     )

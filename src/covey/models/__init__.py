@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from covey.catalogue import MODELS
 from covey.errors import UserError
@@ -42,26 +45,48 @@ def build(
         raise UserError(f"model {name!r} has no setting {unknown[0]!r} (its settings: {known})")
     wanted = {"input_shape": shape, "shape": shape, "outputs": outputs}
     given = {key: value for key, value in wanted.items() if key in accepted}
-    if name in MODELS.builtin:
-        check_memory(name, lambda: builder(**given, **settings))
+    make = partial(builder, **given, **settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = builder(**given, **settings)
+        model = within_memory(name, make) if name in MODELS.builtin else make()
     if not isinstance(model, nn.Module):
         raise UserError(f"model {name!r} gave a {type(model).__name__}; it must give a torch.nn.Module")
     return model
 
 
-def check_memory(name: str, make: Callable[[], nn.Module]) -> None:
-    """Refuses a model that this machine cannot train: its parameters are counted without making them."""
-    with torch.device("meta"):
-        parameters = sum(part.numel() for part in make().parameters())
-    needed, there = TRAINED * 4 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise UserError(
-            f"model {name!r} would have {parameters:,} parameters, which need {needed / 1e9:,.0f} GB to train; this "
-            f"machine has {there / 1e9:,.0f} GB of memory"
-        )
+def within_memory(name: str, make: Callable[[], nn.Module]) -> nn.Module:
+    """The model, or a refusal before this machine's memory is full; its parameters are then counted without them."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        with _Bounded(there // (TRAINED * 4)):
+            return make()
+    except MemoryError:
+        with torch.device("meta"):
+            parameters = sum(part.numel() for part in make().parameters())
+    needed = TRAINED * 4 * parameters
+    raise UserError(
+        f"model {name!r} would have {parameters:,} parameters, which need {needed / 1e9:,.0f} GB to train; this "
+        f"machine has {there / 1e9:,.0f} GB of memory"
+    )
+
+
+class _Bounded(TorchFunctionMode):
+    """No more than so many values are made. Every model is built under it; to count each without memory takes a second
+    of imports."""
+
+    def __init__(self, values: int) -> None:
+        super().__init__()
+        self.left = values
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is torch.empty:
+            shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+            self.left -= math.prod(shape)
+            if self.left < 0:
+                raise MemoryError
+        return func(*args, **(kwargs or {}))
 
 
 __all__ = ["MODELS", "build"]

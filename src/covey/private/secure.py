@@ -5,6 +5,7 @@ In a simulation the same whole numbers are added up without masks, so that both 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +14,10 @@ import numpy as np
 import torch
 
 from covey.core import Fleet, Reply, Round, Step, Task
+from covey.errors import RunError, SilentRoundError, UserError
 from covey.private.plan import Plan
 from covey.private.sums import NoisySums
-from covey.steps.gaussian_noise import gaussian
+from covey.steps.gaussian_noise import gaussian, length
 from covey.steps.secure import (
     LEVELS,
     Integers,
@@ -30,6 +32,7 @@ from covey.steps.secure import (
     mask,
     pair_mask,
     primitives,
+    reach,
     signed,
     to_ring,
 )
@@ -61,26 +64,36 @@ class SecureSums:
         sampling = self.plan.sampling(now)
         noisy = settings.epsilon is not None or settings.noise is not None
         noise = self.plan.noise(now, sampling) if noisy else 0.0
-        # Rounding can make an update longer than the clip length: by half a number in every direction.
-        reach = LEVELS + now.models.shape[1] ** 0.5 / 2
+        longest = reach(now.models.shape[1])
         pools = sums.pools(now, [])
-        shown, heard = [], []
+        shown, heard, spoiled = [], [], []
         for number, (pool, members) in enumerate(pools.items()):
             asked = {i: now.tasks[i] for i in members if i in now.tasks}
             if len(asked) < FEWEST:
                 continue
             stay = stays(len(asked), self.threshold)
-            share = noise * reach / stay**0.5 if noisy and settings.noise_from == "clients" else 0.0
-            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * reach)
+            share = noise * longest / stay**0.5 if noisy and settings.noise_from == "clients" else 0.0
+            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
             update = SecureUpdate(step=step, clip=settings.clip, share=share)
-            found = (plain_sum if now.fleet.simulated else masked_sum)(now.fleet, update, asked, stay)
+            try:
+                found = (plain_sum if now.fleet.simulated else masked_sum)(now.fleet, update, asked, stay)
+            except (UserError, RunError):
+                raise
+            except Exception as error:  # whatever a stranger sent for a key or a share
+                spoiled.append(f"no sum can be made ({type(error).__name__}: {error})")
+                continue
             if found is None:
                 continue
             total, there = found
             values = torch.from_numpy(total).double()
+            if (limit := most(len(there), longest, share, len(values))) < length(values):
+                spoiled.append(
+                    f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long"
+                )
+                continue
             if noisy and settings.noise_from == "server":
                 rng = now.stream("private", number) if now.fleet.simulated else None
-                values = gaussian(values, noise * reach, rng)
+                values = gaussian(values, noise * longest, rng)
             count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
             mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
             shown.append(Reply(id=members[0], slot=pool[0], vector=mean.float(), size=max(1, round(count))))
@@ -91,8 +104,20 @@ class SecureSums:
             "model": [pool[0] for pool in pools],
             "clients": [len(members) for members in pools.values()],
         }
+        if spoiled:
+            now.notes["secure sums left out"] = {"round": [now.number], "why": spoiled}
+            if not shown:
+                raise SilentRoundError(
+                    f"round {now.number}: {spoiled[0]}: one of its clients does not keep to the protocol, and under "
+                    "masks nobody can see which; without private.secure it is refused and named"
+                )
         now.worked = tuple(sorted(heard))
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
+
+
+def most(clients: int, longest: float, share: float, count: int) -> float:
+    """How long the sum of so many updates of at most `longest` can be, with twice the usual length of their noise."""
+    return clients * longest + 2 * share * math.sqrt(clients * count)
 
 
 def stays(clients: int, threshold: float) -> int:
@@ -119,6 +144,7 @@ def masked_sum(
         reply.id: (as_bytes(reply.stats["pk1"]), as_bytes(reply.stats["pk2"]))
         for reply in fleet.ask(SecureKeys(), dict.fromkeys(tasks, nothing))
     }
+    keys = {i: pair for i, pair in keys.items() if are_keys(pair, i, fleet)}
     if len(keys) < stay:
         return None
     told = {str(i): [np.frombuffer(key, np.uint8) for key in pair] for i, pair in keys.items()}
@@ -138,6 +164,18 @@ def masked_sum(
     if len(answers) < stay:
         return None
     return from_ring(unmasked(added(list(arrived.values())), answers, there, gone, keys)), there
+
+
+def are_keys(pair: tuple[bytes, bytes], client: int, fleet: Fleet) -> bool:
+    """Whether these are public keys; with any other bytes every neighbour would fail over them."""
+    try:
+        for key in pair:
+            primitives()["bytes_to_public_key"](key)
+    except Exception as error:
+        why = f"its keys cannot be read ({type(error).__name__})"
+        fleet.ledger.note_refusal(client, kind=SecureKeys.kind, round=getattr(fleet, "round", 0), reason=why)
+        return False
+    return True
 
 
 def letters(shared: Sequence[Reply], order: Sequence[int]) -> dict[int, dict[str, Any]]:

@@ -27,6 +27,11 @@ SCHEMA = pa.schema(
         ("value", pa.float64()),
     ]
 )
+TEXTS = ["split", "metric"]
+CODED = pa.dictionary(pa.int32(), pa.string())
+STORED = pa.schema(
+    [(field.name, CODED if field.name in TEXTS else field.type) for field in SCHEMA]
+)  # as read
 NUMBER = int | float | None  # JSON's null stands for a value that is not finite
 KINDS = (int, int | float, int, int, int, str, str, NUMBER)
 
@@ -82,27 +87,25 @@ class Rows:
 
 def rows_from(table: pa.Table) -> Rows:
     """Columns as arrays; the two name columns become one code into `names`."""
-    split, metric = (table.column(c).combine_chunks().dictionary_encode() for c in ("split", "metric"))
-    pairs = (
-        split.indices.to_numpy().astype(np.int64) * max(len(metric.dictionary), 1) + metric.indices.to_numpy()
-    )
+    split, metric = (_coded(table.column(c).combine_chunks()) for c in ("split", "metric"))
+    pairs = _array(split.indices).astype(np.int64) * max(len(metric.dictionary), 1) + _array(metric.indices)
     codes, name = np.unique(pairs, return_inverse=True)
     splits, metrics = split.dictionary.to_pylist(), metric.dictionary.to_pylist()
     names = tuple(f"{splits[code // len(metrics)]}/{metrics[code % len(metrics)]}" for code in codes)
-    columns = {
-        c: table.column(c).to_numpy() for c in ("round", "seconds", "bytes", "client", "group", "value")
-    }
+    columns = {c: _array(table.column(c)) for c in ("round", "seconds", "bytes", "client", "group", "value")}
     return Rows(**columns, name=name.astype(np.int32), names=names)
 
 
 def read_parquet(path: Path) -> Rows:
     """The measurements of a finished run."""
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path, read_dictionary=TEXTS).read()
         missing = [name for name in SCHEMA.names if name not in table.column_names]
         if missing:
             raise UserError(f"{path} is damaged: the column {missing[0]!r} is missing.")
-        table = table.select(SCHEMA.names).cast(SCHEMA)
+        table = table.select(SCHEMA.names)
+        if table.schema.remove_metadata() != STORED:
+            table = table.cast(SCHEMA)
     except (pa.ArrowException, OSError) as problem:
         raise UserError(f"{path} is damaged: it cannot be read as the table of a run.") from problem
     if any(table.column(name).null_count for name in SCHEMA.names):
@@ -146,7 +149,38 @@ def parse_line(line: bytes) -> list[Any] | None:
 
 def table_of(records: Iterable[Sequence[Any]]) -> pa.Table:
     """Records in the order of the columns as a table of the run folder's schema."""
-    finite = [[*record[:-1], math.nan if record[-1] is None else record[-1]] for record in records]
-    columns = list(zip(*finite, strict=True)) or [()] * len(SCHEMA.names)
-    arrays = [pa.array(column, type=kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
+    columns = list(zip(*records, strict=True)) or [()] * len(SCHEMA.names)
+    *others, last = columns
+    values = [math.nan if value is None else value for value in last]
+    arrays = [
+        _texts(column) if pa.types.is_string(kind) else _numbers(column, kind)
+        for column, kind in zip((*others, values), SCHEMA.types, strict=True)
+    ]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+# Arrow's own ways between Python and its arrays import pandas where that is installed, and its functions import all of
+# them, which takes longer than whatever is done with a table here. So columns are made of, and read from, their bytes.
+
+
+def _numbers(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    values = np.array(column, dtype=kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _texts(column: Sequence[str]) -> pa.Array:
+    encoded = [text.encode() for text in column]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def _coded(column: pa.Array) -> pa.DictionaryArray:
+    return column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
+
+
+def _array(column: pa.ChunkedArray | pa.Array) -> NDArray[Any]:
+    """A column of numbers without gaps as NumPy has it."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = whole.type.to_pandas_dtype()
+    return np.frombuffer(whole.buffers()[1], kind, len(whole), whole.offset * np.dtype(kind).itemsize)

@@ -10,13 +10,14 @@ from covey.report.markup import Html, markup, tag
 from covey.report.notes import note_kind, table_of_note
 from covey.report.summary import Losses
 from covey.report.table import Column, cost_columns
+from covey.report.unlikeness_words import WORDS, level_of, meaning
 from covey.report.wording import epsilon_words, show_count, show_seconds
 
 
 def run_details(run: RunView, label: str, place: int, runs: int) -> Html:
     """All sections of one run; only the first carries the anchors of the page's links."""
     parts = (
-        section("Fleet", "", place, figure("fleet")),
+        section("Fleet", "", place, figure("fleet"), unlike(run)),
         section("Devices", "devices", place, figure("timeline")),
         section("Cost", "cost", place, cost(run), missed(run), epsilon(run)),
         section("Notes", "notes", place, notes(run)),
@@ -61,6 +62,21 @@ def cells_table(rows: Sequence[Sequence[str]], caption: str) -> Html:
     body = [tag("tr", *(tag("td", text) for text in row)) for row in rows[1:]]
     table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *body))
     return tag("div", table, class_="scroll")
+
+
+def unlike(run: RunView) -> Html | None:
+    """How unlike the clients are, in numbers, with what each means."""
+    found = {name: run.rows.overall(f"data/{name}").value for name in WORDS}
+    rows = [
+        [WORDS[name][0], f"{value[0]:.2f}", level_of(name, value[0]), meaning(name, value[0])]
+        for name, value in found.items()
+        if len(value)
+    ]
+    return (
+        cells_table([["", "number", "level", "meaning"], *rows], "How unlike the clients are")
+        if rows
+        else None
+    )
 
 
 def cost(run: RunView) -> Html:

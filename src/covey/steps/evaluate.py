@@ -65,10 +65,22 @@ class Evaluate(Step):
 
     def reply(self, client: Client, slot: int, outputs: Tensor, target: Tensor) -> Reply:
         scores = client.bench.objective.scores(outputs, target) if len(target) else {}
+        return self.answer(client.id, slot, scores, outputs, target, len(target))
+
+    def answer(
+        self,
+        client: int,
+        slot: int,
+        scores: Mapping[str, Tensor],
+        outputs: Tensor | None,
+        target: Tensor | None,
+        size: int,
+    ) -> Reply:
+        """The means of the samples' scores, and the numbers about all predictions."""
         means: dict[str, Any] = {name: float(values.double().mean()) for name, values in scores.items()}
-        if self.metrics and len(target):
+        if self.metrics and outputs is not None and target is not None and size:
             means |= told(self.metrics, outputs, target)
-        return Reply(id=client.id, slot=slot, size=len(target), stats=means)
+        return Reply(id=client, slot=slot, size=size, stats=means)
 
     def many(self, clients: Sequence[Client], row: Tensor, slot: int) -> list[Reply]:
         """The same for clients that use one row: a single forward pass over all their data."""
@@ -103,6 +115,17 @@ def values_in(stats: Mapping[str, Any]) -> dict[str, float]:
     return {
         name: float(value) for name, value in stats.items() if name != UNDEFINED and name not in undefined
     }
+
+
+def no_scores(stats: Mapping[str, Any]) -> str:
+    """Why these are not what an evaluation tells, or an empty string: numbers, and the names of undefined ones."""
+    for name, value in stats.items():
+        wanted = str if name == UNDEFINED else int | float
+        if not isinstance(value, wanted):
+            return (
+                f"its {name} is a {type(value).__name__}, not {'names' if name == UNDEFINED else 'a number'}"
+            )
+    return ""
 
 
 def outputs_of(client: Client, row: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

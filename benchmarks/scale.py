@@ -1,0 +1,123 @@
+"""Clients against seconds and megabytes: `python -m benchmarks scale`, which fills the table of docs/scale.md.
+
+Every number of clients is a process of its own: FedAvg, 100 clients of 4 samples a round, the global test set measured
+every round, with journal, checkpoint and report as in any run. CPU seconds, not seconds on the wall.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from covey.config import resolve
+from covey.data.types import Dataset
+
+SAMPLES = 4  # a client
+FEATURES = 16
+TESTED = 1000
+CLIENTS = (1_000, 10_000, 100_000, 1_000_000)
+ROUNDS = 10
+
+
+def cloud(*, thousands: int = 4) -> Dataset:
+    """Two classes of points; so many thousands of them to train on."""
+    samples = 1000 * thousands
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((samples + TESTED, FEATURES), dtype=np.float32)
+    y = (x[:, :2].sum(axis=1) > 0).astype(np.int64)
+    return Dataset(
+        name="cloud",
+        x=torch.from_numpy(x),
+        y=torch.from_numpy(y),
+        train=np.arange(samples),
+        test=np.arange(samples, samples + TESTED),
+        classes=("low", "high"),
+    )
+
+
+def tables(clients: int, method: str, rounds: int) -> dict[str, Any]:
+    """The run as a file would say it."""
+    return {
+        "rounds": rounds,
+        "data": {
+            "name": f"{Path(__file__).resolve()}:cloud",
+            "clients": clients,
+            "thousands": SAMPLES * clients // 1000,
+        },
+        "partition": {"name": "iid"},
+        "model": {"name": "mlp", "hidden": [8]},
+        "method": {"name": method, "per_round": 100},
+        "train": {"batch": 4, "lr": 0.1},
+        "measure": {"local_test": False},
+    }
+
+
+def one(clients: int, method: str = "fedavg", rounds: int = ROUNDS) -> dict[str, Any]:
+    """What one run takes, in this process."""
+    from covey.runs import run_config
+
+    before = time.process_time()
+    ends: list[float] = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "run"
+        run_config(
+            resolve(tables(clients, method, rounds)),
+            folder,
+            watchers=[lambda _: ends.append(time.process_time())],
+        )
+        whole = time.process_time() - before
+        sizes = {file.name: file.stat().st_size for file in folder.rglob("*") if file.is_file()}
+    each = np.diff(ends)
+    return {
+        "clients": clients,
+        "first": ends[0] - before,
+        "round": float(np.median(each)),
+        "end": whole - (ends[-1] - before),
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "journal": sizes.get("metrics.parquet", 0) / 1e6,
+        "checkpoint": sum(size for name, size in sizes.items() if name.endswith(".safetensors")) / 1e6,
+        "report": sizes.get("report.html", 0) / 1e6,
+    }
+
+
+def main(arguments: list[str]) -> None:
+    """The table, and the slope of a round's seconds over clients."""
+    if arguments[:1] == ["one"]:
+        print(json.dumps(one(int(arguments[1]), *arguments[2:3])))
+        return
+    found = []
+    for clients in [int(a) for a in arguments] or CLIENTS:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.scale", "one", str(clients)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+        print(row_of(found[-1]), flush=True)
+    if len(found) > 1:
+        slope = np.polyfit(*(np.log10([one[key] for one in found]) for key in ("clients", "round")), 1)[0]
+        print(
+            f"slope of a round's seconds over clients: {slope:.2f} (0: it costs the same, 1: in proportion)"
+        )
+
+
+def row_of(found: dict[str, Any]) -> str:
+    """A line of the table in docs/scale.md."""
+    return (
+        f"| {found['clients']:,} | {found['first']:.2f} | {found['round']:.4f} | {found['end']:.2f} "
+        f"| {found['memory']:.0f} | {found['journal']:.2f} | {found['checkpoint']:.2f} | {found['report']:.2f} |"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

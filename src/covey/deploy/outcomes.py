@@ -1,0 +1,29 @@
+"""What a site's answer comes to: a reply, or why there is none."""
+
+from __future__ import annotations
+
+from covey.codec import named_from_bytes, reply_from_plain
+from covey.deploy.transport import Response
+from covey.fleet.work import Outcome
+from covey.text import printable
+
+
+def outcome_of(client: int, response: Response) -> Outcome:
+    """What a site answered; nothing that it says can do more than be left out."""
+    if response.refused:
+        return Outcome(id=client, refused=printable(response.refused))
+    if response.error:
+        return Outcome(id=client, lost=printable(response.error))
+    try:
+        answer = named_from_bytes(response.answer)
+        if "reply" not in answer:
+            return Outcome(id=client, refused=printable(str(answer["refused"])) or "it does not say why")
+        reply = None if answer["reply"] is None else reply_from_plain(answer["reply"])
+        lost, refused = (printable(str(answer[why])) for why in ("lost", "refused"))
+        lost = lost or printable(str(answer["mistake"]))
+        if reply is None and not lost and not refused:
+            raise ValueError("it holds neither a reply nor a reason")
+        return Outcome(id=client, reply=reply, lost=lost, refused=refused)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = f"its answer cannot be read: {type(error).__name__}: {error}"
+        return Outcome(id=client, refused=printable(reason))

@@ -1,0 +1,170 @@
+"""Server and sites of neighbouring versions work together, or refuse in one sentence."""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from covey import __version__
+from covey.core import run
+from covey.deploy.protocol import agreed
+from covey.deploy.site import Site
+from covey.errors import Refused
+from covey.methods import fedavg
+from covey.steps import Train
+from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, shares, simulated, sites
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "form"),
+    [
+        ({"covey": __version__}, (1, 1), 1),  # the same covey, from before there was a number
+        ({"covey": "0.2.0", "protocol": [1, 2]}, (1, 1), 1),
+        ({"covey": "0.0.9", "protocol": [1, 1]}, (1, 2), 1),
+        ({"covey": "0.2.0", "protocol": [2, 3]}, (1, 2), 2),
+        ({"covey": "0.2.0", "protocol": [1, 2]}, (1, 2), 2),
+    ],
+)
+def test_the_newest_form_that_both_speak(theirs: dict[str, Any], ours: tuple[int, int], form: int) -> None:
+    assert agreed(theirs, "the server", ours) == form
+
+
+@pytest.mark.parametrize(
+    ("theirs", "sentence"),
+    [
+        ({"covey": "9.9"}, "the server has covey 9.9, this site has 1.0; install the same"),
+        (
+            {"covey": "9.9", "protocol": [4, 5]},
+            "the server has covey 9.9 with protocol 4 to 5, this site has 1.0 with protocol 2 to 3; install "
+            "neighbouring versions",
+        ),
+        (
+            {"covey": "0.1", "protocol": [1, 1]},
+            "the server has covey 0.1 with protocol 1, this site has 1.0 with protocol 2 to 3; install neighbouring "
+            "versions",
+        ),
+        ({"covey": "1.0", "protocol": "new"}, "the server does not say which protocol it speaks"),
+        ({"covey": "1.0", "protocol": [1.5, 2**70]}, "the server does not say which protocol it speaks"),
+    ],
+)
+def test_no_form_in_common_is_one_sentence(theirs: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(Refused) as caught:
+        agreed(theirs, "the server", (2, 3), "1.0")
+    assert str(caught.value) == sentence
+
+
+class Newer(Site):
+    version = "0.2.0"
+    speaks = (1, 2)
+
+
+class FarNewer(Site):
+    version = "0.9.0"
+    speaks = (2, 3)
+
+
+def one_site_as(kind: type[Site]) -> Hand:
+    """Four sites, of which the second is another covey."""
+    made = sites()
+    share = shares()[1]
+    made[101] = kind((share.train, share.test), name="site-1", bounds=made[101].bounds)
+    return Hand(made)
+
+
+def learned(fleet: Any) -> torch.Tensor:
+    return run(fedavg(Train(lr=0.1), per_round=CLIENTS), fleet, rounds=2).models
+
+
+def test_a_site_of_the_next_minor_version_takes_part_with_the_same_bits() -> None:
+    said: list[str] = []
+    fleet = deployed(one_site_as(Newer), say=said.append)
+    assert torch.equal(learned(fleet), learned(simulated()))
+    assert any(line.startswith("site site-1 is here") and "with covey 0.2.0" in line for line in said)
+
+
+def test_a_site_two_versions_away_is_left_out_in_one_sentence_that_both_sides_are_told() -> None:
+    said: list[str] = []
+    fleet = deployed(one_site_as(FarNewer), say=said.append, least=3)
+    assert fleet.begin(1) == [0, 1, 2]
+    sentence = f"the server has covey {__version__} with protocol 1, this site has 0.9.0 with protocol 2 to 3"
+    assert [line for line in said if "left out" in line] == [
+        f"a site is left out for now: {sentence}; install neighbouring versions"
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- another covey, really
+
+ANSWERING = """
+import sys
+from covey.config import federation_of, resolve
+from covey.data import federate, load
+from covey.deploy.site import Site
+share = federate(load("digits"), partition="dir-class", clients=4, seed=3, alpha=0.5).shares[1]
+site = Site((share.train, share.test), name="site-1")
+while size := sys.stdin.buffer.read(8):
+    answer = site.answer(sys.stdin.buffer.read(int.from_bytes(size, "big")))
+    sys.stdout.buffer.write(len(answer).to_bytes(8, "big") + answer)
+    sys.stdout.buffer.flush()
+"""
+
+
+class OtherProcess:
+    """A site in a process of its own, with the covey in that folder."""
+
+    def __init__(self, source: Path) -> None:
+        env = os.environ | {"PYTHONPATH": str(source)}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen([sys.executable, "-c", ANSWERING], stdin=pipe, stdout=pipe, env=env)
+
+    def answer(self, block: bytes) -> bytes:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(len(block).to_bytes(8, "big") + block)
+        self.process.stdin.flush()
+        return self.process.stdout.read(int.from_bytes(self.process.stdout.read(8), "big"))
+
+
+def earlier() -> str:
+    """The last tag, or the commit that COVEY_EARLIER names."""
+    words = ["git", "-C", str(ROOT), "describe", "--tags", "--abbrev=0"]
+    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    return os.environ.get("COVEY_EARLIER", found)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[OtherProcess]:
+    if not earlier():
+        pytest.skip("there is no tag yet")
+    packed = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", earlier(), "src"], capture_output=True, check=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    made = OtherProcess(tmp_path / "src")
+    yield made
+    made.process.kill()
+    made.process.wait()
+
+
+@pytest.mark.slow
+def test_a_site_of_the_last_release_takes_part_or_is_left_out_in_one_sentence(other: OtherProcess) -> None:
+    said: list[str] = []
+    hand = Hand(sites())
+    hand.sites[101] = other  # type: ignore[assignment]
+    fleet = deployed(hand, say=said.append, least=3, deadline=300.0)
+    here = fleet.begin(1)
+    out = [line for line in said if "left out" in line]
+    if len(here) == CLIENTS:
+        assert torch.equal(learned(fleet), learned(simulated()))
+    else:
+        assert len(out) == 1
+        assert out[0].endswith(("install the same", "install neighbouring versions"))

@@ -1,0 +1,146 @@
+"""Nothing is measured twice, and what is looked up is what asking every client would have said."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from covey.core import Task, run
+from covey.data.types import Samples
+from covey.errors import UserError
+from covey.fleet.local import LocalFleet
+from covey.ledger import Ledger
+from covey.measure import FREE, Measuring, interval, seldom_measured
+from covey.methods.baselines import fedavg, local_only
+from covey.metrics import metric_named
+from covey.steps import Train
+from covey.steps.evaluate import Evaluate
+from covey.testing import small_fleet
+
+
+class Counting:
+    """Notes how many samples go through the model for measurements."""
+
+    def __init__(self, fleet: LocalFleet) -> None:
+        self.inner, self.samples = fleet.executor, 0
+        fleet._executor = self
+
+    def __call__(self, call: Any, jobs: Any) -> Any:
+        if call.step.kind == "evaluate.samples":
+            self.samples += sum(len(job.tasks[0].args["index"]) for job in jobs)
+        assert call.step.kind != "evaluate.local" or not jobs
+        return self.inner(call, jobs)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def from_the_pool(fleet: LocalFleet) -> bool:
+    """Whether all local test samples are samples of the global test set."""
+    return all(set(s.test.index) <= set(fleet.data.test.index) for s in fleet.data.shares)
+
+
+def test_local_tests_drawn_from_the_global_one_cost_nothing_more() -> None:
+    fleet, method = small_fleet(), fedavg(Train())
+    counting = Counting(fleet)
+    run(method, fleet, rounds=2, measure=Measuring())
+    assert from_the_pool(fleet)
+    assert counting.samples == 2 * len(fleet.data.test)
+
+
+def test_rows_that_did_not_change_are_not_run_again() -> None:
+    fleet, method = small_fleet(), fedavg(Train())
+    state = run(method, fleet, rounds=1)
+    counting, measuring = Counting(fleet), Measuring()
+    first = measuring(method, state, fleet, True)
+    fleet.round += 1  # the next round changes nothing
+    again = measuring(method, state, fleet, True)
+    assert counting.samples == len(fleet.data.test)
+    assert [m.value for m in first] == [m.value for m in again]
+
+
+@pytest.mark.parametrize("metrics", [(), ("macro-f1",)])
+def test_what_is_looked_up_is_what_a_client_answers_alone(metrics: tuple[str, ...]) -> None:
+    fleet, method = small_fleet(), local_only(Train(lr=0.1))
+    state = run(method, fleet, rounds=1)
+    step = Evaluate(metrics=tuple(metric_named(name, name) for name in metrics))
+    tasks = {i: Task(models=state.models[i : i + 1], slots=(i,)) for i in range(4)}
+    looked_up = fleet.ask(step, tasks, measure=True)
+    alone = fleet.ask(step, tasks)
+    assert [(r.id, r.slot, r.size, dict(r.stats)) for r in looked_up] == [
+        (r.id, r.slot, r.size, dict(r.stats)) for r in alone
+    ]
+
+
+def test_the_work_of_measuring_is_counted_in_samples_trained() -> None:
+    fleet, method = small_fleet(), fedavg(Train())
+    run(method, fleet, rounds=3, measure=Measuring())
+    assert fleet.ledger.work_measuring == pytest.approx(3 * len(fleet.data.test) / 3)
+    assert (fleet.ledger.times_measured, fleet.ledger.last_measured) == (3, 3)
+    again = Ledger()
+    again.load(fleet.ledger.save())
+    assert (again.work, again.work_measuring) == (fleet.ledger.work, fleet.ledger.work_measuring)
+
+
+def made_up(*, measuring: float, training: float, times: int, parameters: int = 61_706) -> Any:
+    ledger = Ledger(work=training, work_measuring=measuring, times_measured=times, last_measured=times)
+    return SimpleNamespace(ledger=ledger, layout=SimpleNamespace(size=parameters))
+
+
+def test_measuring_becomes_seldom_where_it_is_more_than_a_quarter_of_the_work() -> None:
+    # 10,000 test samples are 3333 trained ones; with 6000 trained a round they are 36 % of the work, every other
+    # round 22 %: 1667 / (6000 + 1667).
+    mnist = made_up(measuring=10 * 10_000 / 3, training=10 * 6000.0, times=10)
+    assert interval(mnist, 10) == 2
+    # 18,000 trained: 16 % of the work.
+    assert interval(made_up(measuring=33_333.0, training=180_000.0, times=10), 10) == 1
+    # Below the free amount nobody minds.
+    assert interval(made_up(measuring=0.99 * FREE / 5000, training=1.0, times=1, parameters=5000), 1) == 1
+    assert not Measuring(every="auto").due(11, mnist)
+    assert Measuring(every="auto").due(12, mnist)
+
+
+def test_a_run_is_measured_seldom_only_where_no_round_matters() -> None:
+    assert seldom_measured({"rounds": 5})["measure"] == {"every": "auto"}
+    assert seldom_measured({"measure": {"whom": "trained"}})["measure"] == {
+        "whom": "trained",
+        "every": "auto",
+    }
+    for tables in ({"measure": {"every": 3}}, {"target": 0.9}, {"stop": {"patience": 3}}):
+        assert seldom_measured(tables) == tables
+
+
+def test_how_often_is_a_number_or_auto() -> None:
+    with pytest.raises(UserError, match=r"measure\.every is 'often'"):
+        Measuring(every="often")  # type: ignore[arg-type]
+
+
+def test_samples_of_a_shift_are_not_those_without_it() -> None:
+    fleet, method = small_fleet(), fedavg(Train())
+    state = run(method, fleet, rounds=1)
+    index = fleet.data.test.index[:4]
+    plain, turned = (
+        Samples(fleet.data.dataset, index, s)
+        for s in (fleet.data.test.shift, fleet.data.test.shifted(_turned(fleet)).shift)
+    )
+    assert not torch.equal(plain.tensors()[0], turned.tensors()[0])
+    views = {-1: plain, 0: turned}
+    fleet.client_data = SimpleNamespace(  # type: ignore[assignment]
+        test=lambda i, _: views[i], train=fleet.client_data.train, sizes=lambda _: (4, 4)
+    )
+    fleet.close()
+    tasks = {i: Task(models=state.models, slots=(0,)) for i in views}
+    found = {r.id: r.stats["loss"] for r in fleet.ask(Evaluate(), tasks, measure=True)}
+    alone = {r.id: r.stats["loss"] for i in views for r in fleet.ask(Evaluate(), {i: tasks[i]})}
+    assert found == alone
+    assert not np.isclose(found[-1], found[0])
+
+
+def _turned(fleet: LocalFleet) -> Any:
+    from dataclasses import replace
+
+    return replace(fleet.data.test.shift, turns=1)

@@ -1,0 +1,62 @@
+"""Clients that join without labels, and clients that leave and come back."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from covey.core import run, served
+from covey.data import federate, from_tensors
+from covey.fleet.devices import Devices
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
+from covey.methods import fedavg, flux
+from covey.steps import Train
+
+LATE = [{"clients": [4, 5], "round": 2, "labels": False}]
+
+
+def blobs(clients: int = 6) -> LocalFleet:
+    """Clients 0, 2, 4 hold points around (3, 0), the others around (-3, 0); labels are the second number's sign."""
+    rng = np.random.default_rng(0)
+    kind = np.repeat(np.arange(clients) % 2, 40)
+    x = rng.normal(size=(len(kind), 2)).astype(np.float32)
+    y = (x[:, 1] > 0).astype(np.int64)
+    x[:, 0] += np.where(kind == 0, 3, -3)
+    owner = np.repeat(np.arange(clients), 40)
+    data = from_tensors(torch.from_numpy(x), torch.from_numpy(y), natural={"owner": owner})
+    shared = federate(data, partition="natural", clients=clients, seed=0)
+    return LocalFleet(
+        shared, nn.Linear(2, 2), devices=Devices(joins=LATE), engine=Engine(mode="serial", lanes=False)
+    )
+
+
+def test_who_has_no_labels_is_served_and_never_trains() -> None:
+    fleet = blobs()
+    assert fleet.begin(2) == [0, 1, 2, 3, 4, 5]
+    assert fleet.trainers([0, 3, 4, 5]) == [0, 3]
+    assert (fleet.known(4).train, len(fleet.client_data.train(4, 2))) == (0, 0)
+    assert len(fleet.client_data.test(4, 2)) > 0
+    worked: set[int] = set()
+    state = run(
+        fedavg(Train(lr=0.1), per_round=6),
+        fleet,
+        rounds=4,
+        watchers=[lambda end: worked.update(end.state.worked)],
+    )
+    assert worked == {0, 1, 2, 3}
+    assert set(served(fedavg(Train(lr=0.1)), state, fleet, [4, 5])) == {4, 5}
+
+
+def test_flux_places_them_by_their_inputs() -> None:
+    fleet = blobs()
+    method = flux(Train(lr=0.1), per_round=6, after=1, clusters=2)
+    state = run(method, fleet, rounds=3)
+    assert state.groups[0] == state.groups[2] == state.groups[4]
+    assert state.groups[1] == state.groups[3] == state.groups[5]
+    assert state.groups[0] != state.groups[1]
+    assert fleet.ledger.lost == fleet.ledger.refused == 0
+
+
+def test_who_leaves_and_comes_back_is_there_again() -> None:
+    devices = Devices(leaves=[{"clients": [1], "round": 2}], joins=[{"clients": [1], "round": 4}])
+    assert [1 in devices.members(3, number) for number in range(1, 6)] == [True, False, False, True, True]
