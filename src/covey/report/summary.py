@@ -71,6 +71,7 @@ class Summary:
     lost: Losses = field(default_factory=Losses)
     refused: Losses = field(default_factory=Losses)
     epsilon: Mapping[str, float] = field(default_factory=dict)
+    privacy: Mapping[str, Any] = field(default_factory=dict)  # delta, and what each client lost by kind
     engine: Mapping[str, Any] = field(default_factory=dict)
     wall_seconds: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -115,6 +116,7 @@ def parse_summary(raw: object, where: str) -> Summary:
         lost=read("lost", parse_losses, Losses()),
         refused=read("refused", parse_losses, Losses()),
         epsilon=read("epsilon", lambda v: {str(k): number(x) for k, x in v.items()}, {}),
+        privacy=table(raw.get("privacy"), "privacy", where),
         engine=table(raw.get("engine"), "engine", where),
         notes=table(raw.get("notes"), "notes", where),
         serving=read("serving", lambda v: {str(k): tuple(map(int, slots)) for k, slots in v.items()}, {}),
