@@ -53,5 +53,8 @@ def test_a_run_judges_and_says_what_it_mixed() -> None:
     state = run(method_of(config), fleet, rounds=2)
     fleet.close()
     assert state.notes["mixed between groups"]["group"] == [0, 1]
-    assert {group: group in members for group, members in MIXED.of(state.memory).items()} == {0: True, 1: True}
+    assert {group: group in members for group, members in MIXED.of(state.memory).items()} == {
+        0: True,
+        1: True,
+    }
     assert fleet.ledger.total["evaluate.cross"].messages > 0

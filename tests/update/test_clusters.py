@@ -152,9 +152,7 @@ def test_adaptive_history_is_forgotten_where_the_held_out_loss_rises(a_round) ->
     for number, (losses, beta) in enumerate(zip(told, (0.5, 0.552585, 0.610701, 0.305351), strict=True), 1):
         stats = {i: {"losses": [loss, 0.0, 0.0]} for i, loss in enumerate(losses)}
         replies = {0: ((1.0, 0.0), 5), 1: ((1.0, 0.0), 5)}
-        now = a_round(
-            (0, 0), replies=replies, groups={0: 0, 1: 1}, memory=memory, number=number, stats=stats
-        )
+        now = a_round((0, 0), replies=replies, groups={0: 0, 1: 1}, memory=memory, number=number, stats=stats)
         update(now, averaged(now))
         memory = now.memory
         assert memory["cfic.h"].tolist() == pytest.approx((-beta, 0.0), abs=2e-6)

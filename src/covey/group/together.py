@@ -22,7 +22,9 @@ from covey.ranges import Count
 from covey.settings import validated
 from covey.steps.judged import JUDGEMENTS
 
-PART = 2.0  # standard errors by which own training is better than the average of all: each group its own model
+PART = (
+    2.0  # standard errors by which own training is better than the average of all: each group its own model
+)
 STAY = -1.5  # by which it is worse, when the rounds of trial are over: one model for good
 
 Decision = Literal["trial", "apart", "together"]

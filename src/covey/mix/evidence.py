@@ -21,7 +21,9 @@ from covey.settings import validated
 from covey.steps.cross import CrossEvaluate
 
 Array = NDArray[np.float64]
-MIXED: Key[dict[int, list[int]]] = Key("mixed between groups")  # group -> the groups whose models make its own
+MIXED: Key[dict[int, list[int]]] = Key(
+    "mixed between groups"
+)  # group -> the groups whose models make its own
 
 
 @validated
@@ -47,9 +49,7 @@ class EvidenceAverage:
     needs: ClassVar[Facts] = (GROUPS, MODEL_PER_GROUP)
 
     def __call__(self, now: Round) -> Mixing:
-        own = weighted_rows(
-            now, [reply.slot for reply in now.replies], weights(now.replies, self.weighting)
-        )
+        own = weighted_rows(now, [reply.slot for reply in now.replies], weights(now.replies, self.weighting))
         sizes = Counter(now.groups.values())
         if now.number % self.every == 0 and len(sizes) > 1:
             MIXED.keep(now.memory, self.judged(now, own, sizes))
@@ -68,7 +68,9 @@ class EvidenceAverage:
             tasks |= {i: task for i in now.here if now.groups.get(i) == group}
         most = max(len(options) for options in sets.values())
         answers = now.fleet.ask(CrossEvaluate(holdout=self.holdout, models=most), tasks)
-        found = {g: best(options, [a for a in answers if now.groups[a.id] == g]) for g, options in sets.items()}
+        found = {
+            g: best(options, [a for a in answers if now.groups[a.id] == g]) for g, options in sets.items()
+        }
         now.notes["mixed between groups"] = {
             "group": list(found),
             "made of the models of": [", ".join(map(str, option)) for option in found.values()],
