@@ -60,7 +60,7 @@ class EvidenceAverage:
         """The set of groups that each group's clients judge best."""
         rows = now.fleet.combine([Mixing(factors=[own])], now.models, now.replies, now.seen)
         sets = {group: candidates(group, sorted(sizes)) for group in sorted(sizes)}
-        tasks = {}
+        tasks: dict[int, Task] = {}
         for group, options in sets.items():
             tried = [between_groups(len(rows), {group: option}, sizes)[group] for option in options]
             models = torch.from_numpy(np.stack(tried)).to(rows.dtype) @ rows
