@@ -96,7 +96,10 @@ def test_a_refused_combination_costs_no_trial(tmp_path: Path) -> None:
 
 def test_a_run_says_whether_it_was_refused_before_its_first_round(tmp_path: Path) -> None:
     told: list[dict[str, object]] = []
-    do({"tables": {**TABLES, "data": {"name": "digits", "clients": 10**6}}, "folder": str(tmp_path)}, told.append)
+    do(
+        {"tables": {**TABLES, "data": {"name": "digits", "clients": 10**6}}, "folder": str(tmp_path)},
+        told.append,
+    )
     assert told[-1]["refused"] is True
     assert "clients" in str(told[-1]["failed"])
 

@@ -137,8 +137,9 @@ def against_words(replicas: Replicas) -> str:
     if len(replicas.seeds) < 2 or not rows:
         return ""
     wider = "" if rows == 1 else f", wider than 95 % as Holm's test of {rows} rows at once asks"
+    first = next(iter(replicas.runs))
     return (
-        f"Against {next(iter(replicas.runs))}: the mean paired difference over the same seeds, its interval{wider}, and "
+        f"Against {first}: the mean paired difference over the same seeds, its interval{wider}, and "
         "p of the paired t-test; not distinguishable: the interval holds 0, p is 0.05 or more."
     )
 

@@ -245,12 +245,14 @@ def ask(race: Race, folder: Path) -> Job:
 
 
 def refuse(race: Race, trial: Any, why: str) -> None:
-    """A combination that the run does not take; where none of so many is taken, one sentence says what the last lacked."""
+    """A combination that no run takes; where none of very many is taken, one sentence says why not."""
     trial.set_user_attr(REFUSED, why)
     race.study.tell(trial, state=optuna().trial.TrialState.FAIL)
     race.in_a_row += 1
     if race.in_a_row == MOST_REFUSED:
-        raise UserError(f"{MOST_REFUSED} combinations in a row were refused for {race.method}; the last: {why}")
+        raise UserError(
+            f"{MOST_REFUSED} combinations in a row were refused for {race.method}; the last: {why}"
+        )
 
 
 def tell(race: Race, job: Job, outcome: Outcome, metric: str) -> None:
