@@ -75,7 +75,7 @@ class Door:
         self.client = httpx.AsyncClient(
             base_url=f"{'https' if link.ca else 'http'}://{link.address}",
             verify=str(link.ca) if link.ca else True,
-            timeout=120,
+            timeout=300,  # messages are given out once: a reply that is not waited for would be lost
             limits=httpx.Limits(keepalive_expiry=2),  # before the SuperLink, which closes after 5 s
             trust_env=False,
         )

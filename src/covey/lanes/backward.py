@@ -1,7 +1,7 @@
 """Writes the operations of the way back: from the gradient of the loss to those of all parameters."""
 
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.instructions import Operation
+from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import best, split
 from covey.lanes.convolve import Target, convolve, spread, weight_gradient
 from covey.lanes.forward import drop, elementwise, linear, norm, rescale, window

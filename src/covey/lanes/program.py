@@ -4,8 +4,8 @@ from typing import Literal
 
 from covey.lanes.backward import Backward, weights
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.instructions import Operation
 from covey.lanes.compiled.isa import Isa
+from covey.lanes.compiled.operations import Operation
 from covey.lanes.forward import forward, gather
 from covey.lanes.graph import Conv, Deconv, Graph, Norm
 from covey.lanes.places import Step, place_values

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from covey.errors import UserError
 from covey.private.accountant import Accountant
 from covey.ranges import Count, Epsilon, Positive, Range
-from covey.settings import validated_in
+from covey.settings import only_with, validated_in
 
 Level = Literal["client", "local", "example"]
 
@@ -58,6 +58,18 @@ class Private:
     evaluations: Epsilon | None = None
 
     def __post_init__(self) -> None:
+        self.check_together()
+        quiet = self.epsilon is None and self.noise is None
+        for names, holds, what in (
+            ("quantile first_clip", self.clip == "adaptive", 'private.clip = "adaptive"'),
+            ("sampling accountant", self.level == "client", 'private.level = "client"'),
+            ("noise_from", self.secure, "private.secure = true"),
+            ("noise_from delta accountant", not quiet, "private.epsilon or private.noise"),
+        ):
+            only_with("private", self, names, holds, what)
+
+    def check_together(self) -> None:
+        """Refuses settings that contradict each other."""
         if self.secure and (self.level != "client" or self.clip == "adaptive"):
             raise UserError(
                 f'private.secure adds up updates of a known length: it needs level = "client" (it is "{self.level}") '

@@ -64,19 +64,14 @@ class ExampleTrain(Step):
         client.state["private rounds"] = done + 1
         rng = np.random.default_rng(secrets.randbits(128)) if client.live else client.rng
         size = client.bench.layout.trainable
-        row = client.bench.fit_clipped(
-            start,
-            x,
-            y,
-            drawn(len(y), rate, rng, steps),
-            self.train.recipe(client.round),
-            Clipping(
-                clip=self.clip,
-                expected=max(1.0, rate * len(y)),
-                noise=lambda: system_gaussian(size, scale) if client.live else rng.normal(0.0, scale, size),
-            ),
+        batches = drawn(len(y), rate, rng, steps)
+        clipping = Clipping(
+            clip=self.clip,
+            expected=max(1.0, rate * len(y)),
+            noise=lambda: system_gaussian(size, scale) if client.live else rng.normal(0.0, scale, size),
             seed=int(rng.integers(2**62)),
         )
+        row = client.bench.fit_clipped(start, x, y, batches, self.train.recipe(client.round), clipping)
         return Reply(id=client.id, vector=row, slot=slot, size=1)
 
     def spent(self, client: Client, noise: float, rate: float, steps: int) -> list[list[float]]:
