@@ -63,7 +63,7 @@ class Private:
         for names, holds, what in (
             ("quantile first_clip", self.clip == "adaptive", 'private.clip = "adaptive"'),
             ("sampling accountant", self.level == "client", 'private.level = "client"'),
-            ("noise_from", self.secure, "private.secure = true"),
+            ("noise_from neighbours", self.secure, "private.secure = true"),
             ("noise_from delta accountant", not quiet, "private.epsilon or private.noise"),
         ):
             only_with("private", self, names, holds, what)
