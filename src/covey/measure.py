@@ -25,11 +25,12 @@ from covey.core import (
     server_client,
 )
 from covey.errors import UserError
-from covey.metrics import Metric, Metrics, metric_named
+from covey.metrics import AGGREGATES, Metric, Metrics, metric_named
 from covey.needs import gives_of
+from covey.objective import Objective
 from covey.ranges import Count
 from covey.safety import not_measurable
-from covey.settings import validated_in
+from covey.settings import only_with, validated_in
 from covey.steps.evaluate import Evaluate, values_in
 from covey.steps.judged import EvaluateAdapted
 from covey.steps.noisy_evaluate import NoisyEvaluate
@@ -66,6 +67,17 @@ class Measuring:
 
     def __post_init__(self) -> None:
         _ = self.told
+        on_clients = self.local_test or self.fine_tune
+        for names, holds, what in (
+            ("fine_tune_updates", self.fine_tune, "measure.fine_tune = true"),
+            ("whom", on_clients, "measure.local_test or measure.fine_tune"),
+            (
+                "metrics",
+                on_clients or self.global_test,
+                "measure.global_test, measure.local_test or measure.fine_tune",
+            ),
+        ):
+            only_with("measure", self, names, holds, what)
 
     def due(self, round: int, fleet: Fleet) -> bool:
         """Whether the round is measured."""
@@ -79,6 +91,13 @@ class Measuring:
         return tuple(
             m if isinstance(m, Metric) else metric_named(m, f"measure.metrics = {m!r}") for m in self.metrics
         )
+
+    def overall(self, objective: Objective) -> list[str]:
+        """The names of the numbers over all clients, measured while the run goes on, that have a better and a worse."""
+        metrics = Metrics.directed(objective, self.told)
+        of_all = [f"global-test/{m.name}" for m in metrics if self.global_test]
+        ends = [end for end in AGGREGATES if end != "std"]
+        return of_all + [f"local-test/{m.name}-{end}" for m in metrics for end in ends if self.local_test]
 
     def __call__(self, method: Method, state: State, fleet: Fleet, last: bool) -> list[Measurement]:
         if not self.due(state.round, fleet) and not last:

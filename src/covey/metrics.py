@@ -224,6 +224,14 @@ class Metrics:
         return cls([SCORES.get(main.name, main), *told])
 
     @classmethod
+    def directed(cls, objective: Objective, told: Iterable[Metric] = ()) -> list[Metric]:
+        """Those of a run that have a better and a worse; an objective of one's own may give any score."""
+        every, known = [*told], cls.of(objective, told)
+        scores = getattr(objective, "told", (objective.main, *SCORES))
+        found = {m.name: m for m in (*(known[name] for name in scores), *every)}
+        return [m for m in found.values() if m.higher_is_better is not None]
+
+    @classmethod
     def from_plain(cls, plain: Mapping[str, Mapping[str, Any]]) -> Metrics:
         """Those that a run folder tells of."""
         return cls(Metric(name=name, **facts) for name, facts in plain.items())

@@ -168,7 +168,7 @@ def test_prometheus_can_read_the_numbers() -> None:
 
 
 def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     connection.request("GET", path, headers={"host": f"{host}:{port}"})
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
@@ -199,7 +199,7 @@ def test_others_see_it_with_the_administrators_key_and_tls_only(tmp_path: Path) 
     right = base64.b64encode(b"admin:a long password").decode()
 
     def asked(path: str, **headers: str) -> tuple[int, str]:
-        connection = http.client.HTTPSConnection(place.host, place.port, timeout=60, context=trusted)
+        connection = http.client.HTTPSConnection(place.host, place.port, timeout=300, context=trusted)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from covey.ask_once import Ask, answers, ask_once
@@ -18,6 +17,7 @@ from covey.group.figures import note_groups
 from covey.group.flocks import Cut, flocks, renamed
 from covey.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares
 from covey.ranges import Count, Natural
+from covey.rows import one_per_parent
 from covey.settings import validated
 from covey.steps.portrait import DescribeClasses, Portrait, portraits_of
 
@@ -97,11 +97,7 @@ def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapp
 @declares(needs=(GROUPS, PORTRAITS), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
 def one_per_flock(now: Round) -> Tensor:
     """A row for every flock; one that was found later starts from the model of the flock that it came from."""
-    rows = list(now.models)
-    parents = PARENTS.of(now.memory)
-    for flock in range(len(rows), len(parents)):
-        rows.append(rows[parents[flock]] if parents[flock] < flock else now.fleet.start())
-    return torch.stack(rows) if len(rows) > len(now.models) else now.models
+    return one_per_parent(now, PARENTS.of(now.memory))
 
 
 def portraits_in(now: Round, flip: float) -> dict[int, tuple[Portrait, ...]]:
