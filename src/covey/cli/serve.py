@@ -109,9 +109,8 @@ def serve(
     )
     given = {"--data": data, "--certs": None if insecure else certs, "--host": host, "--port": port}
     again = " ".join(f"{name} {value}" for name, value in given.items() if value is not None)
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # as Ctrl-C: the run is saved, and says how to go on
+    # as Ctrl-C: the run is saved, and says how to go on
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
