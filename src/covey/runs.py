@@ -219,7 +219,7 @@ def _run(
     try:
         while True:
             try:
-                return run(
+                done = run(
                     method_of(config),
                     fleet,
                     rounds=config.top.rounds,
@@ -229,6 +229,10 @@ def _run(
                     stop=lambda end: is_over(end.state.round),
                     patience=config.top.patience,
                 )
+                if say is not None and done.round < config.top.rounds:
+                    why = "the target is reached" if recorder.at_target else f"no better {stopping}"
+                    say(f"ended after round {done.round} of {config.top.rounds}: {why}")
+                return done
             except SpoiledRunError as spoiled:
                 if "private" in config.tables:  # rounds that were seen would be made again, and booked once
                     raise

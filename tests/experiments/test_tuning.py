@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from covey.cli.benchmark_page import tuning_lines, where_known
-from covey.errors import UserError
+from covey.errors import RunError, UserError
 from covey.experiments import tuning
 from covey.experiments.spec import Row, read_experiment
 from covey.experiments.tuning import check_tries, on_top, try_tables, tune_rows, with_tuned
@@ -39,6 +39,24 @@ def test_a_try_sees_no_test_data_and_no_seed_of_the_comparison() -> None:
     tables = try_tables(BENCHMARK, row, row.tries[0], BENCHMARK.cases[1])
     assert (tables["seed"], tables["data"]["validation"], tables["train"]["lr"]) == (1000, 0.2, 0.3)
     assert on_top(row, {"method": {"per_round": 3}}).set == {"method": {"name": "fedavg", "per_round": 3}}
+
+
+def test_a_try_that_diverges_is_the_worst_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(config: Any, *_: Any) -> dict[str, Any]:
+        if config["train"]["lr"] > 1:
+            raise RunError("round 1: training diverges")
+        cost = {"bytes_up": 1, "bytes_down": 1, "bytes_peer": 0}
+        return {"last": {"local-test/accuracy-mean": 0.4}, "rounds_done": 1, "cost": cost}
+
+    monkeypatch.setattr(tuning, "one_run", run)
+    row = Row(name="a", set={"method": {"name": "fedavg"}}, tries=[{"train": {"lr": 9.0}}])
+    said: list[str] = []
+    experiment = replace(BENCHMARK, rows=[row], tune={"on": ["IID"]})
+    (found,) = tune_rows(experiment, tmp_path, lambda *_: None, said.append)
+    assert (found.best, found.scores) == ({}, [0.4, 0.0])
+    assert said == ["try 2 of a on IID, validation data: round 1: training diverges"]
 
 
 def test_the_best_mean_over_the_cases_wins_and_its_cost_is_kept(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from covey.config import resolve
-from covey.errors import UserError
+from covey.errors import RunError, UserError
 from covey.experiments.execute import Announce, one_run, run_folder
 from covey.experiments.merge import merged
 from covey.experiments.origin import read_origin
@@ -74,7 +74,12 @@ def tune_rows(experiment: Experiment, out: Path, live: Announce, say: Callable[[
                 config = resolve(try_tables(experiment, row, layer, case))
                 folder = run_folder(out / "tries", case, row, number, config)
                 title = f"try {number} of {row.name} on {case.name}, validation data"
-                summary = one_run(config, folder, functools.partial(live, title), say)
+                try:
+                    summary = one_run(config, folder, functools.partial(live, title), say)
+                except RunError as error:  # settings with which nothing is learnt are a try like any other
+                    say(f"{title}: {error}")
+                    values.append(0.0)
+                    continue
                 values.append(float(summary["last"].get(metric) or 0.0))
                 rounds += int(summary["rounds_done"])
                 sent += sum(summary["cost"][way] for way in ("bytes_up", "bytes_down", "bytes_peer"))
