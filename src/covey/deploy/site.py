@@ -99,9 +99,8 @@ class Site:
         self.data = SiteData.of(data)
         self.name = name
         self.budget = budget
-        self.strict = (
-            budget is not None and not trust_server
-        )  # nothing leaves that the account does not count
+        # nothing leaves that the account does not count
+        self.strict = budget is not None and not trust_server
         self.bounds = bounds or Bounds()
         self.say = say
         self.account = PrivacyAccount(folder, data=lambda: self.data.digest, budget=budget)
