@@ -14,6 +14,7 @@ from covey.report.replica_page import study_data, study_headline
 from covey.report.replicas import Replicas
 from covey.report.run_page import run_details
 from covey.report.table import labels_of
+from covey.text import in_order
 
 STYLE = "page.css"
 SCRIPTS = ("draw.js", "curves.js", "clients.js", "devices.js", "notes.js", "graph.js", "page.js")
@@ -30,7 +31,7 @@ def write_report(runs: Sequence[RunView], path: Path, replicas: Replicas | None 
     if not runs:
         raise UserError("A report needs at least one run folder, but none was given.")
     part = path.with_name(path.name + ".part")
-    part.write_text(page(runs, replicas), encoding="utf-8")
+    part.write_text(in_order(page(runs, replicas)), encoding="utf-8")
     part.replace(path)
 
 
