@@ -36,6 +36,7 @@ from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
 from covey.text import uncontrolled
 from covey.version import __version__
+from covey.writing import reason
 
 USERS_MISTAKE = 2
 INTERRUPTED = 130
@@ -97,10 +98,11 @@ def main() -> None:
     except BrokenPipeError:  # `covey methods | head`
         sys.exit(0)
     except Exception as error:
-        if not own_place(error):
+        own = own_place(error)  # a mistake in somebody's own file
+        if not own and not isinstance(error, OSError):
             raise
-        print(f"covey: {uncontrolled(said(error))}", file=sys.stderr)  # a mistake in somebody's own file
-        sys.exit(USERS_MISTAKE)
+        print(f"covey: {uncontrolled(said(error) if own else reason(error))}", file=sys.stderr)
+        sys.exit(USERS_MISTAKE if own else 1)
 
 
 def in_options(sentence: str) -> str:
