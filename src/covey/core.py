@@ -74,9 +74,8 @@ class State:
 
     models: Tensor  # the bank, one row per model
     groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
-    memory: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what parts keep (`needs.Key`): arrays, plain values
+    # what parts keep (`needs.Key`): arrays, plain values
+    memory: Mapping[str, Any] = field(default_factory=dict)
     seen: tuple[int, ...] = ()  # clients in the order in which they first appeared
     notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
     round: int = 0  # rounds done
@@ -290,9 +289,8 @@ class RoundEnd:
 PATIENCE = 3  # rounds in a row that may pass without an answer
 
 Watcher = Callable[[RoundEnd], None]
-Measure = Callable[
-    [Method, State, Fleet, bool], Sequence[Measurement]
-]  # the last one: is this the last round?
+# the last one: is this the last round?
+Measure = Callable[[Method, State, Fleet, bool], Sequence[Measurement]]
 
 
 def check_run(method: Any, fleet: Any, rounds: Any) -> None:

@@ -231,6 +231,8 @@ def _run(
                     patience=config.top.patience,
                 )
             except SpoiledRunError as spoiled:
+                if "private" in config.tables:  # rounds that were seen would be made again, and booked once
+                    raise
                 with storing(recorder.folder):
                     state = gone_back(spoiled, fleet, recorder, say)
     except KeyboardInterrupt as stopped:

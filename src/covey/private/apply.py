@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from covey.core import Gather, Method
+from covey.core import Method, Select
 from covey.errors import UserError
 from covey.needs import KNOWN_GROUPS, needs_of
 from covey.private.local import BookedReplies, local_noise
 from covey.private.plan import Plan
 from covey.private.refusals import check_private
+from covey.private.secret_draw import SecretDraw
 from covey.private.secure import SecureSums
 from covey.private.settings import Private
 from covey.private.small_groups import AtLeast
@@ -31,21 +32,19 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
         noise = local_noise(settings, rounds)
         assert settings.clip != "adaptive"
         step = Noised(step=method.local, clip=settings.clip, noise=noise)
-        return replace(method, local=step, gather=BookedReplies(settings=settings, noise=noise))
-    select = method.select
+        gather = BookedReplies(settings=settings, rounds=rounds, noise=noise)
+        return replace(method, local=step, gather=gather)
+    select: Select = method.select
     if settings.sampling == "poisson" and isinstance(select, Uniform):
         select = Poisson(rate=min(1.0, select.per_round / max(1, clients)))
     plan = Plan(settings=settings, rounds=rounds, select=select)
     by_group = KNOWN_GROUPS in needs_of(method.update)
+    if isinstance(select, Poisson | Uniform) and (settings.epsilon or settings.noise):
+        select = SecretDraw(select=select)
     if settings.secure:
-        gather: Gather = SecureSums(plan=plan, by_group=by_group)
-        return replace(method, select=select, gather=gather)
-    return replace(
-        method,
-        select=select,
-        local=Quiet(step=method.local),
-        gather=NoisySums(plan=plan, by_group=by_group),
-    )
+        return replace(method, select=select, gather=SecureSums(plan=plan, by_group=by_group))
+    sums = NoisySums(plan=plan, by_group=by_group)
+    return replace(method, select=select, local=Quiet(step=method.local), gather=sums)
 
 
 def at_example_level(method: Method, settings: Private, rounds: int) -> Method:
@@ -64,4 +63,4 @@ def at_example_level(method: Method, settings: Private, rounds: int) -> Method:
         delta=settings.delta / 2,
         rounds=rounds,
     )
-    return replace(method, local=step, gather=BookedReplies(settings=settings))
+    return replace(method, local=step, gather=BookedReplies(settings=settings, rounds=rounds))
