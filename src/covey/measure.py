@@ -66,11 +66,11 @@ class Measuring:
     metrics: tuple[str | Metric, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [m.name for m in self.told]
+        called = [m.name for m in self.told]
         for m in self.told:
-            if names.count(m.name) > 1:
+            if called.count(m.name) > 1:
                 raise UserError(
-                    f"measure.metrics has {names.count(m.name)} metrics called {m.name!r}; name them apart"
+                    f"measure.metrics has {called.count(m.name)} metrics called {m.name!r}; name them apart"
                 )
             if m.of is not None and m.name in SCORES:
                 raise UserError(

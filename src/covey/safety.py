@@ -229,7 +229,7 @@ def as_chosen(method: Method, chosen: Any, here: Sequence[int]) -> list[int]:
     except TypeError:
         found = [chosen]
     for one in found:
-        if not isinstance(one, Integral) or (one >= 0 and one not in there):
+        if not isinstance(one, Integral) or (int(one) >= 0 and one not in there):
             raise RunError(
                 f"method {method.name}: select names {one!r}; it must give a list of clients that are here (now.here)"
             )

@@ -98,11 +98,14 @@ def main() -> None:
     except BrokenPipeError:  # `covey methods | head`
         sys.exit(0)
     except Exception as error:
-        own = own_place(error)  # a mistake in somebody's own file
-        if not own and not isinstance(error, OSError):
+        if own_place(error):  # a mistake in somebody's own file
+            sentence, code = said(error), USERS_MISTAKE
+        elif isinstance(error, OSError):
+            sentence, code = reason(error), 1
+        else:
             raise
-        print(f"covey: {uncontrolled(said(error) if own else reason(error))}", file=sys.stderr)
-        sys.exit(USERS_MISTAKE if own else 1)
+        print(f"covey: {uncontrolled(sentence)}", file=sys.stderr)
+        sys.exit(code)
 
 
 def in_options(sentence: str) -> str:
