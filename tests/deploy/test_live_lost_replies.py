@@ -5,6 +5,7 @@ SuperLink and run are real, the site's client loses the replies that a test name
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ import httpx
 import pytest
 
 pytest.importorskip("flwr")
+from flwr.app import Message
+from flwr.proto.fleet_pb2 import PullMessagesRequest
 from flwr.proto.message_pb2 import (
     PullObjectRequest,
     PullObjectResponse,
@@ -27,9 +30,9 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from covey.codec import from_bytes
 from covey.deploy import connection, outgoing
-from covey.deploy.connection import answer_one, connected
+from covey.deploy.connection import answer_one, connected, pulled_message
 from covey.deploy.door import door
-from covey.deploy.flower_transport import GridTransport, flower_run
+from covey.deploy.flower_transport import GridTransport, flower_run, to_record
 from covey.deploy.mailboxes import Mailboxes
 from covey.deploy.site import Site
 from covey.deploy.superlink import free_port, superlink
@@ -163,6 +166,25 @@ def test_a_question_arrives_where_the_superlink_could_not_store_a_piece(
     monkeypatch.setattr(runtime, "PushObject", busy)
     assert exchange.ask(lambda block: block, question=b"once more").answer == b"once more"
     assert refused == []
+
+
+def test_a_second_answer_to_a_question_is_not_taken(exchange: Exchange) -> None:
+    """A malicious site changes its mind: the first answer counts."""
+    (number,) = exchange.transport.send("query.hello", {exchange.node.node_id: b"?"}, 600)
+    pulled = exchange.client.PullMessages(PullMessagesRequest(node=exchange.node))
+    run = pulled.messages_list[0].metadata.run_id
+    tree = pulled.message_object_trees[0]
+    until = time.monotonic() + 600
+    question = pulled_message(exchange.client, exchange.node, run, tree, 10**6, until=until)
+    settings: dict[str, Any] = {"keep": connection.once, "until": until}
+    for block in (b"the first", b"the second"):
+        reply = Message(to_record(block), reply_to=question)
+        reply.metadata.__dict__["_message_id"] = reply.object_id
+        with contextlib.suppress(ValueError):
+            outgoing.push(exchange.client, exchange.node, run, reply, 0.1, **settings)
+    found = exchange.collected(number)
+    assert found is not None
+    assert found.answer == b"the first"
 
 
 class Deaf:

@@ -200,8 +200,8 @@ def test_a_refused_heartbeat_is_none(clock: Clock) -> None:
     assert boxes.standing(7) == "gone"
 
 
-def answer_to(number: str) -> bytes:
-    head = Message(metadata=Metadata(reply_to_message_id=number))
+def answer_to(number: str, source: int = 7) -> bytes:
+    head = Message(metadata=Metadata(reply_to_message_id=number, src_node_id=source))
     return PushMessagesRequest(node=NODE, messages_list=[head]).SerializeToString()
 
 
@@ -226,6 +226,16 @@ def test_a_site_that_announces_answers_to_nothing_takes_no_memory(monkeypatch: p
     for number in range(100):
         boxes.visited("k", ANSWER, answer_to(str(number)), Given(status=200, headers={}, content=b""))
         assert len(boxes.answered) <= 10
+
+
+def test_an_answer_in_another_sites_name_is_refused() -> None:
+    async def work(door: Behind) -> list[str]:
+        await door.given("k", "POST", ANSWER, {}, answer_to("a"))
+        with pytest.raises(Refusal, match="its answer is in another site's name"):
+            await door.given("k", "POST", ANSWER, {}, answer_to("a", source=8))
+        return door.asked
+
+    assert in_door(work) == [ANSWER]
 
 
 def test_holding_is_shorter_than_a_sites_patience() -> None:

@@ -55,6 +55,15 @@ def test_updates_with_noise_are_counted_until_nothing_is_left(tmp_path: Path) ->
     assert again.account.composed(again.account.epsilon, again.account.told) == pytest.approx(lost)
 
 
+def test_an_update_with_noise_that_is_asked_for_again_is_the_same_and_costs_nothing(tmp_path: Path) -> None:
+    site = sites(tmp_path, budget=1.3)[100]
+    first = asked(site, NOISED)
+    lost = site.account.told
+    again = asked(sites(tmp_path, budget=1.3)[100], NOISED, session="after a crash of the server")
+    assert again["reply"]["vector"].equal(first["reply"]["vector"])
+    assert sites(tmp_path, budget=1.3)[100].account.told == lost
+
+
 def test_noise_that_is_none_is_worth_nothing() -> None:
     assert (
         "of the budget of 3 would be spent"

@@ -53,9 +53,8 @@ USED = "its key is not registered there, or another process uses it now"
 REFUSED = {401: "its signature is not accepted; is this machine's clock right?"}
 
 
-PERSEVERE = (
-    75.0  # seconds before a refusal counts: a broken connection of one's own counts as online for a minute
-)
+# seconds before a refusal counts: a broken connection of one's own counts as online for a minute
+PERSEVERE = 75.0
 
 
 class TurnedAway(Exception):  # noqa: N818

@@ -143,6 +143,15 @@ class Mailboxes:
         return "gone" if now - seen > GONE else "doubtful"
 
 
+def is_forged(body: bytes) -> bool:
+    """Whether an answer is in another node's name than the request, of which the SuperLink compares only the latter."""
+    from flwr.proto.fleet_pb2 import PushMessagesRequest
+
+    read = _read(PushMessagesRequest, body)
+    mine = read.node.node_id if read is not None else 0
+    return read is not None and any(m.metadata.src_node_id != mine for m in read.messages_list)
+
+
 def node_of(path: str, body: bytes) -> int | None:
     """Whose request it is; None where it cannot be read."""
     from flwr.proto import fleet_pb2, heartbeat_pb2, message_pb2

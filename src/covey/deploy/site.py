@@ -100,9 +100,8 @@ class Site:
         self.data = SiteData.of(data)
         self.name = name
         self.budget = budget
-        self.strict = (
-            budget is not None and not trust_server
-        )  # nothing leaves that the account does not count
+        # nothing leaves that the account does not count
+        self.strict = budget is not None and not trust_server
         self.bounds = bounds or Bounds()
         self.say = say
         self.account = PrivacyAccount(folder, data=lambda: self.data.digest, budget=budget)
@@ -173,6 +172,10 @@ class Site:
             account=self.account,
         )
         state = self.memory.open(run, str(request["session"]), call.round)
+        if (known := self.memory.paid(run, request)) is not None:
+            self.say(f"round {call.round}: {step.kind} as before, at no loss")
+            return known
+        drawn = self.account.drawn
         started = time.perf_counter()
         task = Task(**request["task"])
         if self.strict:
@@ -182,17 +185,19 @@ class Site:
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
             job = Job(ids=(client,), tasks=(task,), states=(state,))
             outcome = do(call, job, self.data, self._bench(spec))[0]  # type: ignore[arg-type]
-        if not outcome.mistake:
-            self.memory.close(run, outcome.state)
         seconds = time.perf_counter() - started
-        self.say(f"round {call.round}: {step.kind} in {seconds:.2f} s{problem(outcome)}")
-        return {
+        answer = {
             "reply": _plain_reply(outcome.reply, self.strict) if outcome.reply else None,
             "lost": UNSAID if outcome.lost and self.strict else outcome.lost,
             "refused": outcome.refused,
             "mistake": outcome.mistake,
             "seconds": 0.0 if self.strict else seconds,  # they would tell how many samples there are
         }
+        if not outcome.mistake:
+            paid = outcome.reply is not None and self.account.drawn != drawn
+            self.memory.close(run, outcome.state, (request, answer) if paid else None)
+        self.say(f"round {call.round}: {step.kind} in {seconds:.2f} s{problem(outcome)}")
+        return answer
 
     def _bench(self, spec: ModelSpec) -> Bench:
         """The bench of a model; those used last are kept."""

@@ -43,9 +43,8 @@ class Backward:
         self.steps = steps
         self.norms = norms  # statistics of batch normalisations
         self.sums = sums  # where convolutions add up their gradients
-        self.squares = (
-            squares  # where the squared lengths of samples' gradients go, in place of the gradients
-        )
+        # where the squared lengths of samples' gradients go, in place of the gradients
+        self.squares = squares
         self.gradients: dict[int, Tensor] = {}  # by value, as far as known
         self.last_user = {value: step.number for step in steps for value in step.stage.inputs}
         self.needed = [False]  # whether parameters lie before a value

@@ -14,9 +14,8 @@ from covey.lanes.stages import stages
 from covey.lanes.workspace import Program, Tensor, Writer
 
 Mode = Literal["cross-entropy", "mse", "forward"]
-Each = Literal[
-    "alike", "weighted", "lengths"
-]  # how samples count; lengths: of their gradients, and no step is made
+# how samples count; lengths: of their gradients, and no step is made
+Each = Literal["alike", "weighted", "lengths"]
 
 
 def write(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each = "alike") -> Program:
