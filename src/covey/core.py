@@ -22,7 +22,7 @@ from covey.errors import RunError, SilentRoundError, UserError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
-from covey.safety import check_bank, check_round, without_culprits
+from covey.safety import as_chosen, check_bank, check_round, without_culprits
 from covey.streams import stream
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
         now.groups = without_culprits(now, method.group)
     now.models = without_culprits(now, method.bank)
     now.here = fleet.trainers(now.here)
-    now.chosen = without_culprits(now, method.select)
+    now.chosen = as_chosen(method, without_culprits(now, method.select), now.here)
     now.tasks = without_culprits(now, lambda now: method.send(now, sorted(set(now.chosen))))
     now.replies = method.gather(now, method.local)
     check_round(method, now)
@@ -231,9 +231,10 @@ def mixed(method: Method, now: Round) -> Tensor:
     if method.mix is None:
         raise RunError(f"method {method.name!r} has neither mix nor combine")
     mixing = method.mix(now)
-    return now.fleet.combine(
-        [mixing] if isinstance(mixing, Mixing) else mixing, now.models, now.replies, now.seen
-    )
+    mixings = [mixing] if isinstance(mixing, Mixing) else mixing
+    if not isinstance(mixings, Sequence) or not all(isinstance(one, Mixing) for one in mixings):
+        raise RunError(f"method {method.name}: mix gives a {type(mixing).__name__}; it must give a Mixing")
+    return now.fleet.combine(mixings, now.models, now.replies, now.seen)
 
 
 def close_round(now: Round) -> State:

@@ -51,6 +51,20 @@ class Metric:
                 f"{', '.join(f'-{end}' for end in AGGREGATES)}"
             )
 
+    def value(self, outputs: Tensor, target: Tensor) -> float | None:
+        """The number from all outputs and targets, which it cannot change; None where these do not define it."""
+        assert self.of is not None
+        try:
+            found = self.of(outputs.clone(), target.clone())
+            value = None if found is None else float(found)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"metric {self.name!r} gives no number: {type(error).__name__}: {error}"
+            ) from error
+        return value if value is not None and math.isfinite(value) else None
+
     @property
     def main(self) -> str:
         """Which of the aggregates over clients is the metric's one number."""

@@ -82,6 +82,8 @@ def advise(
 
     if check and sites:
         raise UserError("--check runs in a simulation; with --sites start the file with covey serve")
+    if out is not None and not check:
+        raise UserError("--out goes with --check: the advice itself writes nothing")
     if epsilon is not None and not epsilon > 0:
         raise UserError(f"--epsilon is {epsilon}; allowed: a number above 0")
     tables = gathered(file, None, dataset, [*of_own_file(data, label, client), *(set_ or ())], seed, None)

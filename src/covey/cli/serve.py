@@ -191,7 +191,8 @@ def open_sites(
     for warning in (*sites.warnings(), *server_warning(certs)) if sites and certs else ():
         say(warning)
     host, _, port = place.rpartition(":")
-    status = Status(sites.listed if sites else dict, folder / "log.jsonl" if folder else None)
+    log = folder / "log.jsonl" if folder else None
+    status = Status(sites.listed, log, known=sites.known) if sites else Status(log=log)
     status.now.rounds = config.top.rounds
     mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (
