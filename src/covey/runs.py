@@ -220,7 +220,7 @@ def _run(
     try:
         while True:
             try:
-                return run(
+                last = run(
                     method_of(config),
                     fleet,
                     rounds=config.top.rounds,
@@ -230,6 +230,10 @@ def _run(
                     stop=lambda end: is_over(end.state.round),
                     patience=config.top.patience,
                 )
+                if say is not None and last.round < config.top.rounds:
+                    why = "the target is reached" if recorder.at_target else f"no better {stopping}"
+                    say(f"ended after round {last.round} of {config.top.rounds}: {why}")
+                return last
             except SpoiledRunError as spoiled:
                 if "private" in config.tables:  # rounds that were seen would be made again, and booked once
                     raise

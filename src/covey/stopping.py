@@ -26,6 +26,9 @@ class Stopping:
     patience: Count = 10
     metric: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.metric or 'value'} for {self.patience} rounds"
+
     def check(self, measured: Collection[str]) -> None:
         """Refuses what can never end a run, before there is one; `measured` are the numbers that could."""
         if not measured:

@@ -79,7 +79,7 @@ class PrivacyAccount:
         total = self.composed(self.epsilon, told)
         if self.budget is not None and total > self.budget * (1 + 1e-9):
             raise Refused(
-                f"an update is refused: with it {total:.4g} of the budget of {self.budget:g} would be spent"
+                f"an update is refused: with it more than all of the budget of {self.budget:g} would be spent"
             )
         if self.folder is not None:
             _write(self.folder / "updates.json", json.dumps(plain_losses(told)).encode(), write_atomically)
