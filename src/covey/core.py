@@ -212,7 +212,10 @@ def open_round(state: State, fleet: Fleet) -> Round:
     here = fleet.begin(number)
     if not here and not fleet.underway:
         raise SilentRoundError(f"round {number}: no client can be reached")
-    known = set(state.seen)
+    seen = state.seen
+    if tuple(here) != seen:  # else nobody is new, which is said at once of a million clients
+        known = set(seen)
+        seen += tuple(i for i in here if i not in known)
     return Round(
         number=number,
         fleet=fleet,
@@ -220,7 +223,7 @@ def open_round(state: State, fleet: Fleet) -> Round:
         models=state.models,
         groups=dict(state.groups),
         memory=dict(state.memory),
-        seen=state.seen + tuple(i for i in here if i not in known),
+        seen=seen,
         notes=dict(state.notes),
     )
 

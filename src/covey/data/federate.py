@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from covey.catalogue import PARTITIONS, SHIFTS
 from covey.data.ground_truth import UNKNOWN, with_shifts
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
-from covey.data.partitions.cutting import Cut, Parts, TestRule
+from covey.data.partitions.cutting import Cut, Parts, TestRule, table_of_counts
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
 from covey.errors import UserError
 from covey.ranges import Count, Range, Seed
@@ -142,7 +142,7 @@ def _names(dataset: Dataset, tests: TestRule, parts: Parts) -> list[str]:
 
 def _label_table(dataset: Dataset, parts: Parts) -> Indices:
     labels = _labels(dataset)
-    return np.stack([np.bincount(labels[part], minlength=len(dataset.classes)) for part in parts])
+    return table_of_counts(labels, parts, max(1, len(dataset.classes)))
 
 
 def _local_tests(

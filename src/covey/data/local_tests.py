@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from covey.data.partitions.cutting import Floats, Parts, deal
+from covey.data.partitions.cutting import Floats, Parts, deal, table_of_counts
 from covey.data.types import Indices
 
 OWN_SHARE = 0.2  # of a client's own samples, where no test set has samples for it
@@ -22,7 +22,7 @@ def from_pool(parts: Parts, strata: Indices, test: Indices, rng: np.random.Gener
     """
     _, strata = np.unique(strata, return_inverse=True)
     width = int(strata.max()) + 1
-    held = np.stack([np.bincount(strata[part], minlength=width) for part in parts])
+    held = table_of_counts(strata, parts, width)
     pool = np.bincount(strata[test], minlength=width)
     totals = held.sum(axis=0)
     usable = (totals > 0) & (pool > 0)
@@ -86,13 +86,20 @@ def _leave_nobody_out(counts: Indices, held: Indices, pool: Indices) -> None:
     """Give clients without test data one sample: a spare one, else one of the client with most of them."""
     spare = pool - counts.sum(axis=0)
     sizes = counts.sum(axis=1)
+    # A stratum of which nobody has one to give will never have one again: who has two or more only gives.
+    empty: set[int] = set()
     for client in np.flatnonzero(sizes == 0).tolist():
+        if len(empty) == len(pool):
+            return
         for stratum in np.argsort(-held[client], kind="stable")[: (held[client] > 0).sum()].tolist():
+            if stratum in empty:
+                continue
             if spare[stratum] > 0:
                 spare[stratum] -= 1
             else:
                 giver = int(np.argmax(np.where(sizes > 1, counts[:, stratum], 0)))
                 if sizes[giver] < 2 or counts[giver, stratum] == 0:
+                    empty.add(stratum)
                     continue
                 counts[giver, stratum] -= 1
                 sizes[giver] -= 1

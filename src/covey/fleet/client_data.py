@@ -25,6 +25,11 @@ class ClientData:
         """Clients without labels: nothing to train on; their inputs are those of their test data."""
         return self.devices.unlabelled()
 
+    @cached_property
+    def all_train(self) -> int:
+        """Everybody's training samples."""
+        return sum(self.sizes(i)[0] for i in range(len(self)))
+
     def __len__(self) -> int:
         return len(self.data.shares)
 
@@ -46,8 +51,7 @@ class ClientData:
     def sizes(self, client: int) -> tuple[int, int]:
         """Number of training and test samples."""
         if client < 0:
-            train = sum(self.sizes(i)[0] for i in range(len(self)))
-            return train, len(self.data.test)
+            return self.all_train, len(self.data.test)
         share = self.data.shares[client]
         return 0 if client in self.unlabelled else len(share.train), len(share.test)
 

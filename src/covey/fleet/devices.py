@@ -102,9 +102,11 @@ class Devices:
 
     def build(self, clients: int, rng: np.random.Generator) -> list[Device]:
         """Draw the devices; client i's is the same however many clients follow it."""
-        draws = rng.random((clients, 5))
         profile = PROFILE.made("devices.profile", self.profile)
-        devices = [profile(row) for row in draws]
+        if self.profile == "ideal":  # all are alike: no draws, and one object for a million clients
+            devices = [Device()] * clients
+        else:
+            devices = [profile(row) for row in rng.random((clients, 5))]
         for table in self.special:
             values = {field: float(table[field]) for field in DEVICE_FIELDS if field in table}
             for client in _clients("special", table, clients):

@@ -100,6 +100,8 @@ class LocalFleet:
             self.ledger.open()
         members = self.members()
         away = self.devices.away(members, round, partial(stream, self.seed), self.machines)
+        if not away and not self.ledger.barred and not self.in_flight:
+            return members
         return [
             i for i in members if i not in away and i not in self.ledger.barred and i not in self.in_flight
         ]
