@@ -141,6 +141,59 @@ def test_a_toml_file_names_files_beside_it(mine: Path, tmp_path: Path) -> None:
     assert config.method_name == "few"
 
 
+EXPERIMENT = """
+title = "Mine beside FedAvg"
+seeds = 2
+columns = { accuracy = "last:global-test/accuracy" }
+
+[base]
+rounds = 2
+data = { name = "mine.py:blobs", clients = 3, samples = 90 }
+partition = { name = "mine.py:halves" }
+model = { name = "mine.py:Net", width = 5 }
+engine = { mode = "serial" }
+
+[[run]]
+name = "few"
+set = { method = { name = "mine.py:few" } }
+
+[[run]]
+name = "FedAvg"
+set = { method = { name = "fedavg", per_round = 2 } }
+"""
+
+
+def test_an_experiment_of_ones_own_names_the_files_beside_it(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COVEY_EXPERIMENTS", "")  # put back afterwards
+    (tmp_path / "own").mkdir()
+    mine.rename(tmp_path / "own" / "mine.py")
+    (tmp_path / "own" / "board.toml").write_text(EXPERIMENT)
+    shown = covey("reproduce", "own/board.toml", "--out", "tried")
+    assert "few" in shown
+    assert "FedAvg" in shown
+    (result,) = tmp_path.glob("tried/*.json")
+    cells = {cell["row"]: cell["values"] for cell in json.loads(result.read_text())["cells"]}
+    assert [len(values) for values in (cells["few"], cells["FedAvg"])] == [2, 2]
+    summaries = [json.loads(path.read_text()) for path in tmp_path.glob("tried/**/summary.json")]
+    assert {origin["source"] for one in summaries for origin in one["own"]} == {
+        str(tmp_path / "own" / "mine.py")
+    }
+    assert {one["model"] for one in summaries} == {"Net"}
+
+
+def test_a_setting_may_be_called_like_what_another_kind_of_thing_is_given(mine: Path) -> None:
+    """`samples` is what a partition gets, and `labels` no name that a method gets."""
+    mine.write_text(MINE.replace("per_round: int = 2,", "per_round: int = 2, labels: int = 3,"))
+    tables = {
+        "method": {"name": "mine.py:few", "labels": 4},
+        "data": {"name": "mine.py:blobs", "samples": 90},
+    }
+    config = resolve(tables)
+    assert (config["method"]["labels"], config["data"]["samples"]) == (4, 90)
+
+
 @pytest.mark.parametrize(
     ("method", "line"), [("broken", "line 44: IndexError"), ("late", "line 49: KeyError")]
 )

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from inspect import isclass, signature
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from covey.fleet.engine import Engine
 from covey.measure import Measuring
 from covey.part_catalogue import PARTS
 from covey.ranges import Count, Natural, NotNegative, Positive, Range, Share
-from covey.sections import GIVEN, DataSection, ModelSection, Top
+from covey.sections import GIVEN, DataSection, ModelSection, Top, settings_in
 from covey.settings import (
     FILLED_IN,
     about_settings,
@@ -139,12 +140,22 @@ def test_a_whole_number_becomes_the_float_that_is_asked_for() -> None:
 
 def test_every_setting_has_its_line_of_help() -> None:
     sections = [Train, Devices, Engine, Measuring, Top, DataSection, ModelSection]
-    registries = [METHODS, PARTITIONS, SHIFTS, MODELS, DATASETS]
-    named = [(name, registry[name]) for registry in registries for name in registry]
+    registries = {
+        "method": METHODS,
+        "partition": PARTITIONS,
+        "shift": SHIFTS,
+        "model": MODELS,
+        "data": DATASETS,
+    }
+    named = [
+        (name, settings_in(table, registry[name]))
+        for table, registry in registries.items()
+        for name in registry
+    ]
     silent = [
         f"{name}.{setting.name}"
-        for name, maker in [*named, *((section.__name__, section) for section in sections)]
-        for setting in settings_of(maker, given=GIVEN).values()
+        for name, settings in [*named, *((section.__name__, settings_of(section)) for section in sections)]
+        for setting in settings.values()
         if not setting.help
     ]
     assert silent == []
@@ -165,7 +176,7 @@ def every_maker() -> list[tuple[str, Any]]:
 
 
 def test_everything_that_takes_settings_checks_them_in_the_one_way() -> None:
-    filled_in = {*GIVEN, *FILLED_IN, "input_shape", "outputs"}
+    filled_in = {*chain.from_iterable(GIVEN.values()), *FILLED_IN}
     unchecked = [
         name
         for name, maker in every_maker()

@@ -8,8 +8,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
 PER = re.compile(
-    r"\b(one|row|model|line|message|bit|number|round|client)s? a "
-    r"(client|worker|group|cluster|site|row|round|class|core|value)\b"
+    r"\b((one|row|model|line|message|bit|number|round|client)s? a "
+    r"(client|worker|group|cluster|site|row|round|class|core|value)"
+    r"|one (clock|step|decision|unknown|pass|download|class|batch|answer|copy) a "
+    r"(client|worker|group|cluster|site|row|round|class|run|batch|sample|model|position))\b"
 )
 
 

@@ -18,8 +18,7 @@ from covey.own_code import bare_name
 from covey.report.folder import read_run
 from covey.report.page import write_report
 from covey.runs import Finished, Interrupted, run_or_resume
-from covey.sections import GIVEN
-from covey.settings import settings_of
+from covey.sections import settings_in
 
 Tables = Mapping[str, Any]
 
@@ -93,7 +92,7 @@ def is_composed(tables: Tables) -> bool:
 
 def with_method(tables: Tables, name: str) -> dict[str, Any]:
     """The tables for another method: of the settings in [method], those that it has too."""
-    accepted = settings_of(METHODS.find(name), given=GIVEN)
+    accepted = settings_in("method", METHODS.find(name))
     said = tables.get("method", {})
     if is_composed(tables):  # its settings are parts; the number of clients per round is everybody's
         select = said.get("select")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from covey.own_code import bare_name
 from covey.private.apply import made_private
 from covey.private.settings import Private
 from covey.registry import Registry
-from covey.sections import GIVEN, SECTIONS, USUAL_MODEL, DataSection, ModelSection, Top, own_settings
+from covey.sections import SECTIONS, USUAL_MODEL, DataSection, ModelSection, Top, own_settings, settings_in
 from covey.settings import Setting, checked, settings_of, unknown
 from covey.steps import Train
 from covey.steps.compress import Compression, with_compression
@@ -152,11 +152,7 @@ def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
         "method": _named(tables, "method", "fedavg", METHODS),
         "partition": _named(tables, "partition", "dir-class", PARTITIONS),
     }
-    homes = [
-        table
-        for table, maker in makers.items()
-        if maker and key in settings_of(maker, given=() if inspect.isclass(maker) else GIVEN)
-    ]
+    homes = [table for table, maker in makers.items() if maker and key in settings_in(table, maker)]
     return (
         f"{key} is not known; did you mean {' or '.join(f'{home}.{key}' for home in homes)}?" if homes else ""
     )
@@ -201,7 +197,7 @@ def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
         if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
             raise UserError(f"methods.{name} is {shown(table)}; it must be a table, and its train, too")
         own = {key: value for key, value in table.items() if key != "train"}
-        checked(f"methods.{name}", settings_of(maker, given=GIVEN), own)
+        checked(f"methods.{name}", settings_in("method", maker), own)
         checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
     return per_method
 
@@ -244,7 +240,7 @@ def _complete_choice(
     if not isinstance(name, str):
         raise UserError(f"{where}.name is {shown(name)}; allowed: text")
     found = registry.find(name, f"{where}.name = {name!r}")
-    own = {} if not callable(found) or isinstance(found, nn.Module) else settings_of(found, given=GIVEN)
+    own = {} if not callable(found) or isinstance(found, nn.Module) else settings_in(where, found)
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
     return complete(where, settings, {**values, "name": name})
 
@@ -344,4 +340,5 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         buffers=model["buffers"],
         guard=Guard(**config["guard"]),
         say=say,
+        source=partial(federation_of, config),
     )

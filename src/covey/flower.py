@@ -17,7 +17,8 @@ from covey.config import Config
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.flower_transport import GridTransport, from_record, to_record
 from covey.deploy.run import site_fleet
-from covey.deploy.site import HELLO, Site, check_budget
+from covey.deploy.site import HELLO, Site
+from covey.deploy.site_budget import check_budget
 from covey.deploy.site_memory import locked_folder
 from covey.deploy.wire import step_kinds
 from covey.folders import new_run_folder
@@ -43,20 +44,22 @@ def server_app(
     return app
 
 
-def client_app(load_data: Callable[[str], Any], *, budget: float | None = None) -> ClientApp:
+def client_app(
+    load_data: Callable[[str], Any], *, budget: float | None = None, trust_server: bool = False
+) -> ClientApp:
     """A ClientApp that answers every step of covey; `load_data` is told the node's `name` of its configuration.
 
     The node's `state` is the folder in which it keeps what a client remembers, also what it spent of its `budget`:
-    the most privacy loss (epsilon) for summaries over all runs, as in `covey join --budget`.
+    the most privacy loss (epsilon) of one sample over all runs, as in `covey join --budget` (and `--trust-server`).
     """
-    check_budget(budget)
+    check_budget(budget, trust_server)
     app = ClientApp()
 
     def answer(message: Message, context: Context) -> Message:
         name = str(context.node_config.get("name", context.node_id))
         folder = Path(str(context.node_config.get("state", f"covey-site-{name}")))
         with locked_folder(folder, wait=True):  # Flower may start a process for each message
-            site = Site(load_data(name), name=name, folder=folder, budget=budget)
+            site = Site(load_data(name), name=name, folder=folder, budget=budget, trust_server=trust_server)
             return Message(to_record(site.answer(from_record(message.content))), reply_to=message)
 
     for kind in (*step_kinds(), HELLO):

@@ -88,6 +88,14 @@ def gives_of(part: object) -> Facts:
     return tuple(each for fact in found for each in (fact, *fact.implies))
 
 
+def like(field: str) -> tuple[Any, Any]:
+    """`needs` and `gives` of a part around another, which is in that field: those of the part inside."""
+    return (
+        property(lambda part: needs_of(getattr(part, field))),
+        property(lambda part: gives_of(getattr(part, field))),
+    )
+
+
 def missing(parts: Mapping[str, object]) -> dict[Fact, str]:
     """Every fact that a part needs and none gives, with the name of the first part that needs it."""
     given = {fact for part in parts.values() for fact in gives_of(part)}

@@ -45,7 +45,7 @@ class Classification:
     def scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         losses = F.cross_entropy(outputs, target, reduction="none")
         hits = (outputs.argmax(1) == target).float()
-        if losses.dim() > 1:  # one label a position (text): a sample's score is the mean over its positions
+        if losses.dim() > 1:  # one label per position (text): a sample's score is the mean over its positions
             losses, hits = losses.flatten(1).mean(1), hits.flatten(1).mean(1)
         return {"accuracy": hits, "loss": losses}
 

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 What = Literal["summaries", "embeddings", "labels", "updates", "evaluations"]
-Mechanism = Literal["stated", "sum", "local", "promised"]
+Mechanism = Literal["stated", "sum", "local", "promised", "steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,8 @@ class Loss:
     stated: an answer that says its own epsilon, `noise`, without a delta, for one sample or (`whole`) for all data of
     the client. sum: in a sum of clients' clipped updates with Gaussian noise of `noise` clip lengths, drawn with
     probability `rate`, or `chosen` of `of`. local: one clipped update with such noise. promised: the client
-    itself sees to it that all its updates together cost a sample at most epsilon `noise` at a delta of `rate`.
+    itself sees to it that all its updates together cost a sample at most epsilon `noise` at a delta of `rate`. steps:
+    one step on a sum of samples' clipped gradients with such noise, every sample drawn with probability `rate`.
     """
 
     what: What

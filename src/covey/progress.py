@@ -12,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -53,6 +54,20 @@ class Due:
         return due
 
 
+def bars(*more: ProgressColumn, transient: bool) -> Progress:
+    """Bars with a title, how many of how many, a number and the time; and more columns."""
+    return Progress(
+        TextColumn("{task.description}", style="bold", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[value]}", markup=False),
+        TimeElapsedColumn(),
+        *more,
+        console=console,
+        transient=transient,
+    )
+
+
 @contextmanager
 def live(title: str, rounds: int, *, every_round: bool = False) -> Iterator[Watcher]:
     """A progress bar for the time of a run; what it yields is the watcher that moves it.
@@ -60,17 +75,7 @@ def live(title: str, rounds: int, *, every_round: bool = False) -> Iterator[Watc
     Where the output is no terminal it is lines: about twenty, and one at least every ten seconds, or one per round.
     """
     due = Due(rounds, every_round=every_round)
-    bar = Progress(
-        TextColumn("{task.description}", style="bold", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[value]}", markup=False),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=not console.is_terminal,
-    )
+    bar = bars(TextColumn("left"), TimeRemainingColumn(), transient=not console.is_terminal)
     with bar:
         task = bar.add_task(title, total=rounds, value="")
 
@@ -123,16 +128,7 @@ class Many:
 @contextmanager
 def live_many(total: int) -> Iterator[Many]:
     """Bars for the time of a study; where the output is no terminal, a line per finished run."""
-    bar = Progress(
-        TextColumn("{task.description}", style="bold", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[value]}", markup=False),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
+    with bars(transient=True) as bar:
         yield Many(bar, total)
 
 

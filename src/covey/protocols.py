@@ -34,7 +34,7 @@ class Account(Protocol):
         """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""
         ...
 
-    def lose(self, loss: Loss) -> None:
+    def lose(self, loss: Loss, times: int = 1) -> None:
         """Books an update with noise; refuses beyond the device's own budget."""
         ...
 

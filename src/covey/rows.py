@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from covey.core import Round, Task, one_model, to_everybody
-from covey.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, declares
+from covey.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, Key, declares
 
-__all__ = ["one_model", "one_per_client", "to_everybody", "to_group", "to_owner"]
+__all__ = ["ModelWith", "one_model", "one_per_client", "to_everybody", "to_group", "to_owner"]
 
 
 @declares(gives=(MODEL_PER_CLIENT,))
@@ -32,6 +33,17 @@ def to_owner(now: Round, ids: Sequence[int]) -> dict[int, Task]:
         for i in ids
         if i in places
     }
+
+
+class ModelWith:
+    """Everybody gets the one model and, as `arg`, what the server keeps under `key`, once it keeps something."""
+
+    key: ClassVar[Key[Tensor]]
+    arg: ClassVar[str]
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        args = {self.arg: self.key.of(now.memory)} if self.key.name in now.memory else {}
+        return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,), args=args))
 
 
 @declares(needs=(MODEL_PER_GROUP, GROUPS))

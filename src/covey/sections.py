@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from covey.catalogue import TRACKERS
 from covey.choices import SeveralOf
 from covey.core import PATIENCE
+from covey.data import LOADER_GIVEN
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.model import BufferPolicy
+from covey.models import GIVEN as MODEL_GIVEN
 from covey.ranges import Count, Natural, NotNegative, Range, Seed
-from covey.settings import validated
+from covey.settings import Setting, settings_of, validated
 
 SECTIONS = (
     "data",
@@ -32,8 +34,14 @@ SECTIONS = (
     "measure",
 )
 
-# Arguments that the program fills in; all others of a function are the user's settings.
-GIVEN = (*DATA_GIVEN, "input_shape", "outputs", "shape", "train")
+# Arguments that the program fills in for what a table names; all others are the user's settings.
+GIVEN: Mapping[str, Collection[str]] = {
+    "data": LOADER_GIVEN,
+    "partition": DATA_GIVEN,
+    "shift": DATA_GIVEN,
+    "model": MODEL_GIVEN,
+    "method": ("train",),
+}
 
 # The network for a data set when the file names none: the papers' usual choice.
 USUAL_MODEL = {
@@ -115,6 +123,11 @@ class ModelSection:
 
     name: str = "usual"
     buffers: BufferPolicy = "average"
+
+
+def settings_in(section: str, maker: Callable[..., Any]) -> dict[str, Setting]:
+    """What a table can say of the thing that it names."""
+    return settings_of(maker, given=GIVEN.get(section, ()))
 
 
 def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:

@@ -55,7 +55,10 @@ def check_method(
     """Raises AssertionError where the method breaks a rule; a name is also checked for its way through TOML."""
     if isinstance(method, str):
         method = check_toml(method, settings or {})
-    straight = final(method, small_fleet(lanes=lanes))
+    honest = small_fleet(lanes=lanes)
+    straight = final(method, honest)
+    refused = [problem.reason for what, problem in honest.ledger.problems if what == "refused"]
+    assert not refused, f"a client that did what it was asked is refused: {refused[0]}"
     for mode in ("threads", "processes", "wire"):
         same(straight, final(method, small_fleet(mode=mode, lanes=lanes)), f"serial and {mode} differ")
     check_resume(method, straight, lanes=lanes)

@@ -239,3 +239,56 @@ def test_ten_thousand_clients_are_set_up_in_seconds(partition):
     fleet = federate(data, partition=partition, clients=10_000, seed=0, shift="label", **few)
     assert len(fleet.shares) == 10_000
     assert time.process_time() - start < 5
+
+
+# ------------------------------------------------------------------------------------------ a partition of one's own
+
+HALVES = """
+import numpy as np
+from covey.data.partitions.cutting import Cut
+
+def halves(labels, *, clients, rng, tests: str = "mix"):
+    low, high = np.flatnonzero(labels < 5), np.flatnonzero(labels >= 5)
+    parts = [*np.array_split(low, clients // 2), *np.array_split(high, clients - clients // 2)]
+    return Cut(parts, truth=np.repeat([7, 3], [clients // 2, clients - clients // 2]), tests=tests)
+
+def plain(labels, *, clients, rng):
+    return np.array_split(np.arange(len(labels)), clients)
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "mine.py").write_text(HALVES)
+    return f"{tmp_path}/mine.py"
+
+
+def test_an_own_partition_says_who_is_truly_alike_and_where_test_data_come_from(own):
+    data = made_up(train=20, test=10)
+    fleet = federate(data, partition=f"{own}:halves", clients=4, seed=0)
+    assert [share.kind for share in fleet.shares] == [7, 7, 3, 3]
+    held = [set(share.train.labels().tolist()) for share in fleet.shares]
+    assert all(labels <= set(range(5)) for labels in held[:2])
+    assert [
+        set(share.test.labels().tolist()) <= labels for share, labels in zip(fleet.shares, held, strict=True)
+    ]
+    assert all(set(share.test.index) <= set(data.test) for share in fleet.shares), (
+        "mix: of the global test set"
+    )
+
+
+def test_with_the_rule_own_test_data_are_a_fifth_of_the_clients_own_and_not_trained_on(own):
+    data = made_up(train=20, test=10)
+    fleet = federate(data, partition=f"{own}:halves", clients=4, seed=0, tests="own")
+    for share in fleet.shares:
+        assert len(share.test) == 10  # of 50
+        assert set(share.test.index) <= set(data.train)
+        assert not set(share.test.index) & set(share.train.index)
+    leaky = federate(data, partition=f"{own}:halves", clients=4, seed=0, tests="leaky")
+    assert all(set(share.test.index) <= set(share.train.index) for share in leaky.shares)
+
+
+def test_an_own_partition_may_be_a_plain_list_without_truth(own):
+    fleet = federate(made_up(train=20, test=10), partition=f"{own}:plain", clients=4, seed=0)
+    assert [share.kind for share in fleet.shares] == [-1] * 4
+    assert all(len(share.test) for share in fleet.shares)

@@ -202,7 +202,8 @@ def test_with_a_budget_what_cannot_be_counted_is_refused() -> None:
     assert from_bytes(site.answer(summary(None, 1)))["refused"] == (
         "query.labels has no privacy loss that can be counted, and this site has a budget of 1"
     )
-    assert from_bytes(site.answer(one_request()))["reply"] is not None
+    trusting = sites(budget=1.0, trust_server=True)[100]
+    assert from_bytes(trusting.answer(one_request()))["reply"] is not None
 
 
 @pytest.mark.parametrize(
@@ -221,15 +222,20 @@ def test_the_budget_cannot_be_walked_around(step: Any, sentence: str) -> None:
 
 
 @pytest.mark.parametrize("step", [Evaluate(), CrossEvaluate(holdout=0.2, models=1), Train(lr=0.1)])
-def test_what_a_private_method_needs_stays_possible_with_a_budget(step: Any) -> None:
-    answer = from_bytes(sites(budget=1.0)[100].answer(one_request(step=step_to_plain(step))))
+def test_what_a_private_method_needs_stays_possible_where_the_server_is_trusted(step: Any) -> None:
+    request = one_request(step=step_to_plain(step))
+    answer = from_bytes(sites(budget=1.0, trust_server=True)[100].answer(request))
     assert answer["reply"] is not None
+    refused = from_bytes(sites(budget=1.0)[100].answer(request))["refused"]
+    assert (
+        "has no privacy loss that can be counted, and this site has a budget of 1; --trust-server" in refused
+    )
 
 
 @pytest.mark.parametrize("name", ["cafa", "haccs"])
 def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(name: str) -> None:
     pytest.importorskip("opendp")
-    fleet = deployed(Hand(sites(budget=1.0)))
+    fleet = deployed(Hand(sites(budget=1.0, trust_server=True)))
     method = check_toml(name, {"per_round": CLIENTS, "epsilon": 0.5})
     state = run(method, fleet, rounds=2, measure=Measuring())
     assert state.worked == (0, 1, 2, 3)

@@ -14,10 +14,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from covey.config import fleet_of, resolve
 from covey.core import Client, Reply, Step, Task, run
+from covey.data import federate, load
 from covey.errors import RunError, UserError
+from covey.fleet.client_data import ClientData
+from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
+from covey.fleet.executors import pack_apart
 from covey.fleet.local import LocalFleet
+from covey.fleet.ray_data import shared
 from covey.fleet.work import Job
 from covey.measure import Measuring
 from covey.methods import METHODS
@@ -35,7 +41,32 @@ def test_ray_needs_its_address_only_in_its_mode() -> None:
         Engine(address="somewhere")
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "shown"),
+    [("gpus", 0.5, "0.5"), ("data", "shared", '"shared"'), ("runtime_env", "env.toml", '"env.toml"')],
+)
+def test_what_is_rays_needs_its_mode(setting: str, value: Any, shown: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Engine(**{setting: value})
+    assert str(caught.value) == f'engine.{setting} is {shown}, which needs engine.mode = "ray"'
+
+
+def test_shared_data_needs_data_that_can_be_loaded_again() -> None:
+    with pytest.raises(
+        UserError, match=r'engine.data is "shared", which needs a run from a file or a command'
+    ):
+        shared(ClientData(small_federation(), Devices()), None)
+
+
+def test_a_machine_with_other_samples_is_no_worker() -> None:
+    here = shared(ClientData(small_federation(), Devices()), small_federation)
+    assert len(here.load()) == 8
+    with pytest.raises(RunError, match="has other samples than the machine that started the run"):
+        replace(here, source=lambda: federate(load("digits"), partition="iid", clients=8, seed=99)).load()
+
+
 ray = pytest.importorskip("ray")
+from covey.fleet import ray as module  # noqa: E402
 from covey.fleet.ray import BUSY, Crew, cut  # noqa: E402
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the steps of this file
@@ -357,3 +388,57 @@ def test_a_ray_that_does_not_start_in_its_time_is_started_again(monkeypatch: pyt
     tries.clear()
     with pytest.raises(RunError, match="Ray could not be started: The current node timed out"):
         connect("10.0.0.1:1", 1)
+
+
+@pytest.mark.parametrize(
+    ("there", "gpus", "workers"),
+    [
+        ({"CPU": 16.0, "GPU": 2.0}, 0.25, 8),
+        ({"CPU": 16.0, "GPU": 2.0}, 0.1, 16),
+        ({"CPU": 16.0, "GPU": 2.0}, 0.0, 16),
+        ({"CPU": 16.0, "GPU": 3.0}, 2.0, 1),
+        ({"CPU": 4.0}, 0.5, 1),  # they may come
+    ],
+)
+def test_workers_share_gpus_by_fractions(there: dict[str, float], gpus: float, workers: int) -> None:
+    assert module.places(there, gpus) == workers
+
+
+@dataclass(frozen=True)
+class Told(Step):
+    """Tells what a worker has in its environment."""
+
+    kind: ClassVar[str] = "query.told"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        return Reply(id=client.id, stats={"told": os.environ.get("COVEY_TOLD", "")})
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+def test_workers_read_shared_data_themselves_in_an_environment_of_their_own(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's own runtime_env; nothing of the samples goes through the driver or the object store."""
+    (tmp_path / "env.toml").write_text('[env_vars]\nCOVEY_TOLD = "yes"\n')
+    tables: dict[str, Any] = {
+        "rounds": 2,
+        "data": {"name": "digits", "clients": 4},
+        "method": {"name": "fedavg"},
+    }
+    engine = {"mode": "ray", "lanes": False, "workers": 1, "data": "shared"}
+    here = fleet_of(resolve({**tables, "engine": {**engine, "runtime_env": str(tmp_path / "env.toml")}}))
+    put: list[Any] = []
+    monkeypatch.setattr(module, "pack_apart", lambda value: put.append(value) or pack_apart(value))
+    node = persistent(lambda: cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20))
+    there = fleet_of(resolve({**tables, "engine": {"mode": "serial", "lanes": False}}))
+    try:
+        ids = here.begin(1)
+        assert {reply.stats["told"] for reply in here.ask(Told(), dict.fromkeys(ids, Task()))} == {"yes"}
+        assert sum(part.nbytes for part in pack_apart(put[0])) < 10_000
+        method = fedavg(TRAIN)
+        assert torch.equal(run(method, here, rounds=2).models, run(method, there, rounds=2).models)
+    finally:
+        here.close()
+        cluster.remove_node(node)

@@ -1,12 +1,18 @@
-"""`python -m tests.fuzz SECONDS [SEED]`: configurations until the time is over, and a count of what became of them."""
+"""`python -m tests.fuzz SECONDS [SEED]`: configurations until the time is over, and a count of what became of them.
+
+Each seed has a process of its own, so that one that dies, or works without end, is counted and the next seed begins.
+"""
 
 from __future__ import annotations
 
+import multiprocessing as mp
 import reprlib
+import signal
 import sys
 import time
 import warnings
 from collections import Counter
+from multiprocessing.connection import Connection
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -15,25 +21,21 @@ from tests.fuzz.outcomes import carried_out, read
 from tests.fuzz.strategies import configurations
 
 AT_ONCE = 200  # examples of one seed
+CPU_SECONDS = 60.0  # of one configuration; longer ones ask for much work, which is no fault
+LONG = f"accepted, cut after {CPU_SECONDS:.0f} CPU seconds"
+SHORT = reprlib.Repr()
+SHORT.maxdict, SHORT.maxstring, SHORT.maxlevel = 30, 80, 5
 
 
-def main(seconds: float, first: int) -> int:
-    """Fuzzes; 1 where there was a fault."""
-    counts: Counter[str] = Counter()
-    examples: dict[str, Any] = {}
-    end = time.monotonic() + seconds
-    number = first
+def one_seed(number: int, line: Connection) -> None:
+    """Tells each configuration before it is tried, and what became of it."""
     warnings.simplefilter("ignore")
 
     def one(tables: dict[str, Any]) -> None:
-        if time.monotonic() > end:
-            return
+        line.send(("tried", SHORT.repr(tables)))  # some are too deep to be sent
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # its signal ends the process
         result, config = read(tables)
-        if config is not None:
-            result = f"accepted, {carried_out(config)}"
-        counts[result] += 1
-        if "fault" in result:
-            examples.setdefault(result, tables)
+        line.send(("became", result if config is None else f"accepted, {carried_out(config)}"))
 
     quick = settings(
         max_examples=AT_ONCE,
@@ -42,13 +44,54 @@ def main(seconds: float, first: int) -> int:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
+    quick(seed(number)(given(configurations(["digits"]))(one)))()
+    line.send(None)
+
+
+def main(seconds: float, first: int) -> int:
+    """Fuzzes; 1 where there was a fault."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    end = time.monotonic() + seconds
+    number = first
+    context = mp.get_context("fork")
+
+    def count(result: str, tables: str) -> None:
+        counts[result] += 1
+        if "fault" in result or result == LONG:
+            examples.setdefault(result, tables)
+
     while time.monotonic() < end:
-        quick(seed(number)(given(configurations(["digits"]))(one)))()
+        ours, theirs = context.Pipe()
+        process = context.Process(target=one_seed, args=(number, theirs))
+        process.start()
+        theirs.close()
+        tables = ""
+        while ours.poll(max(0.0, end - time.monotonic())):
+            try:
+                told = ours.recv()
+            except EOFError:
+                process.join()
+                cut = process.exitcode == -signal.SIGPROF
+                count(LONG if cut else f"fault: the process died with code {process.exitcode}", tables)
+                break
+            if told is None:
+                break
+            what, text = told
+            if what == "tried":
+                tables = text
+            else:
+                count(text, tables)
+        process.kill()
+        process.join()
         number += 1
+        print(
+            f"{sum(counts.values())} configurations, {len(examples)} kinds noted", file=sys.stderr, flush=True
+        )
     print(f"{sum(counts.values())} configurations, seeds {first} to {number - 1}")
-    for result, count in counts.most_common():
-        print(f"{count:7} {result} {reprlib.repr(examples[result]) if result in examples else ''}".rstrip())
-    return 1 if examples else 0
+    for result, times in counts.most_common():
+        print(f"{times:7} {result} {examples.get(result, '')}".rstrip())
+    return 1 if set(examples) - {LONG} else 0
 
 
 if __name__ == "__main__":

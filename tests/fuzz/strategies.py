@@ -16,7 +16,7 @@ from covey.fleet.guard import Guard
 from covey.measure import Measuring
 from covey.private.settings import Private
 from covey.ranges import Range
-from covey.sections import GIVEN, SECTIONS, DataSection, ModelSection, Top
+from covey.sections import SECTIONS, DataSection, ModelSection, Top, settings_in
 from covey.settings import Setting, settings_of
 from covey.steps import Train
 from covey.steps.compress import Compression
@@ -121,11 +121,13 @@ def table(settings: Mapping[str, Setting], rare: float = 0.02) -> Values:
     return chosen.flatmap(lambda names: st.fixed_dictionaries({n: value(settings[n]) for n in sorted(names)}))
 
 
-def choice(registry: Mapping[str, Callable[..., Any]], common: Mapping[str, Setting] | None = None) -> Values:
+def choice(
+    section: str, registry: Mapping[str, Callable[..., Any]], common: Mapping[str, Setting] | None = None
+) -> Values:
     """A table that names something of a registry, with settings of its own."""
 
     def settings(name: str) -> dict[str, Setting]:
-        found = {**(common or {}), **settings_of(registry[name], given=GIVEN)}
+        found = {**(common or {}), **settings_in(section, registry[name])}
         return {key: setting for key, setting in found.items() if key != "name"}
 
     def named(name: str) -> Values:
@@ -138,11 +140,11 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
     """Whole configurations, of some data sets or of all."""
     loaders = {name: DATASETS[name] for name in datasets or DATASETS}
     sections = {
-        "data": choice(loaders, settings_of(DataSection)),
-        "partition": choice(PARTITIONS),
-        "shift": choice(SHIFTS),
-        "model": choice(MODELS, settings_of(ModelSection)),
-        "method": choice(METHODS),
+        "data": choice("data", loaders, settings_of(DataSection)),
+        "partition": choice("partition", PARTITIONS),
+        "shift": choice("shift", SHIFTS),
+        "model": choice("model", MODELS, settings_of(ModelSection)),
+        "method": choice("method", METHODS),
         "train": table(settings_of(Train)),
         "devices": table(settings_of(Devices)),
         "engine": table(
@@ -150,14 +152,14 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
         ),
         "measure": table(settings_of(Measuring)),
         "guard": table(settings_of(Guard)),
-        "robust": choice(RULES),
+        "robust": choice("robust", RULES),
         "private": table(settings_of(Private)),
         "compress": table(settings_of(Compression)),
         "stop": table(settings_of(Stopping)),
     }
     assert {*sections, "methods"} == set(SECTIONS), "every section is fuzzed"
     own = st.sampled_from(sorted(METHODS)).flatmap(
-        lambda name: table(settings_of(METHODS[name], given=GIVEN)).map(lambda values: {name: values})
+        lambda name: table(settings_in("method", METHODS[name])).map(lambda values: {name: values})
     )
     return (
         st.fixed_dictionaries({}, optional={**sections, "methods": own})

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from covey.about import About
+from covey.ledger import Problem
 from covey.report.folder import RunView, read_run
 from covey.report.page import page, write_report
 from covey.report.payload import page_data
-from covey.report.summary import Example, Losses
+from covey.report.summary import Losses
 from tests.report.made_up_run import MadeUp, write_run
 
 CLASSES = ("healthy", "influenza", "pneumonia")
@@ -47,7 +48,7 @@ def test_real_sites_go_by_their_own_names(tmp_path: Path) -> None:
 
 
 def test_a_refused_reply_is_told_of_its_sender(named: RunView) -> None:
-    losses = Losses(count=1, examples=(Example(client=2, kind="train.sgd", round=1, reason="no"),))
+    losses = Losses(count=1, examples=(Problem(client=2, kind="train.sgd", round=1, reason="no"),))
     html = page([replace(named, summary=replace(named.summary, refused=losses))])
     assert "<td>&lt;b&gt;Mayo&lt;/b&gt;</td>" in html
     assert "<b>Mayo</b>" not in html

@@ -94,14 +94,13 @@ def models(name: Name = None) -> None:
 
 def show(table_name: str, registry: Registry[Any], name: str | None) -> None:
     """One line for each entry, or one entry in full."""
-    from covey.sections import GIVEN
-    from covey.settings import settings_of
+    from covey.sections import settings_in
 
     if name is None:
         show_all(registry)
         return
     maker = registry.find(name)
-    show_one(table_name, name, maker, settings_of(maker, given=GIVEN))
+    show_one(table_name, name, maker, settings_in(table_name, maker))
 
 
 def show_all(registry: Mapping[str, Callable[..., Any]], indent: int = 0) -> None:

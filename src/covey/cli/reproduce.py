@@ -14,7 +14,11 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     experiment: Annotated[
-        str | None, typer.Argument(help="PAPER/TABLE, e.g. fedavg/mnist.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="PAPER/TABLE, e.g. fedavg/mnist, or a file of your own, e.g. mine/board.toml.",
+            show_default=False,
+        ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     scale: Annotated[
@@ -31,10 +35,12 @@ def reproduce(
 ) -> None:
     """Run an experiment and print the paper's numbers beside ours; interrupted, it goes on where it was."""
     from covey.cli.reproduction import list_experiments, print_check, reproduce_experiment
+    from covey.experiments.spec import experiment_named
 
     if list_ or experiment is None:
         list_experiments()
         return
+    experiment = experiment_named(experiment)
     if check:
         if not print_check(experiment, scale):
             raise typer.Exit(1)

@@ -227,8 +227,18 @@ def join(
     state: Annotated[Path, typer.Option(help="Where the site keeps its state.")] = Path("covey-site"),
     budget: Annotated[
         float | None,
-        typer.Option(help="The most privacy loss (epsilon) that this site ever spends on summaries."),
+        typer.Option(
+            help="The most privacy loss (epsilon) of one sample of this site, ever; what cannot be counted is refused."
+        ),
     ] = None,
+    trust_server: Annotated[
+        bool,
+        typer.Option(
+            "--trust-server",
+            help="With --budget: let the server have updates and evaluations on test data without noise of this site's "
+            "own, and numbers of samples, which the budget does not count.",
+        ),
+    ] = False,
     allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -258,6 +268,8 @@ def join(
         raise UserError(f"{missing}; a site makes its own with: covey certs request NAME")
     if budget is not None and not 0 < budget < math.inf:
         raise UserError(f"--budget is {budget!r}; allowed: a number above 0")
+    if trust_server and budget is None:
+        raise UserError("--trust-server needs --budget: without one the server is told all that it asks for")
     bounds = Bounds(
         passes=most_passes, parameters=most_parameters, seconds=most_seconds, megabytes=most_megabytes
     )
@@ -274,7 +286,14 @@ def join(
     samples = loaded(data, called)
     with locked_folder(state):
         site = Site(
-            samples, name=called, folder=state, budget=budget, allow=allow or (), bounds=bounds, say=say
+            samples,
+            name=called,
+            folder=state,
+            budget=budget,
+            trust_server=trust_server,
+            allow=allow or (),
+            bounds=bounds,
+            say=say,
         )
         serve_site(
             address,

@@ -105,7 +105,7 @@ def tune(
         )
         raise typer.Exit(130) from None
     show_tuned(found, tuning.measured())
-    if all(one.failed for one in found):
+    if not any(one.complete for one in found):
         raise RunError("trials of every method failed; their reasons are in optuna.db")
 
 

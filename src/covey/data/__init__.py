@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from covey.catalogue import DATASETS, PARTITIONS, SHIFTS
-from covey.data.federate import GIVEN, federate
+from covey.data.federate import federate
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift
 from covey.errors import UserError
 from covey.settings import checked, settings_of
@@ -34,10 +34,13 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
+LOADER_GIVEN = ("folder",)  # what `load` fills in; all else are the user's settings
+
+
 def load(name: str, *, folder: Path | None = None, **settings: Any) -> Dataset:
     """Load a data set by its name; `folder` says where its files are, the settings are the loader's own."""
     loader = DATASETS.find(name)
-    settings = checked("data", settings_of(loader, given=GIVEN), settings)
+    settings = checked("data", settings_of(loader, given=LOADER_GIVEN), settings)
     if "folder" in inspect.signature(loader).parameters:
         settings["folder"] = folder
     dataset = loader(**settings)

@@ -20,9 +20,9 @@ from covey.ranges import Count, Range, Seed
 from covey.settings import checked, settings_of, validated
 from covey.streams import stream
 
-# Arguments that the program fills in; all others of a loader, partition or shift are the user's settings.
+# Arguments that the program fills in; all others of a partition or shift are the user's settings.
 INPUTS = ("samples", "labels", "groups", "domains", "pixels")
-GIVEN = frozenset({"folder", "dataset", *INPUTS, "counts", "clients", "rng"})
+GIVEN = frozenset({"dataset", *INPUTS, "counts", "clients", "rng"})
 
 
 @validated

@@ -41,47 +41,45 @@ class Source:
             raise self.lacks(folder, missing)
 
 
-SOURCES: Final[dict[str, Source]] = {
-    "mnist": Source(
-        folder="mnist",
-        files="the four official idx files, .gz or not; qmnist_writers.npz (writer_train, writer_test) for writers",
-        origin="MNIST (LeCun, Cortes, Burges; https://storage.googleapis.com/cvdf-datasets/mnist/)",
+# What must lie in the folder of a data set, in words, and who made it and where it is.
+FILES_AND_ORIGIN: Final = {
+    "mnist": (
+        "the four official idx files, .gz or not; qmnist_writers.npz (writer_train, writer_test) for writers",
+        "MNIST (LeCun, Cortes, Burges; https://storage.googleapis.com/cvdf-datasets/mnist/)",
     ),
-    "fashion-mnist": Source(
-        folder="fashion_mnist",
-        files="the four official idx files, .gz or not",
-        origin="Fashion-MNIST (Zalando Research; https://github.com/zalandoresearch/fashion-mnist)",
+    "fashion-mnist": (
+        "the four official idx files, .gz or not",
+        "Fashion-MNIST (Zalando Research; https://github.com/zalandoresearch/fashion-mnist)",
     ),
-    "emnist": Source(
-        folder="emnist",
-        files="the four official idx files of a split (emnist-byclass-train-images-idx3-ubyte, ...), .gz or not",
-        origin="EMNIST (Cohen et al. 2017; https://www.nist.gov/itl/products-and-services/emnist-dataset)",
+    "emnist": (
+        "the four official idx files of a split (emnist-byclass-train-images-idx3-ubyte, ...), .gz or not",
+        "EMNIST (Cohen et al. 2017; https://www.nist.gov/itl/products-and-services/emnist-dataset)",
     ),
-    "cifar10": Source(
-        folder="cifar10",
-        files=ARRAYS,
-        origin="CIFAR-10 (Krizhevsky 2009; https://www.cs.toronto.edu/~kriz/cifar.html)",
+    "cifar10": (
+        ARRAYS,
+        "CIFAR-10 (Krizhevsky 2009; https://www.cs.toronto.edu/~kriz/cifar.html)",
     ),
-    "cifar100": Source(
-        folder="cifar100",
-        files=f"{ARRAYS}, y_coarse and coarse_classes",
-        origin="CIFAR-100 (Krizhevsky 2009; https://www.cs.toronto.edu/~kriz/cifar.html)",
+    "cifar100": (
+        f"{ARRAYS}, y_coarse and coarse_classes",
+        "CIFAR-100 (Krizhevsky 2009; https://www.cs.toronto.edu/~kriz/cifar.html)",
     ),
-    "svhn": Source(
-        folder="svhn",
-        files=ARRAYS,
-        origin="SVHN, cropped digits (Netzer et al. 2011; http://ufldl.stanford.edu/housenumbers/)",
+    "svhn": (
+        ARRAYS,
+        "SVHN, cropped digits (Netzer et al. 2011; http://ufldl.stanford.edu/housenumbers/)",
     ),
-    "femnist": Source(
-        folder="femnist",
-        files="LEAF's train/*.json and test/*.json, or all.npz with x, y, writer and leaf_split",
-        origin="FEMNIST of the LEAF benchmark (https://github.com/TalwalkarLab/leaf)",
+    "femnist": (
+        "LEAF's train/*.json and test/*.json, or all.npz with x, y, writer and leaf_split",
+        "FEMNIST of the LEAF benchmark (https://github.com/TalwalkarLab/leaf)",
     ),
-    "pacs": Source(
-        folder="pacs",
-        files=(
+    "pacs": (
+        (
             "folders domain/class/ of images (photo, art_painting, cartoon, sketch), or all.npz (x, y, classes, domain)"
         ),
-        origin="PACS (Li et al., ICCV 2017; https://domaingeneralization.github.io/)",
+        "PACS (Li et al., ICCV 2017; https://domaingeneralization.github.io/)",
     ),
+}
+
+SOURCES: Final[dict[str, Source]] = {
+    name: Source(folder=name.replace("-", "_"), files=files, origin=origin)
+    for name, (files, origin) in FILES_AND_ORIGIN.items()
 }

@@ -220,9 +220,10 @@ class Door:
             await boxes.mail(node)
             if self.objection is not None and (why := self.objection(key)):
                 raise Refusal(401, why, key)  # it was shut out meanwhile
+            boxes.emptied(node)
         answer = await self.passed_on(method, path, headers, body)
-        if node is not None and answer.status == 200:
-            boxes.found(key, node, answer, empty=is_empty(answer.content))
+        if node is not None and answer.status == 200 and not is_empty(answer.content):
+            boxes.found(key, node, answer)
         boxes.visited(key, path, body, answer)
         return answer
 

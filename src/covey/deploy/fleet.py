@@ -38,6 +38,7 @@ from covey.statistics import Known
 from covey.version import __version__
 
 READING = 10.0  # seconds after a deadline in which answers that came by then are read
+UNTOLD = 2**31  # samples that a site may have that does not tell how many
 TOGETHER_BYTES = 64 * 2**20  # of requests that are made before they are sent
 ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's size
 
@@ -119,8 +120,9 @@ class SiteFleet:
 
     def _believed(self, here: list[int]) -> list[int]:
         """Those of the sites that may take part: not barred, and with a number of samples that can be believed."""
-        sizes = [self.registry.sites[i].sizes[0] for i in here]
-        doubted = {here[place]: why for place, why in self.guard.too_many(sizes).items()}
+        told = [i for i in here if self.registry.sites[i].sizes[0]]  # who has a budget does not tell
+        sizes = [self.registry.sites[i].sizes[0] for i in told]
+        doubted = {told[place]: why for place, why in self.guard.too_many(sizes).items()}
         for client, why in doubted.items():
             self.ledger.note_refusal(client, kind=HELLO, round=self.round, reason=why)
         return [i for i in here if i not in doubted and i not in self.ledger.barred]
@@ -138,7 +140,7 @@ class SiteFleet:
             scale=self.server_data.dataset.scale,
             lowest_loss=lowest_loss(self.objective),
         )
-        return known if client < 0 else replace(known, train=train, test=test)
+        return known if client < 0 else replace(known, train=train or UNTOLD, test=test or UNTOLD)
 
     def members(self) -> list[int]:
         """The sites that are there in this round: of the others it is not known whether they still belong to it."""

@@ -77,12 +77,14 @@ class Mailboxes:
         """What the node was given last, if it has not said that it got it."""
         return self.given.get((key, node))
 
-    def found(self, key: str, node: int, given: Given, *, empty: bool) -> None:
-        """The node was answered."""
-        if empty:
-            self.full.discard(node)
-        else:
-            self.given[(key, node)] = given
+    def emptied(self, node: int) -> None:
+        """A look is passed on now: only what is posted from here on is news."""
+        self.full.discard(node)
+
+    def found(self, key: str, node: int, given: Given) -> None:
+        """The node was given something, and there may be more."""
+        self.full.add(node)
+        self.given[(key, node)] = given
 
     def visited(self, key: str, path: str, body: bytes, given: Given) -> None:
         """A request was answered: what it says of where its node is."""

@@ -64,10 +64,10 @@ class PrivacyAccount:
         self.epsilon = total
         return total
 
-    def lose(self, loss: Loss) -> None:
+    def lose(self, loss: Loss, times: int = 1) -> None:
         """Books an update with noise, on disk before it is sent; everything told so far is composed with it."""
         told = dict(self.told)
-        add_loss(told, loss)
+        add_loss(told, loss, times)
         total = self.composed(self.epsilon, told)
         if self.budget is not None and total > self.budget * (1 + 1e-9):
             raise Refused(

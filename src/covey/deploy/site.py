@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from covey.data.types import Dataset, Samples, View
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds
+from covey.deploy.site_budget import check_budget, check_choice, check_counted
 from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
@@ -26,8 +26,6 @@ from covey.fleet.executors import one_thread
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.own_code import bare_name, load_own
 from covey.registry import only_installed
-from covey.steps.cross import CrossEvaluate
-from covey.steps.evaluate import Evaluate
 from covey.steps.poison import Poisoned
 from covey.text import printable
 from covey.version import __version__
@@ -75,12 +73,6 @@ class SiteData:
         )
 
 
-def check_budget(budget: float | None) -> None:
-    """A budget is a finite number above 0, or none."""
-    if budget is not None and not 0 < budget < math.inf:
-        raise UserError(f"budget is {budget!r}; allowed: a number above 0")
-
-
 class Site:
     """One client on its own machine."""
 
@@ -94,11 +86,12 @@ class Site:
         name: str = "",
         folder: Path | None = None,
         budget: float | None = None,
+        trust_server: bool = False,
         allow: Sequence[str] = (),
         bounds: Bounds | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        check_budget(budget)
+        check_budget(budget, trust_server)
         # Things of this site's own that a server may ask for by their bare names.
         self.allowed = {bare_name(thing): thing for thing in allow}
         for thing in allow:
@@ -106,6 +99,9 @@ class Site:
         self.data = SiteData.of(data)
         self.name = name
         self.budget = budget
+        self.strict = (
+            budget is not None and not trust_server
+        )  # nothing leaves that the account does not count
         self.bounds = bounds or Bounds()
         self.say = say
         self.account = PrivacyAccount(folder, data=lambda: self.data.digest, budget=budget)
@@ -132,13 +128,14 @@ class Site:
         return to_bytes({"refused": reason})
 
     def hello(self) -> dict[str, Any]:
-        """What a site tells about itself: how many samples, of what shape; nothing of what they are."""
+        """What a site tells about itself: how many samples (0: it does not tell), of what shape; not what they are."""
         samples = self.data.train_samples
+        sizes = [0, 0] if self.strict else [len(samples), len(self.data.test_samples)]
         return {
             "covey": self.version,
             "protocol": list(self.speaks),
             "name": self.name,
-            "sizes": [len(samples), len(self.data.test_samples)],
+            "sizes": sizes,
             "shape": list(samples.dataset.x.shape[1:]),
             "classes": len(samples.dataset.classes),
             "labels": names_mark(samples.dataset.classes),
@@ -174,6 +171,8 @@ class Site:
         state = self.memory.open(run, str(request["session"]), call.round)
         started = time.perf_counter()
         task = Task(**request["task"])
+        if self.strict:
+            check_choice(step, task)
         self.bounds.check_work(step, task, len(self.data.train_samples), len(self.data.test_samples))
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
             job = Job(ids=(client,), tasks=(task,), states=(state,))
@@ -183,7 +182,7 @@ class Site:
         seconds = time.perf_counter() - started
         self.say(f"round {call.round}: {step.kind} in {seconds:.2f} s{problem(outcome)}")
         return {
-            "reply": _plain_reply(outcome.reply) if outcome.reply else None,
+            "reply": _plain_reply(outcome.reply, self.strict) if outcome.reply else None,
             "lost": outcome.lost,
             "refused": outcome.refused,
             "mistake": outcome.mistake,
@@ -202,35 +201,25 @@ class Site:
             del self.benches[next(iter(self.benches))]
         return bench
 
-    def _permitted(self, step: Any) -> Any:
-        """The step, and every step within it, under this site's rules and its own budget."""
+    def _permitted(self, step: Any, *, within: bool = False) -> Any:
+        """The step, and every step within it, under this site's rules and its own budget.
+
+        `within` a step that the account counts, of which only what has noise leaves.
+        """
         parts = {f.name: getattr(step, f.name) for f in fields(step)}
         step = replace(
-            step, **{name: self._permitted(part) for name, part in parts.items() if is_dataclass(part)}
+            step,
+            **{
+                name: self._permitted(part, within=within or getattr(step, "accounted", False))
+                for name, part in parts.items()
+                if is_dataclass(part)
+            },
         )
-        kind = getattr(step, "kind", "")
         if isinstance(step, Poisoned):
-            raise Refused(f"{kind} is an attack, which is for simulations")
-        if self.budget is None:
-            return step
-        if isinstance(step, Evaluate) and step.split != "test":
-            raise Refused(f"{kind} asks about training data, and this site has a budget of {self.budget:g}")
-        if isinstance(step, CrossEvaluate) and step.holdout > 0.5:
-            raise Refused(
-                f"{kind} asks about most of the training data, and this site has a budget of {self.budget:g}"
-            )
-        if not kind.startswith("query.") or not getattr(step, "about_data", True):
-            return step
-        if not is_counted(step):
-            raise Refused(
-                f"{kind} has no privacy loss that can be counted, and this site has a budget of {self.budget:g}"
-            )
+            raise Refused(f"{step.kind} is an attack, which is for simulations")
+        if self.budget is not None and not within:
+            check_counted(step, self.budget, trusted=not self.strict)
         return step  # the account keeps the budget
-
-
-def is_counted(step: Any) -> bool:
-    """Whether an answer has a privacy loss that can be counted: as the step says, or as its noise does."""
-    return bool(getattr(step, "counted", getattr(getattr(step, "privacy", None), "counted", False)))
 
 
 def names_mark(classes: Sequence[str]) -> str:
@@ -244,11 +233,12 @@ def problem(outcome: Outcome) -> str:
     return f" ({what})" if what else ""
 
 
-def _plain_reply(reply: Reply) -> dict[str, Any]:
+def _plain_reply(reply: Reply, strict: bool) -> dict[str, Any]:
+    """As the codec takes it; where only what is counted leaves, nobody is told a number of samples."""
     return {
         "id": reply.id,
         "vector": reply.vector,
         "slot": reply.slot,
-        "size": reply.size,
+        "size": min(1, reply.size) if strict else reply.size,
         "stats": dict(reply.stats),
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from covey.catalogue import METHODS, MODELS, PARTITIONS, SHIFTS
-from covey.sections import GIVEN, ModelSection
+from covey.sections import ModelSection, settings_in
 from covey.settings import settings_of
 
 Table = Mapping[str, Any]
@@ -59,7 +59,7 @@ def forgotten(*layers: Table) -> Iterator[str]:
         said = merged(*kept)
         if said.get("name") not in choices:
             continue
-        known = set(settings_of(choices[said["name"]], given=GIVEN))
+        known = set(settings_in(key, choices[said["name"]]))
         known |= set(settings_of(ModelSection)) if key == "model" else set()
         for table in replaced:
             for lost in sorted((set(table) & known) - set(said)):

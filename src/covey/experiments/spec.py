@@ -142,6 +142,17 @@ def all_experiments() -> dict[str, Path]:
     return {f"{file.parent.name}/{file.stem}": file for file in sorted(folder.glob("*/*.toml"))}
 
 
+def experiment_named(name: str) -> str:
+    """PAPER/TABLE of a name or of a file; with a file, the experiments are those of the folders beside its own."""
+    if not name.endswith(".toml"):
+        return name
+    file = Path(name).resolve()
+    if not file.is_file():
+        raise UserError(f"{name} does not exist")
+    os.environ["COVEY_EXPERIMENTS"] = str(file.parent.parent)
+    return f"{file.parent.name}/{file.stem}"
+
+
 def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experiment:
     """One experiment at a scale."""
     known = all_experiments()

@@ -26,6 +26,10 @@ class Engine:
         lanes: whether the fast CPU trainer is used where it supports the model.
         device: auto is the GPU when there is one.
         address: of the Ray cluster; empty: RAY_ADDRESS, or else one that is started on this machine.
+        gpus: the share of a GPU that a Ray worker takes: 0.25 is four workers on each.
+        data: where Ray workers get the samples: store is Ray's object store, one copy per machine; shared is that every
+            worker reads the files itself, from storage that all machines have.
+        runtime_env: a TOML file with Ray's runtime_env for the workers (working_dir, pip, env_vars); empty: none.
     """
 
     mode: Mode = "auto"
@@ -34,10 +38,20 @@ class Engine:
     lanes: bool = True
     device: str = "auto"
     address: str = ""
+    gpus: Annotated[float, Range(above=0, most=8)] = 1.0
+    data: Literal["store", "shared"] = "store"
+    runtime_env: str = ""
 
     def __post_init__(self) -> None:
-        if self.address and self.mode != "ray":
-            raise UserError(f'engine.address is "{self.address}", which needs engine.mode = "ray"')
+        for name, value, usual in (
+            ("address", self.address, ""),
+            ("gpus", self.gpus, 1.0),
+            ("data", self.data, "store"),
+            ("runtime_env", self.runtime_env, ""),
+        ):
+            if value != usual and self.mode != "ray":
+                shown = f'"{value}"' if isinstance(value, str) else f"{value:g}"
+                raise UserError(f'engine.{name} is {shown}, which needs engine.mode = "ray"')
         if self.device != "auto":
             check_device(self.device)
 

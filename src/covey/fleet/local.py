@@ -62,9 +62,11 @@ class LocalFleet:
         buffers: BufferPolicy = "average",
         guard: Guard | None = None,
         say: Callable[[str], None] | None = None,
+        source: Callable[[], Federation] | None = None,
     ) -> None:
         check_parts(data, model, objective, devices)
         self.data = data
+        self.source = source  # how the data can be loaded again, elsewhere
         self.model = model
         self.seed = seed
         self.engine = engine or Engine()
@@ -345,13 +347,14 @@ class LocalFleet:
             return self._parent.crew
         if self._crew is None:
             from covey.fleet.ray import Crew
+            from covey.fleet.ray_data import runtime_env, shared
 
-            gpus = int(self.info["device"] != "cpu")
             self._crew = Crew(
-                self.client_data,
+                shared(self.client_data, self.source) if self.engine.data == "shared" else self.client_data,
                 address=self.engine.address,
                 workers=self.engine.workers,
-                gpus=gpus,
+                gpus=self.engine.gpus if self.info["device"] != "cpu" else 0.0,
+                environment=runtime_env(self.engine.runtime_env),
                 say=self._say or (lambda _: None),
             )
         return self._crew

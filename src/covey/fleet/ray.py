@@ -10,7 +10,7 @@ import hashlib
 import os
 import pickle  # only between this process and actors that it started itself, on a cluster that the user trusts
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from covey.bench.choose import choose_bench
 from covey.errors import RunError, UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.executors import Light, common_rows, full, light, pack, pack_apart, states_of
+from covey.fleet.ray_data import SharedData
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.model import BufferPolicy
 from covey.objective import Objective
@@ -76,7 +77,8 @@ class Hand:
         torch.set_num_threads(1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the store's memory is read-only, and nobody writes to samples
-            self.client_data: ClientData = pickle.loads(main.data, buffers=arrays)
+            data: ClientData | SharedData = pickle.loads(main.data, buffers=arrays)
+        self.client_data = data.load() if isinstance(data, SharedData) else data
         self.benches: dict[int, Bench] = {}
 
     def version(self) -> str:
@@ -131,18 +133,21 @@ class Crew:
 
     def __init__(
         self,
-        client_data: ClientData,
+        client_data: ClientData | SharedData,
         *,
         address: str,
         workers: int,
-        gpus: int = 0,
+        gpus: float = 0.0,
+        environment: dict[str, Any] | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.say = say
-        self.ray, self.started = connect(address, workers, say)
-        self.workers = workers or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        self.ray, self.started = connect(address, workers, say, environment)
+        self.workers = workers or places(self.ray.cluster_resources(), gpus)
         self.nodes = len([node for node in self.ray.nodes() if node["Alive"]])
-        self.actor = self.ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(Hand)
+        # Where Ray was there before, the workers' environment is theirs alone.
+        own = {"runtime_env": environment} if environment and not self.started else {}
+        self.actor = self.ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0, **own)(Hand)
         # The parts are arguments of their own, because only those are taken from the store without a copy.
         self.data = [self.ray.put(part) for part in pack_apart(client_data)]
         self.rows: dict[bytes, Any] = {}
@@ -285,7 +290,18 @@ def cut(jobs: Sequence[Job], pieces: int) -> list[Chunk]:
     return [Chunk(jobs=chunk) for chunk in chunks]
 
 
-def connect(address: str, workers: int, say: Callable[[str], None] = lambda _: None) -> tuple[Any, bool]:
+def places(there: Mapping[str, float], gpus: float) -> int:
+    """How many workers find room in a cluster with these resources: one per CPU, and as many as share its GPUs."""
+    on_gpus = [int(there.get("GPU", 0) / gpus + 1e-9)] if gpus else []
+    return max(1, min([int(there.get("CPU", 1)), *on_gpus]))
+
+
+def connect(
+    address: str,
+    workers: int,
+    say: Callable[[str], None] = lambda _: None,
+    environment: dict[str, Any] | None = None,
+) -> tuple[Any, bool]:
     """The module ray, connected to the cluster at the address or to a new one here, and whether just now."""
     for name, value in BUSY.items():
         os.environ.setdefault(name, value)
@@ -296,7 +312,9 @@ def connect(address: str, workers: int, say: Callable[[str], None] = lambda _: N
     if ray.is_initialized():
         return ray, False
     address = address or os.environ.get("RAY_ADDRESS", "")
-    here = {} if address else {"num_cpus": workers or None, "include_dashboard": False}
+    here: dict[str, Any] = {} if address else {"num_cpus": workers or None, "include_dashboard": False}
+    if environment:
+        here["runtime_env"] = environment
     for left in reversed(range(TRIES)):
         try:
             ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **here)

@@ -1,4 +1,4 @@
-"""Density-based clusters of clients, and placing newcomers without moving the others."""
+"""HACCS' clusters: groups of clients by density, and newcomers placed without moving the others."""
 
 import warnings
 from collections.abc import Callable

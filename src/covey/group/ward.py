@@ -1,4 +1,4 @@
-"""Ward's tree over the clients' vectors and the cut of it with the best Calinski-Harabasz score.
+"""The embedding paper's clusters: Ward's tree over the clients' vectors, cut at the best Calinski-Harabasz score.
 
 The tree is built once; a merge of clusters a and b adds
 

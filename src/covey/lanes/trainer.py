@@ -72,7 +72,7 @@ class Trainer:
         dropout_seed: int = 0,
         weights: Floats | None = None,
     ) -> NDArray[np.float64]:
-        """Trains the row in place, one step a batch, and returns each batch's mean loss before its step.
+        """Trains the row in place, one step per batch, and returns each batch's mean loss before its step.
 
         The steps are those of torch.optim.SGD or Adam on loss + prox / 2 * |w - start|^2 + linear . w; `clip`
         is the largest norm of that gradient. `velocity` is SGD's momentum, read and left for a next call. `weights`,

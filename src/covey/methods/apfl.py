@@ -14,13 +14,13 @@ from covey.needs import Facts
 from covey.ranges import Count, Share
 from covey.settings import takes, validated
 from covey.steps.personal import OWN_MODEL
-from covey.steps.stepwise import Batches, check_plain, is_finite
-from covey.steps.train import AroundTraining, Train, best_row
+from covey.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.steps.train import Train, best_row
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class MixtureTrain(AroundTraining):
+class MixtureTrain(PlainTraining):
     """Trains the common model w, and beside it v so that the mixture a v + (1 - a) w fits the client's data.
 
     On every batch w <- w - lr g(w), v <- v - lr a g(mixture); with `adaptive`, once per round,
@@ -34,11 +34,9 @@ class MixtureTrain(AroundTraining):
     alpha: Share = 0.5
     adaptive: bool = True
 
+    of: ClassVar[str] = "apfl"
     kind: ClassVar[str] = "train.mixture"
     gives: ClassVar[Facts] = (OWN_MODEL,)
-
-    def __post_init__(self) -> None:
-        check_plain(self.train, "apfl")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)

@@ -1,4 +1,4 @@
-"""The references that every comparison needs."""
+"""The references of every comparison: FedAvg (McMahan et al., 2017), FedProx (Li et al., 2020), alone, together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CAFA: clients of large clusters and models that do well on each other's data count more."""
+"""CAFA (Zhang et al., 2024): large clusters, and models that do well on others' data, count more."""
 
 from __future__ import annotations
 

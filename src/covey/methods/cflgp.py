@@ -12,11 +12,9 @@ from scipy.optimize import linear_sum_assignment
 
 from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.group.reports import first_come
-from covey.mix.average import Average
+from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Count
-from covey.rows import to_group
-from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.stepwise import Batches
@@ -153,12 +151,5 @@ def cfl_gp(
         period: rounds between two clusterings.
         until: the last round in which groups are made anew.
     """
-    return Method(
-        name="cfl-gp",
-        group=ByGradients(k=k, period=period, until=until),
-        bank=EqualStarts(k=k),
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=Average(),
-    )
+    group = ByGradients(k=k, period=period, until=until)
+    return fedavg_per_group("cfl-gp", train, group, per_round=per_round, bank=EqualStarts(k=k))

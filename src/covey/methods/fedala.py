@@ -17,13 +17,13 @@ from covey.ranges import Count, Positive, Share
 from covey.settings import validated
 from covey.steps.home import at_home
 from covey.steps.personal import OWN_MODEL
-from covey.steps.stepwise import Batches, check_plain, is_finite
-from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.steps.train import Train, best_row, local_fit, reply_of
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class LocalAggregationTrain(AroundTraining):
+class LocalAggregationTrain(PlainTraining):
     """Starts from v + (w - v) * W, where W says for every weight of the last tensors how much of w to take.
 
     v is the client's own model of its last round. W, from ones on, is learned on a part of the client's data:
@@ -40,11 +40,9 @@ class LocalAggregationTrain(AroundTraining):
     share: Share = 0.8
     rate: Positive = 1.0
 
+    of: ClassVar[str] = "fedala"
     kind: ClassVar[str] = "train.ala"
     gives: ClassVar[Facts] = (OWN_MODEL,)
-
-    def __post_init__(self) -> None:
-        check_plain(self.train, "fedala")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)

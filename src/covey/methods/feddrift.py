@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.mix.average import Average
+from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Positive
-from covey.rows import to_group
-from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
@@ -131,12 +129,6 @@ def feddrift(train: Train, *, per_round: int = 10, delta: Positive = 0.5) -> Met
         per_round: how many clients work in a round.
         delta: how much the loss must rise for a drift, and may differ between groups that become one.
     """
-    return Method(
-        name="feddrift",
-        group=ByDrift(delta=delta),
-        bank=models_of_drift,
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=Average(),
+    return fedavg_per_group(
+        "feddrift", train, ByDrift(delta=delta), per_round=per_round, bank=models_of_drift
     )

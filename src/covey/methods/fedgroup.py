@@ -12,14 +12,11 @@ from torch import Tensor
 
 from covey.ask_once import ask_once, grouped_once
 from covey.core import Method, Round, Task
-from covey.group.membership import one_per_group
 from covey.group.reports import first_come
-from covey.mix.average import Average
+from covey.methods.grouped import fedavg_per_group
 from covey.mix.gram import products
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count
-from covey.rows import to_group
-from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.steps.train import Train
 
@@ -105,12 +102,6 @@ def fedgroup(train: Train, *, per_round: int = 10, clusters: Count = 3) -> Metho
         per_round: how many clients work in a round.
         clusters: how many groups.
     """
-    return Method(
-        name="fedgroup",
-        group=ByDecomposedCosine(train=train, groups=clusters),
-        bank=one_per_group,
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=Average(),
+    return fedavg_per_group(
+        "fedgroup", train, ByDecomposedCosine(train=train, groups=clusters), per_round=per_round
     )

@@ -9,13 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Client, Method, Reply, Round, Step, Task, server_client
-from covey.group.membership import one_per_group
 from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
-from covey.mix.average import Average
+from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count, Share
-from covey.rows import to_group
-from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
@@ -96,12 +93,6 @@ def flis(train: Train, *, per_round: int = 10, samples: Count = 500, agree: Shar
         samples: of the server's own data on which models are compared.
         agree: share of equal predictions down to which clients are alike; none: by the best silhouette.
     """
-    return Method(
-        name="flis",
-        group=ByInference(train=train, samples=samples, agree=agree),
-        bank=one_per_group,
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=Average(),
+    return fedavg_per_group(
+        "flis", train, ByInference(train=train, samples=samples, agree=agree), per_round=per_round
     )

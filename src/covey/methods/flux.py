@@ -12,11 +12,9 @@ from torch import Tensor
 
 from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
-from covey.mix.average import Average
+from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Count
-from covey.rows import to_group
-from covey.select.plain import Uniform
 from covey.settings import takes, validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
@@ -137,12 +135,5 @@ def flux(train: Train, *, per_round: Count = 10, **moments: Any) -> Method:
     Args:
         per_round: how many clients work in a round.
     """
-    return Method(
-        name="flux",
-        group=ByMoments(**moments),
-        bank=one_per_group_from_common,
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=Average(),
-    )
+    group = ByMoments(**moments)
+    return fedavg_per_group("flux", train, group, per_round=per_round, bank=one_per_group_from_common)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,11 +13,12 @@ from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.mix.average import Average
 from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
 from covey.ranges import PartBelowOne
+from covey.rows import ModelWith
 from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps.stepwise import Batches, check_plain
-from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.steps.stepwise import Batches, PlainTraining
+from covey.steps.train import Train, best_row, local_fit, reply_of
 
 GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "mimic"')
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
@@ -26,7 +26,7 @@ MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class MimicTrain(AroundTraining):
+class MimicTrain(PlainTraining):
     """Steps with the server's momentum, which stays as it is: v <- v - lr ((1 - beta) g + beta m).
 
     The reply also holds the gradient of all the client's data at the model as it was sent.
@@ -37,11 +37,9 @@ class MimicTrain(AroundTraining):
 
     beta: PartBelowOne = 0.9
 
+    of: ClassVar[str] = "mime"
     kind: ClassVar[str] = "train.mimic"
     gives: ClassVar[Facts] = (GRADIENTS,)
-
-    def __post_init__(self) -> None:
-        check_plain(self.train, "mime")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
@@ -62,14 +60,12 @@ class MimicTrain(AroundTraining):
 
 
 @dataclass(frozen=True)
-class WithMomentum:
+class WithMomentum(ModelWith):
     """Everybody gets the model and the server's momentum."""
 
+    key: ClassVar[Key[Tensor]] = MOMENTUM
+    arg: ClassVar[str] = "momentum"
     needs: ClassVar[Facts] = (ONE_MODEL, MOMENTUM)
-
-    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
-        args = {"momentum": MOMENTUM.of(now.memory)} if MOMENTUM.name in now.memory else {}
-        return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,), args=args))
 
 
 @declares(needs=(GRADIENTS,), gives=(MOMENTUM,))

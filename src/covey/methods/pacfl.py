@@ -10,13 +10,10 @@ from numpy.typing import NDArray
 
 from covey.ask_once import answers
 from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.group.membership import one_per_group
 from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
-from covey.mix.average import Average
+from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count, Range
-from covey.rows import to_group
-from covey.select.plain import Uniform
 from covey.settings import takes, validated
 from covey.statistics import Known, Stat
 from covey.steps.train import Train
@@ -102,12 +99,4 @@ def pacfl(train: Train, *, per_round: Count = 10, **angles: Any) -> Method:
     Args:
         per_round: how many clients work in a round.
     """
-    return Method(
-        name="pacfl",
-        group=ByAngles(**angles),
-        bank=one_per_group,
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=Average(),
-    )
+    return fedavg_per_group("pacfl", train, ByAngles(**angles), per_round=per_round)

@@ -9,13 +9,13 @@ from covey.core import Client, Method, Reply, Task
 from covey.methods.baselines import fedavg
 from covey.ranges import Positive
 from covey.settings import validated
-from covey.steps.stepwise import Batches, check_plain, pairs
-from covey.steps.train import AroundTraining, Train, best_row
+from covey.steps.stepwise import Batches, PlainTraining, pairs
+from covey.steps.train import Train, best_row
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class MetaTrain(AroundTraining):
+class MetaTrain(PlainTraining):
     """Trains what one step on the client's data would make good: w <- w - lr g(w - alpha g(w; first); second).
 
     First-order: the derivative of the inner step is left out (the paper's FO variant).
@@ -26,10 +26,8 @@ class MetaTrain(AroundTraining):
 
     alpha: Positive = 0.01
 
+    of: ClassVar[str] = "per-fedavg"
     kind: ClassVar[str] = "train.meta"
-
-    def __post_init__(self) -> None:
-        check_plain(self.train, "per-fedavg")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)

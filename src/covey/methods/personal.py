@@ -1,4 +1,4 @@
-"""Personalised baselines: fine-tuning, FedPer, FedRep, FedBN and Ditto. Each is FedAvg with one more answer."""
+"""FedPer (Arivazhagan et al., 2019), FedRep (Collins et al., 2021), FedBN, Ditto (Li et al., 2021); fine-tuning."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from covey.needs import Facts
 from covey.ranges import Count, Positive
 from covey.settings import takes, validated
 from covey.steps.personal import OWN_MODEL
-from covey.steps.stepwise import Batches, check_plain, is_finite
-from covey.steps.train import AroundTraining, Train, best_row
+from covey.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.steps.train import Train, best_row
 from covey.update.optimiser import ServerOptimiser
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class MoreauTrain(AroundTraining):
+class MoreauTrain(PlainTraining):
     """On every batch the own model t minimises F_k(t) + (pull / 2) ||t - w_k||^2 by `inner` steps, then w_k follows it.
 
     w_k <- w_k - rate pull (w_k - t); w_k starts from the common model and is sent back, t is what the client uses.
@@ -33,11 +33,9 @@ class MoreauTrain(AroundTraining):
     inner: Count = 5
     rate: Positive | None = None
 
+    of: ClassVar[str] = "pfedme"
     kind: ClassVar[str] = "train.moreau"
     gives: ClassVar[Facts] = (OWN_MODEL,)
-
-    def __post_init__(self) -> None:
-        check_plain(self.train, "pfedme")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, near = best_row(client, task)

@@ -1,4 +1,4 @@
-"""FedAvg with combines that withstand bad replies."""
+"""FedAvg with Krum (Blanchard et al., 2017), trimmed mean or median (Yin et al., 2018) in place of the mean."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,6 +13,7 @@ from covey.errors import UserError
 from covey.mix.average import Average, Weighting
 from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
 from covey.ranges import Count
+from covey.rows import ModelWith
 from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
@@ -61,14 +61,12 @@ class ControlledTrain(Step):
 
 
 @dataclass(frozen=True)
-class WithControl:
+class WithControl(ModelWith):
     """Everybody gets the model and the server's control variate."""
 
+    key: ClassVar[Key[Tensor]] = CONTROL
+    arg: ClassVar[str] = "control"
     needs: ClassVar[Facts] = (ONE_MODEL, CONTROL)
-
-    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
-        args = {"control": CONTROL.of(now.memory)} if CONTROL.name in now.memory else {}
-        return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,), args=args))
 
 
 @declares(needs=(CONTROLS,), gives=(CONTROL,))

@@ -1,15 +1,16 @@
-"""Schedulers that HACCS is compared with: who works, by chance, speed, loss or utility."""
+"""TiFL (Chai et al.), Oort (Lai et al.) and power-of-choice (Cho et al.), which HACCS is compared with, and chance."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from covey.core import Method
+from covey.methods.baselines import fedavg
 from covey.mix.average import Average, Weighting
 from covey.ranges import Count
 from covey.select.feedback import remember_losses
 from covey.select.oort import ByPenalisedLoss, ByUtility, remember_utilities
-from covey.select.plain import Uniform
 from covey.select.power_of_choice import PowerOfChoice
 from covey.select.tifl import ByTier
 from covey.settings import takes, validated
@@ -25,12 +26,7 @@ def random(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal
         per_round: how many clients work in a round.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    return Method(
-        name="random",
-        select=Uniform(per_round=per_round),
-        local=train,
-        mix=Average(weighting=weighting),
-    )
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="random")
 
 
 @validated

@@ -1,4 +1,4 @@
-"""FedAvg under selections of the literature: FLIPS, HiCS-FL, DivFL and REFL."""
+"""FLIPS (Bhope et al.), HiCS-FL (Chen and Vikalo), DivFL (Balakrishnan et al.), REFL (Abdelmoniem et al.)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedAsync and FedBuff: the server goes on when replies arrive, however old the model is that they started from."""
+"""FedAsync (Xie et al., 2019) and FedBuff (Nguyen et al., 2022): the server goes on when replies arrive, old or not."""
 
 from __future__ import annotations
 

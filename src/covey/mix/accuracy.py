@@ -1,4 +1,4 @@
-"""Averages by likeness and by accuracy: clients of large clusters, and models that do well with others, count more."""
+"""CAFA's averages: clients of large clusters, and models that do well on the others' data, count more."""
 
 from __future__ import annotations
 

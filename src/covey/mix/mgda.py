@@ -1,4 +1,4 @@
-"""FedMGDA+: the common descent direction of the clients' normalised updates."""
+"""FedMGDA+ (Hu et al., 2022): the common descent direction of the clients' normalised updates."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from covey.core import Mix, Mixing, Reply, Round, Rule
 from covey.mix.average import weighted_rows
 from covey.mix.combine import combine
 from covey.mix.gram import products
-from covey.needs import Facts, gives_of, needs_of
+from covey.needs import like
 from covey.ranges import BelowHalf, Count, Natural, Positive
 from covey.settings import validated
 
@@ -177,13 +177,7 @@ class Robust:
     mix: Mix
     rule: Rule
 
-    @property
-    def needs(self) -> Facts:
-        return needs_of(self.mix)
-
-    @property
-    def gives(self) -> Facts:
-        return gives_of(self.mix)
+    needs, gives = like("mix")
 
     def __call__(self, now: Round) -> list[Mixing]:
         mixing = self.mix(now)

@@ -1,4 +1,4 @@
-"""Cluster topologies as products of sparse matrices: what travels in one round, and to whom.
+"""Cluster topologies (Dötzer, Mao et al.) as products of sparse matrices: what travels in one round, and to whom.
 
 A round is up to three factors on the n models: *upload* (a representative averages its cluster), *backbone*
 (representatives mix) and *download* (members take their representative's model). Decentralised is the case

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import nn
 
 from covey.models.shapes import flat_size, picture
 from covey.ranges import PartBelowOne, Range
-from covey.settings import validated_in
+from covey.settings import takes, validated_in
 
 Wider = Annotated[float, Range(above=0, most=8)]
 
@@ -18,14 +18,21 @@ VGG11 = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)
 VGG19 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 256, 0, 512, 512, 512, 512, 0, 512, 512, 512, 512, 0)
 
 
-def _vgg(
+def vgg(
     name: str,
     plan: tuple[int, ...],
     input_shape: tuple[int, ...],
     outputs: int,
-    dropout: float,
-    width: float,
+    *,
+    dropout: PartBelowOne = 0.5,
+    width: Wider = 1.0,
 ) -> nn.Sequential:
+    """Convolutions as `plan` says, then a classifier 512-512-512-C.
+
+    Args:
+        dropout: share of the units that dropout leaves out.
+        width: every layer is that many times as wide; 0.125 trains some 60 times faster.
+    """
     channels, _ = picture(name, input_shape, smallest=32)
     features: list[nn.Module] = []
     for full in plan:
@@ -50,37 +57,17 @@ def _vgg(
 
 
 @validated_in("model")
-def vgg11(
-    input_shape: tuple[int, ...],
-    outputs: int,
-    *,
-    dropout: PartBelowOne = 0.5,
-    width: Wider = 1.0,
-) -> nn.Sequential:
-    """VGG-11 with batch norm, classifier 512-512-512-C; 9,756,426 parameters on 3x32x32, 10 classes.
-
-    Args:
-        dropout: share of the units that dropout leaves out.
-        width: every layer is that many times as wide; 0.125 trains some 60 times faster.
-    """
-    return _vgg("vgg11", VGG11, input_shape, outputs, dropout, width)
+@takes(vgg, without=("name", "plan", "input_shape", "outputs"))
+def vgg11(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Sequential:
+    """VGG-11 with batch norm, classifier 512-512-512-C; 9,756,426 parameters on 3x32x32, 10 classes."""
+    return vgg("vgg11", VGG11, input_shape, outputs, **settings)
 
 
 @validated_in("model")
-def vgg19(
-    input_shape: tuple[int, ...],
-    outputs: int,
-    *,
-    dropout: PartBelowOne = 0.5,
-    width: Wider = 1.0,
-) -> nn.Sequential:
-    """VGG-19 with batch norm, classifier 512-512-512-C; 20,565,834 parameters on 3x32x32, 10 classes.
-
-    Args:
-        dropout: share of the units that dropout leaves out.
-        width: every layer is that many times as wide; 0.125 trains some 60 times faster.
-    """
-    return _vgg("vgg19", VGG19, input_shape, outputs, dropout, width)
+@takes(vgg, without=("name", "plan", "input_shape", "outputs"))
+def vgg19(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Sequential:
+    """VGG-19 with batch norm, classifier 512-512-512-C; 20,565,834 parameters on 3x32x32, 10 classes."""
+    return vgg("vgg19", VGG19, input_shape, outputs, **settings)
 
 
 class Residual(nn.Module):

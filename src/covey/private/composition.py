@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from covey.privacy_loss import Loss
-from covey.private.accountant import GRID, Sampling, Sums, epsilon_of, library
+from covey.private.accountant import GRID, LEAST_NOISE, Sampling, Sums, epsilon_of, library
 
 Whose = Literal["sample", "client"]
 
@@ -63,8 +63,9 @@ def is_fixed(loss: Loss) -> bool:
 
 def unprotected(loss: Loss, whose: Whose) -> bool:
     """Whether it says nothing about that level: noise for one sample hides no client."""
-    for_samples = loss.mechanism == "promised" or (loss.mechanism == "stated" and not loss.whole)
-    return not loss.noise or (whose == "client" and for_samples)
+    for_samples = loss.mechanism in ("promised", "steps") or (loss.mechanism == "stated" and not loss.whole)
+    no_noise = loss.mechanism not in ("promised", "stated") and loss.noise < LEAST_NOISE / 20
+    return not loss.noise or no_noise or (whose == "client" and for_samples)
 
 
 def distribution_of(distribution: Any, loss: Loss, times: int, whose: Whose) -> Any:
@@ -82,7 +83,7 @@ def distribution_of(distribution: Any, loss: Loss, times: int, whose: Whose) -> 
         return distribution.from_gaussian_mechanism(
             loss.noise / 2 / math.sqrt(times), value_discretization_interval=GRID
         )
-    # One sample more or less makes another update of the client; a client is there or not.
+    # One sample more or less makes another update of the client; a client, or in `steps` a sample, is there or not.
     replaced = loss.mechanism == "sum" and whose == "sample"
     neighbours = dp.NeighboringRelation.REPLACE_ONE if replaced else dp.NeighboringRelation.REPLACE_SPECIAL
     one = distribution.from_gaussian_mechanism(

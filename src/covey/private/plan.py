@@ -27,11 +27,7 @@ class Plan:
 
     def sampling(self, now: Round) -> Sampling:
         """What is known of this round's draw; amplification only where chance alone decides."""
-        if isinstance(self.select, Poisson):
-            return Sampling(kind="poisson", rate=self.select.rate)
-        if isinstance(self.select, Uniform) and self.select.per_round < len(now.here):
-            return Sampling(kind="fixed", chosen=self.select.per_round, of=len(now.here))
-        return Sampling()
+        return planned_sampling(self.select, len(now.here))
 
     def noise(self, now: Round, sampling: Sampling) -> float:
         """The noise of this round, in clip lengths."""
@@ -62,6 +58,15 @@ class Plan:
             sums.append(Sums(noise=noise, sampling=sampling))
         SPENT.keep(now.memory, [asdict(one) for one in sums])
         return epsilon_of(sums, self.settings.delta, self.settings.accountant)
+
+
+def planned_sampling(select: Select, clients: int) -> Sampling:
+    """How a selection draws of so many clients, for the accountant."""
+    if isinstance(select, Poisson):
+        return Sampling(kind="poisson", rate=select.rate)
+    if isinstance(select, Uniform) and select.per_round < clients:
+        return Sampling(kind="fixed", chosen=select.per_round, of=clients)
+    return Sampling()
 
 
 def spent_sums(memory: Mapping[str, Any]) -> tuple[Sums, ...]:

@@ -32,6 +32,7 @@ from covey.steps.secure import (
     mask,
     pair_mask,
     primitives,
+    reach,
     signed,
     to_ring,
 )
@@ -63,8 +64,7 @@ class SecureSums:
         sampling = self.plan.sampling(now)
         noisy = settings.epsilon is not None or settings.noise is not None
         noise = self.plan.noise(now, sampling) if noisy else 0.0
-        # Rounding can make an update longer than the clip length: by half a number in every direction.
-        reach = LEVELS + now.models.shape[1] ** 0.5 / 2
+        longest = reach(now.models.shape[1])
         pools = sums.pools(now, [])
         shown, heard, spoiled = [], [], []
         for number, (pool, members) in enumerate(pools.items()):
@@ -72,8 +72,8 @@ class SecureSums:
             if len(asked) < FEWEST:
                 continue
             stay = stays(len(asked), self.threshold)
-            share = noise * reach / stay**0.5 if noisy and settings.noise_from == "clients" else 0.0
-            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * reach)
+            share = noise * longest / stay**0.5 if noisy and settings.noise_from == "clients" else 0.0
+            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
             update = SecureUpdate(step=step, clip=settings.clip, share=share)
             try:
                 found = (plain_sum if now.fleet.simulated else masked_sum)(now.fleet, update, asked, stay)
@@ -86,14 +86,14 @@ class SecureSums:
                 continue
             total, there = found
             values = torch.from_numpy(total).double()
-            if (longest := most(len(there), reach, share, len(values))) < length(values):
+            if (limit := most(len(there), longest, share, len(values))) < length(values):
                 spoiled.append(
-                    f"the sum of {len(there)} updates is {length(values) / longest:.3g} times too long"
+                    f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long"
                 )
                 continue
             if noisy and settings.noise_from == "server":
                 rng = now.stream("private", number) if now.fleet.simulated else None
-                values = gaussian(values, noise * reach, rng)
+                values = gaussian(values, noise * longest, rng)
             count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
             mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
             shown.append(Reply(id=members[0], slot=pool[0], vector=mean.float(), size=max(1, round(count))))
@@ -115,9 +115,9 @@ class SecureSums:
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
 
 
-def most(clients: int, reach: float, share: float, count: int) -> float:
-    """How long the sum of so many updates of at most `reach` can be, with twice the usual length of their noise."""
-    return clients * reach + 2 * share * math.sqrt(clients * count)
+def most(clients: int, longest: float, share: float, count: int) -> float:
+    """How long the sum of so many updates of at most `longest` can be, with twice the usual length of their noise."""
+    return clients * longest + 2 * share * math.sqrt(clients * count)
 
 
 def stays(clients: int, threshold: float) -> int:

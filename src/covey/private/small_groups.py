@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from covey.core import Group, Round
-from covey.needs import Facts, Key, gives_of, needs_of
+from covey.needs import Key, like
 
 FOUND: Key[dict[int, int]] = Key("private.groups")  # as the grouping made them
 
@@ -19,13 +19,7 @@ class AtLeast:
     group: Group
     least: int
 
-    @property
-    def needs(self) -> Facts:
-        return needs_of(self.group)
-
-    @property
-    def gives(self) -> Facts:
-        return gives_of(self.group)
+    needs, gives = like("group")
 
     def __call__(self, now: Round) -> dict[int, int]:
         now.groups = dict(FOUND.get(now.memory, now.groups))

@@ -86,7 +86,8 @@ function follow(root, shown, x, y, box, about, axis) {
   const dots = shown.map((line) => svg("circle", { r: 4.5, fill: line.hue, visibility: "hidden", "pointer-events": "none" }));
   const pad = svg("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top, fill: "transparent" });
   let at = stops.length - 1;
-  const show = () => {
+  const show = (place) => {
+    at = place;
     const stop = stops[at];
     const rows = shown.map((line, place) => {
       const point = line.points.findLast((p) => p[0] <= stop);
@@ -105,19 +106,9 @@ function follow(root, shown, x, y, box, about, axis) {
   pad.addEventListener("pointermove", (event) => {
     const frame = root.getBoundingClientRect();
     const here = ((event.clientX - frame.left) / frame.width) * root.viewBox.baseVal.width;
-    at = stops.reduce((best, stop, place) => (Math.abs(x(stop) - here) < Math.abs(x(stops[best]) - here) ? place : best), 0);
-    show();
+    show(stops.reduce((best, stop, place) => (Math.abs(x(stop) - here) < Math.abs(x(stops[best]) - here) ? place : best), 0));
   });
-  pad.addEventListener("pointerleave", hide);
-  root.setAttribute("tabindex", "0");
-  root.addEventListener("blur", hide);
-  root.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[event.key];
-    if (step === undefined) return event.key === "Escape" ? hide() : undefined;
-    event.preventDefault();
-    at = Math.max(0, Math.min(stops.length - 1, at + step));
-    return show();
-  });
+  walk(root, pad, stops.length, () => at, show, hide);
   root.append(cross, ...dots, pad);
 }
 

@@ -107,23 +107,8 @@ function segments(label, choices, chosen, choose) {
   return html("span", { class: "segments", role: "group", "aria-label": label }, buttons);
 }
 
-// Pointer and arrow keys choose one of `count` columns of a chart; `show(place)` tells, null hides.
-function scrub(root, box, count, show) {
-  const pad = svg("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top, fill: "transparent" });
-  const tell = (place) => {
-    const frame = root.getBoundingClientRect();
-    const ratio = frame.width / root.viewBox.baseVal.width;
-    const across = box.left + ((place + 0.5) / count) * (box.right - box.left);
-    show(place, frame.left + across * ratio, frame.top + ((box.top + box.bottom) / 2) * ratio);
-  };
-  let here = 0;
-  const hide = () => { hideTip(); show(null); };
-  const placeOf = (event) => {
-    const frame = root.getBoundingClientRect();
-    const across = ((event.clientX - frame.left) / frame.width) * root.viewBox.baseVal.width;
-    return Math.max(0, Math.min(count - 1, Math.floor(((across - box.left) / (box.right - box.left)) * count)));
-  };
-  pad.addEventListener("pointermove", (event) => { here = placeOf(event); tell(here); });
+// Arrow keys walk over `count` places from the one that `where()` says, and `go(place)` shows one; Escape and leaving hide.
+function walk(root, pad, count, where, go, hide) {
   pad.addEventListener("pointerleave", hide);
   root.setAttribute("tabindex", "0");
   root.addEventListener("blur", hide);
@@ -131,9 +116,29 @@ function scrub(root, box, count, show) {
     const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[event.key];
     if (step === undefined) return event.key === "Escape" ? hide() : undefined;
     event.preventDefault();
-    here = Math.max(0, Math.min(count - 1, here + step));
-    return tell(here);
+    return go(Math.max(0, Math.min(count - 1, where() + step)));
   });
+}
+
+// Pointer and arrow keys choose one of `count` columns of a chart; `show(place)` tells, null hides.
+function scrub(root, box, count, show) {
+  const pad = svg("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top, fill: "transparent" });
+  let here = 0;
+  const tell = (place) => {
+    here = place;
+    const frame = root.getBoundingClientRect();
+    const ratio = frame.width / root.viewBox.baseVal.width;
+    const across = box.left + ((place + 0.5) / count) * (box.right - box.left);
+    show(place, frame.left + across * ratio, frame.top + ((box.top + box.bottom) / 2) * ratio);
+  };
+  const hide = () => { hideTip(); show(null); };
+  const placeOf = (event) => {
+    const frame = root.getBoundingClientRect();
+    const across = ((event.clientX - frame.left) / frame.width) * root.viewBox.baseVal.width;
+    return Math.max(0, Math.min(count - 1, Math.floor(((across - box.left) / (box.right - box.left)) * count)));
+  };
+  pad.addEventListener("pointermove", (event) => tell(placeOf(event)));
+  walk(root, pad, count, () => here, tell, hide);
   root.append(pad);
   return { pad, placeOf };
 }

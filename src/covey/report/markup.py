@@ -1,5 +1,6 @@
 """HTML that is safe by construction: whatever is not `Html` is escaped."""
 
+from collections.abc import Sequence
 from html import escape
 
 
@@ -25,3 +26,11 @@ def tag(name: str, /, *parts: str | None, **attributes: str | None) -> Html:
         if value is not None
     )
     return Html(f"<{name}{written}>" if name in VOID else f"<{name}{written}>{markup(*parts)}</{name}>")
+
+
+def cells_table(rows: Sequence[Sequence[str]], caption: str) -> Html:
+    """Rows of texts, the first being the heads."""
+    heads = [tag("th", head, scope="col") if head else tag("td") for head in rows[0]]
+    body = [tag("tr", *(tag("td", text) for text in row)) for row in rows[1:]]
+    table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *body))
+    return tag("div", table, class_="scroll")

@@ -1,4 +1,4 @@
-"""What the page draws, as plain JSON: one clock a run, and every curve aligned with it."""
+"""What the page draws, as plain JSON: one clock per run, and every curve aligned with it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from covey.report.folder import RunView
-from covey.report.markup import Html, markup, tag
-from covey.report.notes import note_kind, table_of_note
+from covey.report.markup import Html, cells_table, markup, tag
+from covey.report.notes import note_kind
+from covey.report.privacy_tables import NOTES, note_table, privacy
 from covey.report.summary import Losses
 from covey.report.table import Column, cost_columns
 from covey.report.unlikeness_words import WORDS, level_of, meaning
@@ -20,6 +21,7 @@ def run_details(run: RunView, label: str, place: int, runs: int) -> Html:
         section("Fleet", "", place, figure("fleet"), unlike(run)),
         section("Devices", "devices", place, figure("timeline")),
         section("Cost", "cost", place, cost(run), missed(run), epsilon(run)),
+        *([section("Privacy", "privacy", place, private)] if (private := privacy(run)) else []),
         section("Notes", "notes", place, notes(run)),
         section("Configuration", "configuration", place, configuration(run)),
     )
@@ -53,14 +55,6 @@ def columns_table(columns: Sequence[Column], caption: str) -> Html:
         for row in range(len(columns[0].cells))
     ]
     table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *rows))
-    return tag("div", table, class_="scroll")
-
-
-def cells_table(rows: Sequence[Sequence[str]], caption: str) -> Html:
-    """Rows of texts, the first being the heads."""
-    heads = [tag("th", head, scope="col") if head else tag("td") for head in rows[0]]
-    body = [tag("tr", *(tag("td", text) for text in row)) for row in rows[1:]]
-    table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *body))
     return tag("div", table, class_="scroll")
 
 
@@ -149,13 +143,8 @@ def notes(run: RunView) -> Html:
     """Pictures and tables of what the method left."""
     parts: list[Html] = []
     for name, note in run.summary.notes.items():
-        if note_kind(name, note):
-            continue
-        if isinstance(note, dict) and set(note) == {"text"}:
-            parts.append(tag("div", tag("h3", name), tag("p", str(note["text"])), class_="note"))
-            continue
-        rows, left_out = table_of_note(note)
-        parts.append(markup(cells_table(rows, name), tag("p", left_out, class_="hint") if left_out else None))
+        if not note_kind(name, note) and name not in NOTES:
+            parts.append(note_table(name, note))
     nothing = None if run.summary.notes else tag("p", "The method left no notes.", class_="hint")
     return markup(nothing, figure("notes"), *parts)
 

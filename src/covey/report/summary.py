@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from covey.errors import UserError
+from covey.ledger import Cost, Problem
 from covey.metrics import Metrics
 from covey.report.rows import Rows
 from covey.report.wording import BUILT_IN, higher_is_better, split_name
@@ -39,37 +40,11 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
-    """What a run or one kind of step cost: messages, bytes by direction, seconds on the run's clock."""
-
-    messages: int = 0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    bytes_peer: int = 0
-    seconds: float = 0.0
-
-    @property
-    def bytes(self) -> int:
-        """All bytes that travelled."""
-        return self.bytes_up + self.bytes_down + self.bytes_peer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Example:
-    """One reply that did not count."""
-
-    client: int
-    kind: str
-    round: int
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Losses:
     """How many replies did not count, and some of them."""
 
     count: int = 0
-    examples: tuple[Example, ...] = ()
+    examples: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +71,7 @@ class Summary:
     lost: Losses = field(default_factory=Losses)
     refused: Losses = field(default_factory=Losses)
     epsilon: Mapping[str, float] = field(default_factory=dict)
+    privacy: Mapping[str, Any] = field(default_factory=dict)  # delta, and what each client lost by kind
     engine: Mapping[str, Any] = field(default_factory=dict)
     wall_seconds: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -140,6 +116,7 @@ def parse_summary(raw: object, where: str) -> Summary:
         lost=read("lost", parse_losses, Losses()),
         refused=read("refused", parse_losses, Losses()),
         epsilon=read("epsilon", lambda v: {str(k): number(x) for k, x in v.items()}, {}),
+        privacy=table(raw.get("privacy"), "privacy", where),
         engine=table(raw.get("engine"), "engine", where),
         notes=table(raw.get("notes"), "notes", where),
         serving=read("serving", lambda v: {str(k): tuple(map(int, slots)) for k, slots in v.items()}, {}),
@@ -195,7 +172,7 @@ def parse_target(raw: Mapping[str, Any]) -> Target:
 def parse_losses(raw: Mapping[str, Any]) -> Losses:
     """One of "lost" and "refused"."""
     examples = (
-        Example(client=int(e["client"]), kind=text(e["kind"]), round=int(e["round"]), reason=str(e["reason"]))
+        Problem(client=int(e["client"]), kind=text(e["kind"]), round=int(e["round"]), reason=str(e["reason"]))
         for e in raw.get("examples", [])
     )
     return Losses(count=int(raw["count"]), examples=tuple(examples))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
+from covey.ledger import Cost
 from covey.metrics import Metrics
 from covey.report.folder import RunView
-from covey.report.summary import MEASURING, Cost
+from covey.report.summary import MEASURING
 from covey.report.wording import (
     higher_is_better,
     metric_title,

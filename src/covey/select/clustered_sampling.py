@@ -1,4 +1,4 @@
-"""Clustered sampling: one client from each of m urns, so that nobody is over- or under-represented on average."""
+"""Clustered sampling (Fraboni et al., 2021): one client from each of m urns, so that all are represented on average."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fair schedule of clusters: quick rounds most of the time, and everybody's data in the end.
+"""A fair schedule of HACCS' clusters: quick rounds most of the time, and everybody's data in the end.
 
 HACCS as published lets the fastest device of a cluster work, so the others' data are never seen, and draws clusters one
 by one, so most rounds wait for a slow one. Here a round is chosen as a whole: a deadline, and who fits into it. The

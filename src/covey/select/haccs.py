@@ -1,4 +1,4 @@
-"""HACCS scheduling: which clusters work, by latency and loss, and which of their devices.
+"""HACCS scheduling (Wolfrath et al., 2022): which clusters work, by latency and loss, and which of their devices.
 
 The functions work on arrays; a cluster is a list of positions, latencies are in seconds.
 """

@@ -1,4 +1,4 @@
-"""Oort: clients of high statistical utility that are fast enough, with exploration, staleness and a pacer.
+"""Oort (Lai et al., 2021): clients of high statistical utility that are fast enough, exploration, staleness, a pacer.
 
 The functions work on arrays over the clients that can be chosen; times in seconds, rounds counted from 1.
 """

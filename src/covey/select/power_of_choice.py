@@ -1,4 +1,4 @@
-"""Power-of-choice: of a few random candidates, those with the highest loss work."""
+"""Power-of-choice (Cho et al., 2020): of a few random candidates, those with the highest loss work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TiFL: tiers of devices of like speed; each round one tier works, inaccurate tiers more often.
+"""TiFL (Chai et al., 2020): tiers of devices of like speed; each round one works, inaccurate tiers more often.
 
 The functions are pure: the state (tiers, credits, probabilities, accuracies) goes in and comes out.
 """

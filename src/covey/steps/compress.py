@@ -12,7 +12,7 @@ from torch import Tensor
 
 from covey.core import Client, Method, Reply, Step, Task
 from covey.model import Layout
-from covey.needs import Facts, gives_of, needs_of
+from covey.needs import like
 from covey.ranges import Range
 from covey.settings import validated, validated_in
 from covey.statistics import Known, Stat
@@ -58,13 +58,7 @@ class Compressed(Step):
 
     kind: ClassVar[str] = "train.compressed"
 
-    @property
-    def gives(self) -> Facts:
-        return gives_of(self.step)
-
-    @property
-    def needs(self) -> Facts:
-        return needs_of(self.step)
+    needs, gives = like("step")
 
     @property
     def train(self) -> Any:

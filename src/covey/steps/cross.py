@@ -1,4 +1,4 @@
-"""Cross-evaluation: how good are the others' models on a client's own data?"""
+"""CAFA's cross-evaluation: how good are the others' models on a client's own data?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedDyn's local step: training that is pulled back by the client's own memory of the past rounds."""
+"""FedDyn's local step (Acar et al., 2021): training that is pulled back by the client's memory of past rounds."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ class ExampleTrain(Step):
     rounds: Count
 
     kind: ClassVar[str] = "train.example"
+    accounted: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         library()
@@ -52,12 +53,11 @@ class ExampleTrain(Step):
             raise Refused(f"this client has trained in {done} rounds, for which its privacy loss was planned")
         slot, start = best_row(client, task)
         x, y = self.train.training_part(client).tensors()
-        rate = min(1.0, self.train.batch / len(y))
-        steps = self.steps(len(y))
-        scale = self.clip * opacus_noise(self.epsilon, self.delta, rate, steps * self.rounds)
-        if client.account is not None and not done:  # one loss for all rounds, booked before the first
+        rate, steps = self.rate(len(y)), self.steps(len(y))
+        scale = self.clip * self.noise(len(y))
+        if client.account is not None:  # whatever was planned, a real device counts every step
             client.account.lose(
-                Loss(what="updates", mechanism="promised", noise=self.epsilon, rate=min(self.delta, 5e-6))
+                Loss(what="updates", mechanism="steps", noise=scale / self.clip, rate=rate), times=steps
             )
         client.state["private rounds"] = done + 1
         rng = np.random.default_rng(secrets.randbits(128)) if client.live else client.rng
@@ -76,6 +76,14 @@ class ExampleTrain(Step):
             seed=int(rng.integers(2**62)),
         )
         return Reply(id=client.id, vector=row, slot=slot, size=1)
+
+    def rate(self, samples: int) -> float:
+        """The chance of a sample to be in a batch."""
+        return min(1.0, self.train.batch / samples)
+
+    def noise(self, samples: int) -> float:
+        """In clip lengths, for a client with so many samples."""
+        return opacus_noise(self.epsilon, self.delta, self.rate(samples), self.steps(samples) * self.rounds)
 
     def steps(self, samples: int) -> int:
         """Batches of one round."""
@@ -105,10 +113,12 @@ def opacus_noise(epsilon: float, delta: float, rate: float, steps: int) -> float
                     steps=steps,
                     accountant="rdp",
                     epsilon_tolerance=TOLERANCE * epsilon,
+                    alphas=ORDERS,
                 )
             )
     return FOUND[key]
 
 
+ORDERS = (1.5, *range(2, 64), 80, 128, 256)  # of Renyi; whole ones are quick, and fewer are never too good
 TOLERANCE = 0.01  # share of epsilon by which the noise may be more than needed
 FOUND: dict[tuple[float, float, float, int], float] = {}

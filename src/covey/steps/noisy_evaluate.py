@@ -31,6 +31,7 @@ class NoisyEvaluate(Step):
     epsilon: Epsilon
 
     kind: ClassVar[str] = "evaluate.noisy"
+    accounted: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)

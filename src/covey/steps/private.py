@@ -66,6 +66,7 @@ class Noised(Quiet):
     noise: Positive
 
     kind: ClassVar[str] = "train.noised"
+    accounted: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         reply = super().__call__(client, task)

@@ -1,4 +1,4 @@
-"""Training that also says how good the received model was on the client's training data."""
+"""Training that also says how good the received model was on the client's data (FedFa; Huang et al., 2020)."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
+from covey.privacy_loss import Loss
 from covey.ranges import Count, NotNegative, Positive, Range
 from covey.settings import validated
 from covey.statistics import Known, Stat
@@ -54,6 +55,11 @@ def quantised(update: Tensor, clip: float, levels: int = LEVELS) -> Integers:
     short = update.double() * (1.0 if found <= clip else clip / found)
     whole = np.rint(short.numpy() * (levels / clip)).astype(np.int64)
     return np.clip(whole, -levels, levels)
+
+
+def reach(columns: int, levels: int = LEVELS) -> float:
+    """The longest update in whole numbers: rounding adds up to half a number in every direction."""
+    return float(levels + columns**0.5 / 2)
 
 
 def check_range(clients: int, levels: int, noise: float) -> None:
@@ -229,6 +235,11 @@ class SecureUpdate(Step):
 
     kind: ClassVar[str] = "query.secure-update"
 
+    @property
+    def accounted(self) -> bool:
+        """Whether the client's account counts it: what has no noise of the clients' own cannot be counted."""
+        return self.share > 0
+
     def __call__(self, client: Client, task: Task) -> Reply:
         reply = self.step(client, Task(models=task.models, slots=task.slots))
         assert reply.vector is not None
@@ -238,8 +249,15 @@ class SecureUpdate(Step):
         values = values + discrete_gaussian(len(values), self.share, rng)
         ring = to_ring(values)
         if client.live:
+            if client.account is not None and self.share:
+                client.account.lose(self.loss(len(ring), of_this_round(client).get("threshold", 1)))
             ring = self.masked(client, task, ring)
         return Reply(id=client.id, slot=reply.slot, size=1, stats={"numbers": ring.view(np.int32)})
+
+    def loss(self, columns: int, stay: int) -> Loss:
+        """What the update costs: the sum has at least the noise of the clients that must stay to unmask it."""
+        noise = self.share * stay**0.5 / reach(columns, 2**self.bits)
+        return Loss(what="updates", mechanism="sum", noise=noise)
 
     def masked(self, client: Client, task: Task, ring: Masked) -> Masked:
         """The numbers under the client's own mask and those that it shares with its neighbours."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,13 +13,23 @@ from torch import Tensor
 from covey.bench import Bench, Recipe
 from covey.core import Client, Reply
 from covey.errors import UserError
-from covey.steps.train import Train
+from covey.steps.train import AroundTraining, Train
 
 
 def check_plain(train: Train, who: str) -> None:
     """Only plain steps v <- v - lr g can be taken one by one: nothing may be remembered from batch to batch."""
     if train.optimiser != "sgd" or train.momentum:
         raise UserError(f"{who} takes plain steps: set train.optimiser = sgd, train.momentum = 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainTraining(AroundTraining):
+    """A step that takes plain steps one by one, on behalf of the method `of`."""
+
+    of: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_plain(self.train, self.of)
 
 
 @dataclass(kw_only=True, eq=False)

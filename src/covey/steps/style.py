@@ -1,4 +1,4 @@
-"""LADD's style of a client: the low frequencies of its pictures' Fourier amplitude, averaged.
+"""LADD's style of a client (Shenaj et al., 2023): low frequencies of its pictures' Fourier amplitude, averaged.
 
     S(x) = |FFT2(x)|, zero frequency in the middle, window of half width b around it,  b = floor(share min(h, w))
 

@@ -1,4 +1,4 @@
-"""What a client tells about its data: histograms of labels or targets P(y), of features P(X|y), of both P(X, y)."""
+"""What a HACCS client tells of its data: histograms of labels or targets P(y), of features P(X|y), of both P(X, y)."""
 
 from __future__ import annotations
 
@@ -46,10 +46,7 @@ class LabelSummary(Step):
     def __call__(self, client: Client, task: Task) -> Reply:
         labels = label_space(client, self.labels)
         counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
-        if not _worth_telling(client, task, self.privacy, counts):
-            return Reply(id=client.id)
-        told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
-        return Reply(id=client.id, stats={"shares": shares(noisy), **told})
+        return shares_told(client, task, self.privacy, counts)
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """Shares of the labels."""
@@ -59,24 +56,30 @@ class LabelSummary(Step):
         return 0.0
 
 
-@validated
 @dataclass(frozen=True, kw_only=True)
-class TargetSummary(Step):
-    """P(y) of a regression (HACCS, footnote 1): a histogram of the targets, `bins` over the agreed [low, high].
-
-    Targets outside the range count in the outermost bins, so that the range tells nothing about anybody's data. One
-    sample moves one count, as with labels.
-    """
+class Binned(Step):
+    """A histogram with `bins` over the agreed [low, high], `privacy` deciding on the noise."""
 
     privacy: Privacy = Privacy()
     bins: Bins = 20
     low: float = 0.0
     high: float = 1.0
 
-    kind: ClassVar[str] = "query.targets"
-
     def __post_init__(self) -> None:
-        FeatureSummary(bins=self.bins, low=self.low, high=self.high)  # checks the ranges
+        if not self.low < self.high:
+            raise UserError(f"low is {self.low!r}; allowed: below high, which is {self.high!r}")
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class TargetSummary(Binned):
+    """P(y) of a regression (HACCS, footnote 1): a histogram of the targets, `bins` over the agreed [low, high].
+
+    Targets outside the range count in the outermost bins, so that the range tells nothing about anybody's data. One
+    sample moves one count, as with labels.
+    """
+
+    kind: ClassVar[str] = "query.targets"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         y = client.train.labels().astype(np.float64).reshape(-1)
@@ -84,10 +87,7 @@ class TargetSummary(Step):
             raise UserError(f"client {client.id} has no training data, so it has no summary.")
         place = np.floor((y - self.low) * (self.bins / (self.high - self.low))).clip(0, self.bins - 1)
         counts = np.bincount(place.astype(np.int64), minlength=self.bins).astype(np.float64)
-        if not _worth_telling(client, task, self.privacy, counts):
-            return Reply(id=client.id)
-        told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
-        return Reply(id=client.id, stats={"shares": shares(noisy), **told})
+        return shares_told(client, task, self.privacy, counts)
 
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
         """Shares of the bins."""
@@ -99,7 +99,7 @@ class TargetSummary(Step):
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class FeatureSummary(Step):
+class FeatureSummary(Binned):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
 
     Images are taken before their normalisation, so that their range is [0, 1]. One sample moves as many counts
@@ -107,18 +107,10 @@ class FeatureSummary(Step):
     With noise, a label counts as present when its total stands out of the noise.
     """
 
-    privacy: Privacy = Privacy()
     labels: Count | None = None
-    bins: Bins = 20
-    low: float = 0.0
-    high: float = 1.0
     bound: Positive | None = None
 
     kind: ClassVar[str] = "query.features"
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise UserError(f"low is {self.low!r}; allowed: below high, which is {self.high!r}")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x = raw_features(client)
@@ -153,7 +145,7 @@ class FeatureSummary(Step):
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class JointSummary(Step):
+class JointSummary(Binned):
     """P(X, y): one histogram over label and feature value, to which every sample adds one unit in all.
 
     A sample's unit is spread over the bins of its values, so one sample moves the table by 1, as it does P(y), and not
@@ -161,16 +153,9 @@ class JointSummary(Step):
     `bins` over [low, high], as in `FeatureSummary`.
     """
 
-    privacy: Privacy = Privacy()
     labels: Count | None = None
-    bins: Bins = 20
-    low: float = 0.0
-    high: float = 1.0
 
     kind: ClassVar[str] = "query.joint"
-
-    def __post_init__(self) -> None:
-        FeatureSummary(bins=self.bins, low=self.low, high=self.high)  # checks the ranges
 
     def __call__(self, client: Client, task: Task) -> Reply:
         counts = feature_counts(
@@ -183,10 +168,7 @@ class JointSummary(Step):
             bound=1.0,
             who=f"client {client.id}",
         ).reshape(-1)
-        if not _worth_telling(client, task, self.privacy, counts):
-            return Reply(id=client.id)
-        told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
-        return Reply(id=client.id, stats={"shares": shares(noisy), **told})
+        return shares_told(client, task, self.privacy, counts)
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """Shares of all bins of all labels together."""
@@ -195,6 +177,14 @@ class JointSummary(Step):
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return BINNING_SHARE * train
+
+
+def shares_told(client: Client, task: Task, privacy: Privacy, counts: Array) -> Reply:
+    """The counts as shares under noise, where one sample moves them by 1; nothing where they are not worth telling."""
+    if not _worth_telling(client, task, privacy, counts):
+        return Reply(id=client.id)
+    told, noisy = tell(client, privacy, counts, sensitivity=1.0)
+    return Reply(id=client.id, stats={"shares": shares(noisy), **told})
 
 
 def raw_features(client: Client) -> NDArray[np.floating]:

@@ -1,4 +1,4 @@
-"""Training that also says how useful the client's data are to the present model (Oort)."""
+"""Training that also says how useful the client's data are to the present model (Oort; Lai et al., 2021)."""
 
 from __future__ import annotations
 

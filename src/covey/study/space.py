@@ -12,8 +12,7 @@ from covey.catalogue import METHODS
 from covey.config import Config
 from covey.errors import UserError
 from covey.ranges import Range
-from covey.sections import GIVEN
-from covey.settings import settings_of
+from covey.sections import settings_in
 from covey.study.grid import axis
 from covey.tables import with_setting
 
@@ -78,7 +77,7 @@ def space_of(config: Config, over: Sequence[str]) -> dict[str, Knob]:
         "train.batch": Knob(values=tuple(sorted({8, 16, 32, train["batch"]}))),
     }
     method = config["method"]
-    for name, setting in settings_of(METHODS.find(method["name"]), given=GIVEN).items():
+    for name, setting in settings_in("method", METHODS.find(method["name"])).items():
         if name not in LEFT_ALONE and (knob := usual_knob(setting.type, method.get(name))) is not None:
             found[f"method.{name}"] = knob
     return found

@@ -1,4 +1,4 @@
-"""Clusters that could not work in a round count with what they last did."""
+"""CFIC, with clusters that could not work in a round: they count with what they last did."""
 
 from __future__ import annotations
 

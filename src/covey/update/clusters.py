@@ -6,7 +6,7 @@ The paper has one global model. Here every model of the bank is corrected, each 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -104,11 +104,9 @@ class ClusterCorrection:
         return facts_for(self.among, self.per)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        models = models_to_correct(now, rows, self.per)
-        correction = Correction(now, rows, models)
+        correction = Correction(now, rows, models_to_correct(now, rows, self.per))
         beta = self.beta * self.decay ** (now.number - 1)
-        for model in models:
-            directions = model.directions(now, self.among)
+        for model, directions in correction.directions(self.among):
             stretch = model.stretch(now, rows, directions) if self.scale == "relative" else 1.0
             correction.apply(model, directions, self.alpha, beta * stretch)
         return correction.done()
@@ -138,11 +136,9 @@ class AdaptiveCorrection:
         return facts_for(self.among, self.per)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        models = models_to_correct(now, rows, self.per)
-        correction = Correction(now, rows, models)
         betas = dict(BETAS.get(now.memory, {}))
-        for model in models:
-            directions = model.directions(now, self.among)
+        correction = Correction(now, rows, models_to_correct(now, rows, self.per))
+        for model, directions in correction.directions(self.among):
             past = correction.past(model)
             beta = betas.get(model.number, self.beta)
             if past is not None:
@@ -214,12 +210,17 @@ class Correction:
     """The corrections of one round: what was remembered, what is done now, and the note for the report."""
 
     def __init__(self, now: Round, rows: Tensor, models: Sequence[Corrected]) -> None:
-        self.now, self.new = now, rows.clone()
+        self.now, self.new, self.models = now, rows.clone(), models
         kept = HISTORY.get(now.memory, torch.zeros(0)).view(-1, now.fleet.layout.trainable)
         self.known = len(kept)
         count = max([self.known, *(model.number + 1 for model in models)])
         self.history = torch.cat([kept, kept.new_zeros(count - self.known, kept.shape[1])])
         self.notes: list[dict[str, Any]] = []
+
+    def directions(self, among: Among) -> Iterator[tuple[Corrected, Directions]]:
+        """Every model, and where the clusters pull it."""
+        for model in self.models:
+            yield model, model.directions(self.now, among)
 
     def past(self, model: Corrected) -> Tensor | None:
         """The model's h so far; None before its first correction."""

@@ -18,6 +18,7 @@ from covey.config import fleet_of, resolve
 from covey.core import Task, empty_state, open_round, stream
 from covey.data import Samples, load
 from covey.experiments.spec import Findings
+from covey.experiments.studies.pictures import of_curves
 from covey.fleet.local import LocalFleet
 from covey.group.centroids import settled
 from covey.group.denoise import denoise
@@ -136,7 +137,7 @@ def mse(guess: Tensor, truth: Tensor) -> float:
 
 
 def draw_grid(grid: Sequence[Tensor], names: Sequence[str], path: Any) -> None:
-    """Fig. 3: some pictures and what comes back of them, a row a level of noise."""
+    """Fig. 3: some pictures and what comes back of them, one row per level of noise."""
     from covey.report.figures import draw_image_grid
 
     images = torch.stack([row[:10] for row in grid]).movedim(2, -1).numpy()
@@ -210,7 +211,10 @@ def flips(settings: dict[str, Any], seed: int) -> Findings:
             for name, value in cells.items():
                 found.setdefault(name, []).append(value)
         curves |= {f"{way}, {name}": (list(settings["flips"]), values) for name, values in found.items()}
-    return Findings(rows=rows, curves=curves, pictures={"agreement.png": partial(draw_agreement, curves)})
+    picture = of_curves(
+        curves, x_label="probability of a flip", y_label="adjusted Rand index", title="Clusters found"
+    )
+    return Findings(rows=rows, curves=curves, pictures={"agreement.png": picture})
 
 
 def rand_index(truth: Sequence[int], said: Bits, flip: float, how: str, min_size: int) -> float:
@@ -226,18 +230,6 @@ def rand_index(truth: Sequence[int], said: Bits, flip: float, how: str, min_size
         ward = Ward(search="published" if how == "published" else "exact", min_size=min_size)
         labels = ward.cut(said, rng).labels
     return float(adjusted_rand_score(truth, labels))
-
-
-def draw_agreement(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], path: Any) -> None:
-    from covey.report.figures import draw_curves
-
-    draw_curves(
-        curves,
-        path=path,
-        x_label="probability of a flip",
-        y_label="adjusted Rand index",
-        title="Clusters found",
-    )
 
 
 def quiet_bits(

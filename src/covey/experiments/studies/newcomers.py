@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from covey.config import Config, fleet_of, method_of, resolve
 from covey.core import RoundEnd, run, served
 from covey.experiments.spec import Findings
+from covey.experiments.studies.pictures import of_curves
 from covey.steps import Evaluate
 
 
@@ -24,7 +24,10 @@ def newcomers(settings: dict[str, Any], seed: int) -> Findings:
         rounds = list(range(settings["join"], settings["join"] + len(values)))
         rows[name] = {"in their first round": values[0], "in the last round": values[-1]}
         curves[name] = (rounds, values)
-    return Findings(rows=rows, curves=curves, pictures={"newcomers.png": partial(draw_newcomers, curves)})
+    picture = of_curves(
+        curves, x_label="round", y_label="accuracy of the newcomers", title="Clients that join late"
+    )
+    return Findings(rows=rows, curves=curves, pictures={"newcomers.png": picture})
 
 
 def accuracy_of(config: Config, clients: Sequence[int]) -> list[float]:
@@ -44,15 +47,3 @@ def accuracy_of(config: Config, clients: Sequence[int]) -> list[float]:
     finally:
         fleet.close()
     return found
-
-
-def draw_newcomers(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], path: Any) -> None:
-    from covey.report.figures import draw_curves
-
-    draw_curves(
-        curves,
-        path=path,
-        x_label="round",
-        y_label="accuracy of the newcomers",
-        title="Clients that join late",
-    )

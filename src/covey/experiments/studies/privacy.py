@@ -16,6 +16,7 @@ from covey.core import Reply, Step, Task, run
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.experiments.spec import Findings
+from covey.experiments.studies.pictures import of_curves
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
@@ -151,7 +152,13 @@ def membership(settings: dict[str, Any], seed: int) -> Findings:
             "found at 1 % false alarms": float(hits[false <= 0.01].max(initial=0.0)),
         }
         curves[name] = (false.tolist(), hits.tolist())
-    return Findings(rows=rows, curves=curves, pictures={"membership.png": partial(draw_roc, curves)})
+    thinned = {
+        name: (x[:: max(1, len(x) // 300)], y[:: max(1, len(y) // 300)]) for name, (x, y) in curves.items()
+    }
+    picture = of_curves(
+        thinned, x_label="false alarms", y_label="members found", title="Who was in the training data?"
+    )
+    return Findings(rows=rows, curves=curves, pictures={"membership.png": picture})
 
 
 def attacked(
@@ -245,15 +252,3 @@ def draw_pictures(shown: Mapping[str, Tensor], side: int, path: Any) -> None:
         axis.axis("off")
     figure.savefig(path, dpi=150)
     plt.close(figure)
-
-
-def draw_roc(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], path: Any) -> None:
-    from covey.report.figures import draw_curves
-
-    draw_curves(
-        {name: (x[:: max(1, len(x) // 300)], y[:: max(1, len(y) // 300)]) for name, (x, y) in curves.items()},
-        path=path,
-        x_label="false alarms",
-        y_label="members found",
-        title="Who was in the training data?",
-    )

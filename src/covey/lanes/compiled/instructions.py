@@ -216,9 +216,7 @@ class Dropout(NamedTuple):
     columns: int
     x_row: int
     y_row: int
-    shared: (
-        int  # this many rows share one decision a sample (Dropout2d: a channel's); 0: each value has its own
-    )
+    shared: int  # this many rows share one decision per sample (Dropout2d: a channel's); 0: each value has its own
     layer: int
     keep: int
 

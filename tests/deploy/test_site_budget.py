@@ -1,0 +1,133 @@
+"""A site's own budget covers all that leaves it, or it does not leave: updates, choices, numbers of samples."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from covey.codec import from_bytes
+from covey.core import run
+from covey.deploy.wire import step_to_plain
+from covey.errors import UserError
+from covey.measure import Measuring
+from covey.methods.baselines import fedavg
+from covey.methods.haccs import haccs
+from covey.privacy_loss import Loss
+from covey.private.apply import made_private
+from covey.private.composition import composed
+from covey.private.settings import Private
+from covey.steps import Evaluate, Train
+from covey.steps.example import ExampleTrain
+from covey.steps.noisy_evaluate import NoisyEvaluate
+from covey.steps.private import Noised, Quiet
+from covey.steps.secure import SecureUpdate
+from tests.deploy.one_request import one_request
+from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, sites
+
+pytest.importorskip("opendp")
+pytest.importorskip("dp_accounting")
+TRAIN = Train(epochs=1, lr=0.1)
+NOISED = Noised(step=TRAIN, clip=0.5, noise=10.0)
+
+
+def asked(site: Any, step: Any, **changes: Any) -> dict[str, Any]:
+    return from_bytes(site.answer(one_request(step=step_to_plain(step), **changes)))
+
+
+@pytest.mark.parametrize(
+    "step", [TRAIN, Quiet(step=TRAIN), Evaluate(), SecureUpdate(step=TRAIN, clip=0.5)], ids=lambda s: s.kind
+)
+def test_what_has_no_noise_of_the_sites_own_does_not_leave(step: Any) -> None:
+    answer = asked(sites(budget=3.0)[100], step)
+    assert "no privacy loss that can be counted, and this site has a budget of 3" in answer["refused"]
+    assert "reply" not in answer
+
+
+def test_updates_with_noise_are_counted_until_nothing_is_left(tmp_path: Path) -> None:
+    site = sites(tmp_path, budget=1.3)[100]
+    answers = [asked(site, NOISED, round=number) for number in range(1, 4)]
+    sent = sum(answer.get("reply") is not None for answer in answers)
+    assert 1 <= sent < 3
+    assert "of the budget of 1.3 would be spent" in answers[-1]["refused"]
+    again = sites(tmp_path, budget=1.3)[100]
+    assert "of the budget of 1.3 would be spent" in asked(again, NOISED, round=9)["refused"]
+    lost = composed({Loss(what="updates", mechanism="local", noise=10.0): sent}, 1e-5, "sample")
+    assert again.account.composed(again.account.epsilon, again.account.told) == pytest.approx(lost)
+
+
+def test_noise_that_is_none_is_worth_nothing() -> None:
+    assert (
+        "of the budget of 3 would be spent"
+        in asked(sites(budget=3.0)[100], Noised(step=TRAIN, clip=0.5, noise=1e-9))["refused"]
+    )
+
+
+def test_every_step_of_training_with_noise_is_counted_whatever_the_server_says_was_planned(
+    tmp_path: Path,
+) -> None:
+    """A server that goes back to a round gets a new update: it is paid for again, and no plan hides it."""
+    pytest.importorskip("opacus")
+    site = sites(tmp_path, budget=30.0)[100]
+    step = ExampleTrain(train=TRAIN, clip=1.0, epsilon=2.0, delta=1e-6, rounds=1)
+    assert asked(site, step, session="a")["reply"] is not None
+    once = dict(site.account.told)
+    assert {loss.mechanism for loss in once} == {"steps"}
+    assert composed(once, 1e-6, "sample") <= 2.0
+    assert asked(site, step, session="b")["reply"] is not None
+    assert dict(site.account.told) == {loss: 2 * times for loss, times in once.items()}
+
+
+def test_which_of_several_models_fits_best_is_not_told() -> None:
+    import torch
+
+    from tests.deploy.one_request import SPEC
+
+    rows = torch.zeros(2, SPEC.bench().layout.size)
+    answer = asked(
+        sites(budget=30.0)[100], NoisyEvaluate(epsilon=1.0), task={"models": rows, "slots": (0, 1)}
+    )
+    assert "would tell which of 2 models fits this site's data best" in answer["refused"]
+
+
+def test_numbers_of_samples_are_not_told() -> None:
+    site, open_one = sites(budget=30.0)[100], sites()[100]
+    assert site.hello()["sizes"] == [0, 0]
+    assert min(open_one.hello()["sizes"]) > 1
+    assert asked(site, NOISED)["reply"]["size"] == 1
+    assert asked(open_one, TRAIN)["reply"]["size"] > 1
+
+
+@pytest.mark.parametrize("level", ["local", "example"])
+def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(level: Any) -> None:
+    """Noisy summaries, updates and evaluations: all of it is in the account, composed, and in the server's ledger."""
+    pytest.importorskip("opacus")
+    hand = Hand(sites(budget=400.0))
+    fleet = deployed(hand)
+    private = Private(level=level, epsilon=8.0, delta=1e-5, clip=0.5, evaluations=1.0)
+    method = haccs(TRAIN, per_round=CLIENTS, epsilon=0.5, losses="none")
+    state = run(
+        made_private(method, private, clients=CLIENTS, rounds=1),
+        fleet,
+        rounds=1,
+        measure=Measuring(global_test=False),
+    )
+    assert state.worked == (0, 1, 2, 3)
+    assert fleet.ledger.refused == fleet.ledger.lost == 0
+    account = hand.sites[100].account
+    assert account.epsilon == pytest.approx(0.5 + 1.0)
+    assert account.told
+    kinds = {loss.what for loss in fleet.ledger.told[0]}
+    assert kinds == {"summaries", "updates", "evaluations"}
+
+
+def test_only_a_site_with_a_budget_can_trust_beyond_it() -> None:
+    with pytest.raises(UserError, match="trust_server is for sites with a budget"):
+        sites(trust_server=True)
+
+
+def test_plain_training_over_sites_with_a_budget_says_why_nobody_works() -> None:
+    fleet = deployed(Hand(sites(budget=1.0)))
+    from covey.errors import RunError
+
+    with pytest.raises(RunError, match="no privacy loss that can be counted"):
+        run(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)

@@ -1,0 +1,86 @@
+"""Flower's messages as strangers make them: bodies at the open port, and messages in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flwr.app import Message
+from flwr.proto.fleet_pb2 import PullMessagesRequest, PullMessagesResponse
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import Message as Head
+from flwr.proto.message_pb2 import ObjectTree
+from flwr.proto.node_pb2 import Node
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.task_identity import TaskIdentity
+from hypothesis import strategies as st
+
+from covey.deploy.flower_transport import from_record, to_record
+from covey.deploy.mailboxes import ARRIVE, BEAT, GOT_IT, LOOK, Given, Mailboxes, is_empty, node_of
+from covey.deploy.pieces import Incoming
+
+TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+BOXES = Mailboxes()
+
+
+def packed() -> st.SearchStrategy[tuple[str, bytes]]:
+    """A path and a body."""
+    from tests.fuzz.wire import damaged
+
+    right = [
+        PullMessagesRequest(node=Node(node_id=7)).SerializeToString(),
+        SendNodeHeartbeatRequest(node=Node(node_id=7), heartbeat_interval=30).SerializeToString(),
+        PullMessagesResponse(messages_list=[Head()]).SerializeToString(),
+    ]
+    bodies = st.binary(max_size=120) | st.one_of(*map(damaged, right)) | st.sampled_from(right)
+    return st.tuples(st.sampled_from([LOOK, GOT_IT, BEAT]), bodies)
+
+
+def read(case: tuple[str, bytes]) -> str:
+    """What the port makes of it; what it remembers is bounded by keys and nodes, which are bounded here."""
+    path, body = case
+    node = node_of(path, body)
+    is_empty(body)
+    BOXES.visited("k", ARRIVE, b"", Given(status=200, headers={}, content=body))
+    BOXES.visited("k", path, body, Given(status=200, headers={}, content=b""))
+    BOXES.beats.clear()
+    BOXES.keys.clear()
+    return "not readable" if node is None else "read"
+
+
+def sent(block: bytes) -> tuple[ObjectTree, dict[str, bytes]]:
+    question = Message(to_record(b""), dst_node_id=7, message_type="query.hello")
+    question.metadata.__dict__["_message_id"] = "1"
+    message = Message(to_record(block), reply_to=question)
+    message.metadata.__dict__["_message_id"] = message.object_id
+    pieces = {number: part.deflate() for number, part in get_all_nested_objects(message).items()}
+    return get_object_tree(message), pieces
+
+
+SMALL = sent(b"an answer")
+LARGE = sent(bytes(range(256)) * 5000)
+
+
+def parcels() -> st.SearchStrategy[tuple[Any, dict[str, bytes]]]:
+    """A message of which one piece was changed, is another one's, or is missing."""
+    from tests.fuzz.wire import damaged
+
+    def changed(whole: tuple[ObjectTree, dict[str, bytes]]) -> st.SearchStrategy[Any]:
+        tree, pieces = whole
+        numbers = st.sampled_from(list(pieces))
+        other = st.sampled_from([piece[:2000] for piece in pieces.values()]).flatmap(damaged)
+        swapped = st.sampled_from(list(pieces.values())) | other | st.binary(max_size=60)
+        return st.builds(lambda number, piece: (tree, {**pieces, number: piece}), numbers, swapped)
+
+    return changed(SMALL) | changed(LARGE)
+
+
+def opened(case: tuple[Any, dict[str, bytes]]) -> str:
+    """A message that is put together from what came."""
+    tree, pieces = case
+    try:
+        incoming = Incoming(tree, 2**22)
+        assert incoming.take(pieces.get)
+        from_record(incoming.message().content)
+    except ValueError:
+        return "refused"
+    return "read"

@@ -1,0 +1,7 @@
+"""A few of the cases of `python -m tests.fuzz.wire 100000`."""
+
+from tests.fuzz.wire import fuzz
+
+
+def test_nothing_on_the_wire_raises_anything() -> None:
+    assert fuzz(60, first=1) == []
