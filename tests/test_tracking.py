@@ -54,7 +54,7 @@ def lines(told: Path) -> list[list[object]]:
 def test_a_tracker_is_told_of_begin_rounds_and_end(told: Path, tmp_path: Path) -> None:
     done = run_config(config(told), tmp_path / "run", report=False)
     assert [line[0] for line in lines(told)] == ["begin", "log", "log", "log", "end"]
-    assert lines(told)[0][1:4] == ["fedavg", 0, "digits"]
+    assert lines(told)[0][1:4] == ["fedavg seed 0", 0, "digits"]
     last = lines(told)[3]
     assert last[1:] == [
         3,

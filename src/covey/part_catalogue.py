@@ -119,6 +119,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
         {
             "average": "covey.mix.average:Average",
             "group-average": "covey.mix.shared:GroupAverage",
+            "evidence-average": "covey.mix.evidence:EvidenceAverage",
             "own": "covey.mix.average:keep_own",
             "likeness": "covey.methods.cafa:by_likeness",
             "krum": "covey.mix.robust:Krum",

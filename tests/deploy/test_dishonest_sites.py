@@ -14,6 +14,7 @@ from covey.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core import Reply, Task, empty_state, open_round, run
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.outcomes import outcome_of
+from covey.deploy.protocol import SPOKEN
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import Site, names_mark
 from covey.deploy.site_registry import _hello
@@ -31,6 +32,7 @@ REPLY = {"id": 0, "vector": torch.zeros(4810), "slot": 0, "size": 3, "stats": {"
 ANSWER = {"reply": REPLY, "lost": "", "refused": "", "mistake": "", "seconds": 0.1}
 HELLO = {
     "name": "liar",
+    "protocol": list(SPOKEN),
     "shape": [1, 8, 8],
     "classes": 10,
     "labels": names_mark(DATA.dataset.classes),

@@ -94,8 +94,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def node(server: Server) -> int:
-    """A site with a privacy budget of 1, connected."""
-    server.here.join(0, "--budget", "1")
+    """A site with a privacy budget of 1 that trusts the server with its updates, connected."""
+    server.here.join(0, "--budget", "1", "--trust-server")
     return server.node()
 
 

@@ -96,7 +96,11 @@ def test_no_experiment_loses_a_setting(name: str, scale: str) -> None:
     for case in experiment.cases:
         for row in experiment.rows if not experiment.study else ():
             assert not_said_elsewhere(experiment, case, row) == []
-            resolve(experiment.tables(row, case, 0))
+            if case.name in row.refused:
+                with pytest.raises(UserError):
+                    resolve(experiment.tables(row, case, 0))
+            else:
+                resolve(experiment.tables(row, case, 0))
 
 
 def test_a_lost_setting_ends_the_command_with_a_sentence() -> None:

@@ -103,7 +103,7 @@ def test_autoencoders_of_standardised_pictures() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"cnn-series"}))  # that one takes no pictures
 def test_the_papers_models(name: str) -> None:
     model = build(name, input_shape=(3, 32, 32), outputs=10)
     plan = planned(model, (3, 32, 32), "mse" if name.startswith("ae") else "cross-entropy")

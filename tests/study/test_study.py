@@ -125,7 +125,8 @@ def test_free_memory_is_known_here() -> None:
 
 ROUNDS = 100
 COMMAND = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from covey.cli import main
 sys.argv = ["covey", "compare", "fedavg", "--dataset", "digits", "--rounds", "100", "--set", "checkpoint_seconds=0",
             "--set", "data.clients=4", "--seeds", "2", "--processes", "1", "--out", sys.argv[1]]

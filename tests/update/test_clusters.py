@@ -140,6 +140,24 @@ def test_adaptive_momentum_is_cut_where_clients_have_nothing_left_to_learn(a_rou
     assert memory["cfic.h"].tolist() == pytest.approx((-0.189725, -0.001264), abs=2e-6)
 
 
+def test_adaptive_history_is_forgotten_where_the_held_out_loss_rises(a_round) -> None:
+    """alpha = 0.8, beta = 0.5, both clusters by (1,0) in each round: agreement 1, so h = -beta (1,0).
+
+    Held-out losses 1.0 and 1.2, then 1.1 and 1.1 (not risen), then 2.0 and 2.2: beyond one standard error, sqrt(.01 +
+    0). Round 2: beta = .5 e^.1 = .552585. Round 3: .610701. Round 4: .305351, half of it, without the history.
+    """
+    update = AdaptiveCorrection(alpha=0.8, beta=0.5, held_out=True)
+    told = [(9.0, 9.0), (1.0, 1.2), (1.1, 1.1), (2.0, 2.2)]
+    memory: dict = {}
+    for number, (losses, beta) in enumerate(zip(told, (0.5, 0.552585, 0.610701, 0.305351), strict=True), 1):
+        stats = {i: {"losses": [loss, 0.0, 0.0]} for i, loss in enumerate(losses)}
+        replies = {0: ((1.0, 0.0), 5), 1: ((1.0, 0.0), 5)}
+        now = a_round((0, 0), replies=replies, groups={0: 0, 1: 1}, memory=memory, number=number, stats=stats)
+        update(now, averaged(now))
+        memory = now.memory
+        assert memory["cfic.h"].tolist() == pytest.approx((-beta, 0.0), abs=2e-6)
+
+
 def test_buffers_take_no_part(a_round) -> None:
     now = a_round((0, 0, 5), replies={0: ((3, 4, 9), 1)}, groups={0: 0}, trainable=2)
     new = ClusterCorrection(alpha=0.5, beta=1.0, scale="absolute")(now, averaged(now))

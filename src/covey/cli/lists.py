@@ -123,7 +123,7 @@ def show_one(table_name: str, name: str, maker: Callable[..., Any], settings: Ma
         console.print("It has no settings.")
         return
     table = Table(
-        title=f"settings in the table \\[{table_name}]", title_justify="left", box=None, pad_edge=False
+        title=f"settings in the table [{table_name}]", title_justify="left", box=None, pad_edge=False
     )
     for column in ("setting", "default", "allowed", "what it is"):
         table.add_column(column, no_wrap=column == "setting")

@@ -2,7 +2,8 @@
 
     question                     part                                whose idea
     who is alike?                flocks by class-wise private bits   embedding clustering (Prigent et al., 2024)
-    one model or many?           one per flock, found anew as clients come, leave and drift
+    one model or many?           one per flock, found anew as clients come, leave and drift; if wanted, one for all
+                                 until data kept out of training say that flocks need their own (CAFA's judgement)
     who works?                   every flock and label group (CFIC, Yang et al., 2025), in quick rounds that leave
                                  nobody behind (HACCS, Wolfrath et al., 2022, with a fair schedule)
     what does the server add?    momentum of each model              CFIC's correction
@@ -19,6 +20,7 @@ from typing import Literal
 
 from covey.core import Bank, Method, Mix, Select, Send, Step, Update
 from covey.group.by_portrait import ByPortrait, one_per_flock
+from covey.group.together import Together, keep_evidence
 from covey.mix.flock_topology import FlockTopology, FromRepresentative
 from covey.mix.shared import GroupAverage
 from covey.ranges import BelowHalf, Count, Epsilon, Natural
@@ -46,6 +48,7 @@ Over = Literal[
     "hierarchical-exponential",
 ]
 FULLNESS = 3.0  # of a round: with label groups inside flocks, fuller rounds than HACCS' own 1.25 learn more per second
+Start = Literal["apart", "together"]
 Part = Literal["flocks", "selection", "correction", "serving"]
 
 
@@ -59,6 +62,7 @@ def covey(
     epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
     over: Over = "server",
+    start: Start = "apart",
     without: tuple[Part, ...] = (),
 ) -> Method:
     """Finds out by itself how clients differ: flocks with a model each where needed, and each model moved to its user.
@@ -77,6 +81,7 @@ def covey(
         noise: how the noise is drawn: simulated (repeatable) or opendp (secure).
         over: how models travel: from and to a server, or without one: label groups of each flock at representatives,
             which mix on that graph.
+        start: flocks have models of their own from the first round, or share one until held-out data part them.
         without: parts that are left out, to see what each is worth.
     """
     # without flocks everybody is one: no cut can have so many clients in each
@@ -88,9 +93,11 @@ def covey(
     chosen: Select = Uniform(per_round=per_round) if "selection" in without else flocks
     judging = (KeepJudgements(per=travel.per),) if judged else ()
     losses = () if "selection" in without else (remember_losses,)
+    by_bits = by_flocks(flip=flip, epsilon=epsilon, noise=noise, every=every, min_size=least)
+    evidence = (keep_evidence,) if start == "together" else ()
     return Method(
         name="covey",
-        group=by_flocks(flip=flip, epsilon=epsilon, noise=noise, every=every, min_size=least),
+        group=Together(group=by_bits) if start == "together" else by_bits,
         bank=travel.bank,
         select=chosen,
         send=travel.send,
@@ -99,7 +106,7 @@ def covey(
         update=None if "correction" in without else travel.update,
         serve=ServeAdapted(send=travel.send, per=travel.per) if judged else None,
         adapt=train if judged else None,
-        after=(*judging, *losses),
+        after=(*judging, *losses, *evidence),
     )
 
 

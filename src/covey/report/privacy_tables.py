@@ -30,7 +30,10 @@ def losses(run: RunView) -> Html:
     columns = [
         (whose, kind)
         for whose in WHOSE
-        for kind in dict.fromkeys(kind for client in told.values() for kind in client.get(whose, {}))
+        for kind in sorted(
+            {kind for client in told.values() for kind in client.get(whose, {})},
+            key=lambda k: (k == "all", k),
+        )
     ]
     heads = ["client", *(f"{WHOSE[whose]}: {kind}" for whose, kind in columns)]
     values = {client: [loss(lost, *column) for column in columns] for client, lost in told.items()}
@@ -41,11 +44,13 @@ def losses(run: RunView) -> Html:
     else:
         heads[0] = f"of {len(values):,} clients"
         rows = quantiles(list(values.values()))
-    words = (
-        f"Privacy loss (ε at δ = {delta:g}) by what was told, and of all of it composed: how far it can change what is "
-        "known of one sample of a client, and of all that the client holds. ∞: there is no bound."
+    hint = (
+        "How far what was told can change what is known of one sample of a client, and of all that it holds; all: "
+        "composed. Another sample makes another update, which moves a sum by up to twice what a missing client does. "
+        "∞: there is no bound."
     )
-    return cells_table([heads, *rows], words)
+    table = cells_table([heads, *rows], f"Privacy loss: ε at δ = {delta:g}")
+    return markup(table, tag("p", hint, class_="hint"))
 
 
 def loss(lost: Mapping[str, Mapping[str, Any]], whose: str, kind: str) -> float:

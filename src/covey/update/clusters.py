@@ -6,6 +6,7 @@ The paper has one global model. Here every model of the bank is corrected, each 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from covey.core import Reply, Round
 from covey.needs import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key
 from covey.ranges import DecayRate, NotNegative, PartBelowOne
 from covey.settings import validated
+from covey.steps.judged import JUDGEMENTS
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
@@ -27,6 +29,7 @@ Per = Literal["model", "group"]
 
 HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
 BETAS: Key[dict[int, float]] = Key("cfic.beta")
+HELD_OUT: Key[dict[int, list[float]]] = Key("held-out loss")  # of each model: mean and squared error, at last
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,17 +126,21 @@ class AdaptiveCorrection:
     went, these were too short; once they pull back, too long. `among` and `per` as in `ClusterCorrection`.
 
     No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
-    Where clients have nothing left to learn, momentum of their past must not carry the model on.
+    Where clients have nothing left to learn, momentum of their past must not carry the model on. `held_out`: where the
+    model that clients received is worse on data that they keep out of training than the one before, by more than one
+    standard error, its history is forgotten and beta halved (needs the judgements of "judged" training).
     """
 
     alpha: PartBelowOne = 0.9
     beta: NotNegative = 0.5
     among: Among = "auto"
     per: Per = "model"
+    held_out: bool = False
 
     @property
     def needs(self) -> Facts:
-        return facts_for(self.among, self.per)
+        judged = (JUDGEMENTS,) if self.held_out else ()
+        return (*facts_for(self.among, self.per), *judged)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         betas = dict(BETAS.get(now.memory, {}))
@@ -141,7 +148,10 @@ class AdaptiveCorrection:
         for model, directions in correction.directions(self.among):
             past = correction.past(model)
             beta = betas.get(model.number, self.beta)
-            if past is not None:
+            if self.held_out and past is not None and is_worse(now, model):
+                past.zero_()
+                beta /= 2
+            elif past is not None:
                 lengths = max(float(past.double().norm()) * directions.length, STANDSTILL)
                 beta *= math.exp(-RATE * float(past.double() @ directions.mean) / lengths)
             betas[model.number] = beta
@@ -151,6 +161,18 @@ class AdaptiveCorrection:
             correction.apply(model, directions, alpha, stretched, longest)
         BETAS.keep(now.memory, betas)
         return correction.done()
+
+
+def is_worse(now: Round, model: Corrected) -> bool:
+    """Whether the held-out loss of the model as it was received rose since its last round, beyond its noise."""
+    kept = HELD_OUT.get(now.memory, {})
+    told = [float(reply.stats["losses"][0]) for reply in model.replies if "losses" in reply.stats]
+    if not told:
+        return False
+    mean, error = statistics.fmean(told), statistics.pvariance(told) / max(1, len(told) - 1)
+    HELD_OUT.keep(now.memory, {**kept, model.number: [mean, error]})
+    before, its_error = kept.get(model.number, [math.inf, 0.0])
+    return mean > before + math.sqrt(error + its_error)
 
 
 def facts_for(among: Among, per: Per) -> Facts:
