@@ -124,15 +124,15 @@ def _to_bytes(checkpoint: Checkpoint) -> bytes:
     return safetensors.torch.save({**arrays, PLAIN: plain})
 
 
-def short_ids(ids: tuple[int, ...]) -> int | NDArray[np.int64]:
+def short_ids(ids: Sequence[int]) -> int | NDArray[np.int64]:
     """Clients as they are kept: everybody from 0 on as one number, others as an array."""
-    return len(ids) if ids == tuple(range(len(ids))) else np.array(ids, dtype=np.int64)
+    return len(ids) if ids == range(len(ids)) else np.array(ids, dtype=np.int64)
 
 
-def long_ids(kept: int | NDArray[np.int64] | Sequence[int]) -> tuple[int, ...]:
+def long_ids(kept: int | NDArray[np.int64] | Sequence[int]) -> Sequence[int]:
     """The clients that `short_ids` made short (or that an earlier version listed)."""
     if isinstance(kept, int):
-        return tuple(range(kept))
+        return range(kept)
     return tuple(kept.tolist()) if isinstance(kept, np.ndarray) else tuple(kept)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.data.pieces import Pieces
 from covey.data.types import Indices
 from covey.errors import UserError
 
 Floats: TypeAlias = NDArray[np.float64]
-Parts: TypeAlias = list[Indices]
+Parts: TypeAlias = Sequence[Indices]
 
 # Where a client's local test data come from. mix: the global test set, in the client's label mix. mix-in-group: the
 # same, of its natural group only. group: all of its natural group. own: a share of the client's own samples. leaky: the
@@ -21,7 +22,7 @@ Parts: TypeAlias = list[Indices]
 TestRule: TypeAlias = Literal["mix", "mix-in-group", "group", "own", "leaky"]
 
 
-class Cut(list[Indices]):
+class Cut(Sequence[Indices]):
     """The clients' parts; with them, which clients are truly alike (none: not known) and the rule for test data.
 
     A partition of your own may return a plain list of parts.
@@ -30,9 +31,19 @@ class Cut(list[Indices]):
     def __init__(
         self, parts: Iterable[Indices], *, truth: Indices | None = None, tests: TestRule = "mix"
     ) -> None:
-        super().__init__(parts)
+        self.parts = Pieces.of(parts)
         self.truth = truth
         self.tests: TestRule = tests
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @overload
+    def __getitem__(self, place: int) -> Indices: ...
+    @overload
+    def __getitem__(self, place: slice) -> Pieces: ...
+    def __getitem__(self, place: int | slice) -> Indices | Pieces:
+        return self.parts[place]
 
 
 def check_enough(*, samples: int, clients: int, minimum: int = 1) -> None:
@@ -101,20 +112,11 @@ def deal(labels: Indices, counts: Indices, rng: np.random.Generator) -> Parts:
     flat = counts.ravel()
     places = np.repeat(begin.ravel() - (np.cumsum(flat) - flat), flat) + np.arange(flat.sum())
     ends = np.cumsum(counts.sum(axis=1))
-    return [rng.permutation(part) for part in pieces(order[places], ends)]
-
-
-def pieces(whole: Indices, ends: Indices) -> Parts:
-    """The array cut at these ends, as `np.split` does, which takes seconds for a million pieces."""
-    edges = [0, *ends.tolist()]
-    return [whole[start:end] for start, end in pairwise(edges)]
-
-
-def table_of_counts(labels: Indices, parts: Sequence[Indices], width: int) -> Indices:
-    """How many samples of each label (column) every part (row) holds."""
-    owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    held = labels[np.concatenate(parts)] if len(parts) else np.zeros(0, np.int64)
-    return np.bincount(owners * width + held, minlength=len(parts) * width).reshape(len(parts), width)
+    whole = order[places]
+    for start, end in pairwise([0, *ends.tolist()]):
+        if end - start > 1:  # a shorter part has one order only, for which nothing is drawn
+            rng.shuffle(whole[start:end])
+    return Pieces(whole, ends)
 
 
 def deal_shared(labels: Indices, counts: Indices, rng: np.random.Generator) -> Parts:
