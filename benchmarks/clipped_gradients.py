@@ -37,10 +37,10 @@ def measure(case: Case, repeats: int) -> dict[str, float]:
         name: choose_bench(model, Classification(), case.shape, lanes=lanes, device="cpu", say=print)[0]()
         for name, lanes in (("lanes", True), ("Opacus", False))
     }
-    clipping = Clipping(clip=1.0, expected=float(case.batch), noise=lambda: noise)
+    clipping = Clipping(clip=1.0, expected=float(case.batch), noise=lambda: noise, seed=1)
 
     def clipped(bench: Bench) -> Callable[[], object]:
-        return lambda: bench.fit_clipped(row, x, y, batches, recipe, clipping, seed=1)
+        return lambda: bench.fit_clipped(row, x, y, batches, recipe, clipping)
 
     works = {name: clipped(bench) for name, bench in benches.items()}
     works["lanes, plain"] = lambda: benches["lanes"].fit(row, x, y, batches, recipe, seed=1)

@@ -147,3 +147,24 @@ def test_a_sentence_never_shows_a_long_value() -> None:
     assert len(shown({"a": "x" * 10**5})) < 120
     assert shown(0.25) == "0.25"
     check_tables({"a": [{"b": 2**63 - 1}]})
+
+
+def test_a_file_too_long_for_settings_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text("# " + "x" * 5_000_000)
+    with pytest.raises(
+        UserError, match=r"long.toml is too long for a run's settings; allowed: at most 4,000,000"
+    ):
+        read_tables(tmp_path / "long.toml")
+    with pytest.raises(UserError, match=r"/dev/zero is too long"):
+        read_tables(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbfrounds = 2\r\nseed = 1\r\n", b"rounds = 2\nseed = 1\n"])
+def test_a_file_as_windows_writes_it_is_the_same(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "w.toml").write_bytes(content)
+    assert read_tables(tmp_path / "w.toml") == {"rounds": 2, "seed": 1}
+
+
+def test_too_many_entries_are_said_of_the_file() -> None:
+    with pytest.raises(UserError, match=r"the file has 100,001 entries; allowed: at most 100,000"):
+        check_tables({f"k{i}": i for i in range(100_001)})

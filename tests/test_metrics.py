@@ -9,6 +9,7 @@ import torch
 
 from covey import metrics
 from covey.errors import UserError
+from covey.measure import Measuring
 from covey.metrics import Metric, Metrics, base_name, metric
 from covey.objective import Classification, Regression
 
@@ -128,3 +129,52 @@ def test_a_name_that_would_be_read_as_something_else_is_refused(name: str) -> No
 def test_base_names() -> None:
     assert base_name("macro-f1-mean") == "macro-f1"
     assert base_name("macro-f1") == "macro-f1"
+
+
+def mine(of: object, name: str = "mine") -> Metric:
+    return metric(higher_is_better=True, name=name)(of)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("of", "found"),
+    [
+        (lambda *_: torch.tensor(0.5), 0.5),
+        (lambda *_: True, 1.0),
+        (lambda *_: None, None),
+        (lambda *_: math.nan, None),
+        (lambda *_: math.inf, None),
+    ],
+)
+def test_what_a_metric_of_ones_own_may_give(of: object, found: float | None) -> None:
+    assert mine(of).value(OUTPUTS, TARGET) == found
+
+
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        (lambda *_: "x", "ValueError: could not convert string to float: 'x'"),
+        (lambda *_: 1j, "TypeError"),
+        (lambda *_: torch.rand(3), "ValueError|RuntimeError"),
+        (lambda *_: 1 / 0, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_is_no_number_is_one_sentence(of: object, why: str) -> None:
+    with pytest.raises(UserError, match=rf"metric 'mine' gives no number: ({why})"):
+        mine(of).value(OUTPUTS, TARGET)
+
+
+def test_a_metric_cannot_change_what_others_are_told() -> None:
+    outputs, target = OUTPUTS.clone(), TARGET.clone()
+    assert mine(lambda o, t: float(o.zero_().sum() + t.zero_().sum())).value(outputs, target) == 0
+    assert torch.equal(outputs, OUTPUTS)
+    assert torch.equal(target, TARGET)
+
+
+def test_two_metrics_of_one_name_are_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"measure.metrics has 2 metrics called 'mine'; name them apart"):
+        Measuring(metrics=(mine(lambda *_: 0.0), mine(lambda *_: 1.0)))
+    with pytest.raises(
+        UserError, match=r"a metric of your own is called 'accuracy', as what the objective gives"
+    ):
+        Measuring(metrics=(mine(lambda *_: 0.1, "accuracy"),))
+    Measuring(metrics=("accuracy", "loss"))

@@ -267,3 +267,53 @@ def test_the_guard_keeps_the_same_run_going() -> None:
     others: Mapping[int, Any] = dict.fromkeys(state.worked)
     assert 3 not in others
     assert {client for client, _ in refused(fleet)} == {3}
+
+
+# ---------------------------------------------------------------------------------------- a method's own mistakes
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        (
+            {"update": lambda _, rows: rows.double()},
+            r"the new models are torch.float64; allowed: rows.detach",
+        ),
+        ({"update": lambda _, rows: rows.long()}, r"the new models are torch.int64"),
+        (
+            {"update": lambda _, rows: rows.clone().requires_grad_()},
+            "the new models are attached to a gradient",
+        ),
+        (
+            {"update": lambda _, rows: rows[:, :3]},
+            r"the new models are of shape \(1, 3\); allowed: a tensor \(models",
+        ),
+        ({"update": lambda _, rows: rows[0]}, r"the new models are of shape \(\d+,\)"),
+        ({"update": lambda _, rows: rows[:0]}, r"the new models are of shape \(0, \d+\)"),
+        ({"update": lambda *_: None}, "the new models are a NoneType"),
+        ({"update": lambda _, rows: rows.numpy()}, "the new models are a ndarray"),
+        ({"mix": None, "combine": lambda _: [1.0]}, "the new models are a list"),
+        ({"mix": lambda _: 3}, "mix gives a int; it must give a Mixing"),
+        ({"select": lambda _: [0, 99]}, r"select names 99; it must give a list of clients that are here"),
+        ({"select": lambda _: ["a"]}, "select names 'a'; it must give a list of clients"),
+        ({"select": lambda _: None}, "select names None; it must give a list of clients"),
+    ],
+)
+def test_what_a_method_gives_in_place_of_clients_or_models_is_one_sentence(
+    part: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(RunError, match=f"method fedavg: {sentence}"):
+        run(replace(FEDAVG, **part), small_fleet(), rounds=2)
+
+
+def test_whom_a_method_selects_may_come_one_by_one() -> None:
+    found = [
+        run(replace(FEDAVG, select=select), small_fleet(), rounds=1)
+        for select in (lambda now: now.here, lambda now: (i for i in now.here))
+    ]
+    assert torch.equal(found[0].models, found[1].models)
+
+
+def test_a_method_that_chooses_nobody_is_named() -> None:
+    with pytest.raises(SilentRoundError, match="round 4: method fedavg chose none of 8 clients"):
+        run(replace(FEDAVG, select=lambda _: []), small_fleet(), rounds=9)

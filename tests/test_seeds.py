@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
@@ -90,3 +91,28 @@ def test_holm_by_hand() -> None:
     """p of 0.01, 0.04, 0.03: times 3, 1, 2 in their order, never falling: 0.03, 0.06, 0.06."""
     tests = [Paired(difference=1.0, low=0.0, high=2.0, p=p, seeds=5) for p in (0.01, 0.04, 0.03)]
     assert [one.p for one in holm([*tests[:2], None, tests[2]]) if one] == pytest.approx([0.03, 0.06, 0.06])
+
+
+def test_an_interval_leaves_zero_out_exactly_where_holm_finds_a_difference() -> None:
+    """Five differences around means of 0 to 4, in families of one to six tests."""
+    rng = np.random.default_rng(3)
+    verdicts = []
+    for _ in range(200):
+        means = rng.uniform(0, 4, size=rng.integers(1, 7))
+        tests = holm([paired([0.0] * 5, list(rng.normal(mean, 1.5, 5))) for mean in means])
+        verdicts += [(one.distinguishable, one.low > 0 or one.high < 0) for one in tests if one]
+    assert {verdict for verdict, _ in verdicts} == {True, False}
+    assert all(verdict == apart for verdict, apart in verdicts)
+
+
+def test_the_interval_of_the_first_of_two_is_that_of_half_the_level() -> None:
+    """Differences 1, 2, 3 (p = 0.074) and 9, 10, 11 (p = 0.0033): the second is tested first, at 0.025, then the first.
+
+    t of 2 degrees of freedom at 98.75 % is 6.2053, at 97.5 % 4.3027; both deviations are 1.
+    """
+    small, large = holm([paired([0.0] * 3, [1.0, 2.0, 3.0]), paired([0.0] * 3, [9.0, 10.0, 11.0])])
+    assert small is not None
+    assert large is not None
+    assert (large.low, large.high) == pytest.approx((10 - 6.2053 / 3**0.5, 10 + 6.2053 / 3**0.5), abs=1e-3)
+    assert (small.low, small.high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-3)
+    assert (large.distinguishable, small.distinguishable) == (True, False)

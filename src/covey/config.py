@@ -98,12 +98,12 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     result["data"] = data
     partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
-    if tables.get("shift"):
+    if "shift" in tables:
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
     for section, maker in IF_ASKED.items():
-        if tables.get(section):
+        if section in tables:
             result[section] = _complete_section(section, maker, tables[section])
-    if tables.get("robust"):
+    if "robust" in tables:
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     model = dict(tables.get("model", {}))
     if model.get("name", "usual") == "usual":
@@ -120,6 +120,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         result[section] = _complete_section(section, maker, given.get(section, {}))
     config = Config(tables=result)
     _check_target(config)
+    _check_measured(config)
     method_of(config)
     return config
 
@@ -228,6 +229,21 @@ def _check_target(config: Config) -> None:
         raise UserError(f"target_metric is {name!r}, of which nobody said whether higher is better")
 
 
+def _check_measured(config: Config) -> None:
+    """What waits for a number waits for one that is measured."""
+    top, measure = config.top, Measuring(**config["measure"])
+    if top.target is not None and not (
+        measure.global_test if top.target_on == "global-test" else measure.local_test
+    ):
+        raise UserError(f'target_on is "{top.target_on}", which is not measured; see [measure]')
+    if "stop" in config.tables:
+        Stopping(**config["stop"]).check(measure.overall(objective_named(top.objective)))
+    if config.tables.get("private", {}).get("evaluations") is not None and not (
+        measure.local_test or measure.fine_tune
+    ):
+        raise UserError("private.evaluations is given, which needs measure.local_test or measure.fine_tune")
+
+
 def _complete_choice(
     where: str,
     values: Mapping[str, Any],
@@ -237,6 +253,8 @@ def _complete_choice(
     """A table that names something: its name, the settings common to all, and those of the thing itself."""
     common = dict(common or {})
     name = values.get("name", common["name"].default if "name" in common else None)
+    if name is None:
+        raise UserError(f"{where}.name is missing; allowed: {', '.join((*registry, 'your own'))}")
     if not isinstance(name, str):
         raise UserError(f"{where}.name is {shown(name)}; allowed: text")
     found = registry.find(name, f"{where}.name = {name!r}")
@@ -247,7 +265,10 @@ def _complete_choice(
 
 def _complete_section(section: str, maker: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """A table whose settings are those of one dataclass, which checks what they must be together."""
-    whole = complete(section, settings_of(maker), values)
+    settings = settings_of(maker)
+    if "name" in settings and "name" not in values:
+        raise UserError(f"{section}.name is missing; allowed: {settings['name'].allowed}")
+    whole = complete(section, settings, values)
     maker(**whole)
     return whole
 

@@ -22,7 +22,7 @@ from covey.errors import RunError, SilentRoundError, UserError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
-from covey.safety import check_bank, check_round, without_culprits
+from covey.safety import as_chosen, check_bank, check_round, without_culprits
 from covey.streams import stream
 
 if TYPE_CHECKING:
@@ -74,9 +74,8 @@ class State:
 
     models: Tensor  # the bank, one row per model
     groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
-    memory: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what parts keep (`needs.Key`): arrays, plain values
+    # what parts keep (`needs.Key`): arrays, plain values
+    memory: Mapping[str, Any] = field(default_factory=dict)
     seen: Sequence[int] = ()  # clients in the order in which they first appeared
     notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
     round: int = 0  # rounds done
@@ -186,7 +185,7 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
         now.groups = without_culprits(now, method.group)
     now.models = without_culprits(now, method.bank)
     now.here = fleet.trainers(now.here)
-    now.chosen = without_culprits(now, method.select)
+    now.chosen = as_chosen(method, without_culprits(now, method.select), now.here)
     now.tasks = without_culprits(now, lambda now: method.send(now, sorted(set(now.chosen))))
     now.replies = method.gather(now, method.local)
     check_round(method, now)
@@ -240,9 +239,10 @@ def mixed(method: Method, now: Round) -> Tensor:
     if method.mix is None:
         raise RunError(f"method {method.name!r} has neither mix nor combine")
     mixing = method.mix(now)
-    return now.fleet.combine(
-        [mixing] if isinstance(mixing, Mixing) else mixing, now.models, now.replies, now.seen
-    )
+    mixings = [mixing] if isinstance(mixing, Mixing) else mixing
+    if not isinstance(mixings, Sequence) or not all(isinstance(one, Mixing) for one in mixings):
+        raise RunError(f"method {method.name}: mix gives a {type(mixing).__name__}; it must give a Mixing")
+    return now.fleet.combine(mixings, now.models, now.replies, now.seen)
 
 
 def close_round(now: Round) -> State:
@@ -297,9 +297,8 @@ class RoundEnd:
 PATIENCE = 3  # rounds in a row that may pass without an answer
 
 Watcher = Callable[[RoundEnd], None]
-Measure = Callable[
-    [Method, State, Fleet, bool], Sequence[Measurement]
-]  # the last one: is this the last round?
+# the last one: is this the last round?
+Measure = Callable[[Method, State, Fleet, bool], Sequence[Measurement]]
 
 
 def check_run(method: Any, fleet: Any, rounds: Any) -> None:

@@ -69,16 +69,14 @@ class Ledger:
     lost_in_round: int = 0
     refused_in_round: int = 0
     failed_in_round: int = 0  # training steps that raised an error
-    losses_refused: dict[int, float] = field(
-        default_factory=dict
-    )  # of this round: client -> loss of a refused training, NaN where the trained row is not finite
+    # of this round: client -> loss of a refused training, NaN where the trained row is not finite
+    losses_refused: dict[int, float] = field(default_factory=dict)
     problems: list[tuple[str, Problem]] = field(default_factory=list)
     latest: tuple[str, Problem] | None = None
     epsilon: dict[int, float] = field(default_factory=dict)  # client -> privacy budget spent
     told: dict[int, Told] = field(default_factory=dict)  # client -> all that it told under noise
-    longest: list[tuple[int, int, float]] = field(
-        default_factory=list
-    )  # round, client, times the others' update
+    # round, client, times the others' update
+    longest: list[tuple[int, int, float]] = field(default_factory=list)
     barred: dict[int, str] = field(default_factory=dict)  # client -> why it takes part no more
     work: float = 0.0  # computing of the clients, in samples trained once
     work_measuring: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,11 +25,12 @@ from covey.core import (
     server_client,
 )
 from covey.errors import UserError
-from covey.metrics import Metric, Metrics, metric_named
+from covey.metrics import AGGREGATES, SCORES, Metric, Metrics, base_name, metric_named
 from covey.needs import gives_of
+from covey.objective import Objective
 from covey.ranges import Count
 from covey.safety import not_measurable
-from covey.settings import validated_in
+from covey.settings import only_with, validated_in
 from covey.steps.evaluate import Evaluate, values_in
 from covey.steps.judged import EvaluateAdapted
 from covey.steps.noisy_evaluate import NoisyEvaluate
@@ -65,7 +66,27 @@ class Measuring:
     metrics: tuple[str | Metric, ...] = ()
 
     def __post_init__(self) -> None:
-        _ = self.told
+        called = [m.name for m in self.told]
+        for m in self.told:
+            if called.count(m.name) > 1:
+                raise UserError(
+                    f"measure.metrics has {called.count(m.name)} metrics called {m.name!r}; name them apart"
+                )
+            if m.of is not None and m.name in SCORES:
+                raise UserError(
+                    f"measure.metrics: a metric of your own is called {m.name!r}, as what the objective gives"
+                )
+        on_clients = self.local_test or self.fine_tune
+        for names, holds, what in (
+            ("fine_tune_updates", self.fine_tune, "measure.fine_tune = true"),
+            ("whom", on_clients, "measure.local_test or measure.fine_tune"),
+            (
+                "metrics",
+                on_clients or self.global_test,
+                "measure.global_test, measure.local_test or measure.fine_tune",
+            ),
+        ):
+            only_with("measure", self, names, holds, what)
 
     def due(self, round: int, fleet: Fleet) -> bool:
         """Whether the round is measured."""
@@ -79,6 +100,13 @@ class Measuring:
         return tuple(
             m if isinstance(m, Metric) else metric_named(m, f"measure.metrics = {m!r}") for m in self.metrics
         )
+
+    def overall(self, objective: Objective) -> list[str]:
+        """The names of the numbers over all clients, measured while the run goes on, that have a better and a worse."""
+        metrics = Metrics.directed(objective, self.told)
+        of_all = [f"global-test/{m.name}" for m in metrics if self.global_test]
+        ends = [end for end in AGGREGATES if end != "std"]
+        return of_all + [f"local-test/{m.name}-{end}" for m in metrics for end in ends if self.local_test]
 
     def __call__(self, method: Method, state: State, fleet: Fleet, last: bool) -> list[Measurement]:
         if not self.due(state.round, fleet) and not last:
@@ -154,6 +182,24 @@ class SparseWatch:
         )
 
 
+@dataclass(kw_only=True)
+class UndefinedWatch:
+    """A watcher that says, once each, which metrics of a measured round have no value anywhere."""
+
+    measuring: Measuring
+    say: Callable[[str], None]
+    said: set[str] = field(default_factory=set)
+
+    def __call__(self, end: RoundEnd) -> None:
+        found = {base_name(m.metric) for m in end.measurements}
+        for m in self.measuring.told if found else ():
+            if m.name not in found | self.said:
+                self.said.add(m.name)
+                self.say(
+                    f"round {end.state.round}: {m.name} has no value: the data do not define it, or it is infinite"
+                )
+
+
 def check_private_measure(measuring: Measuring, method: Method, fleet: Fleet) -> None:
     """At real sites a private run asks nobody how good a model is on its own data, unless that has noise, too."""
     if fleet.simulated or method.gather is each_reply or not (measuring.local_test or measuring.fine_tune):
@@ -221,6 +267,8 @@ def on_local_tests(
     if fine_tune:
         tasks = {i: replace(task, args={}) for i, task in tasks.items()}
     answers = fleet.ask(using(method, told, fine_tune), tasks, measure=True)
+    if tasks and not answers and fleet.simulated:
+        raise not_measurable(fleet, state.round, "the clients' own test data")
     everybody = [replace(reply, stats=measured(reply)) for reply in answers if reply.size]
     known = Metrics.of(fleet.objective, told)
     found: list[Measurement] = []

@@ -51,6 +51,20 @@ class Metric:
                 f"{', '.join(f'-{end}' for end in AGGREGATES)}"
             )
 
+    def value(self, outputs: Tensor, target: Tensor) -> float | None:
+        """The number from all outputs and targets, which it cannot change; None where these do not define it."""
+        assert self.of is not None
+        try:
+            found = self.of(outputs.clone(), target.clone())
+            value = None if found is None else float(found)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"metric {self.name!r} gives no number: {type(error).__name__}: {error}"
+            ) from error
+        return value if value is not None and math.isfinite(value) else None
+
     @property
     def main(self) -> str:
         """Which of the aggregates over clients is the metric's one number."""
@@ -222,6 +236,14 @@ class Metrics:
         """Those of an objective, and those that a run was told to measure."""
         main = Metric(name=objective.main, higher_is_better=objective.higher_is_better)
         return cls([SCORES.get(main.name, main), *told])
+
+    @classmethod
+    def directed(cls, objective: Objective, told: Iterable[Metric] = ()) -> list[Metric]:
+        """Those of a run that have a better and a worse; an objective of one's own may give any score."""
+        every, known = [*told], cls.of(objective, told)
+        scores = getattr(objective, "told", (objective.main, *SCORES))
+        found = {m.name: m for m in (*(known[name] for name in scores), *every)}
+        return [m for m in found.values() if m.higher_is_better is not None]
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Mapping[str, Any]]) -> Metrics:

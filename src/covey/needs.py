@@ -51,9 +51,8 @@ class Key(Fact, Generic[T]):
 
 
 KNOWN_GROUPS = Fact("groups", "add a group part")  # of those clients that have worked
-GROUPS = Fact(
-    "groups", "add a group part", (KNOWN_GROUPS,)
-)  # of everybody who answers, from the first round on
+# of everybody who answers, from the first round on
+GROUPS = Fact("groups", "add a group part", (KNOWN_GROUPS,))
 ONE_MODEL = Fact("one common model", 'set bank = "one"')
 SEVERAL_MODELS = Fact("several models", 'set bank = "per-group" or bank = "random-starts"')
 MODEL_PER_GROUP = Fact("a model per group", 'set bank = "per-group"', (SEVERAL_MODELS,))

@@ -35,6 +35,7 @@ class Classification:
     kernel: ClassVar[str] = "cross-entropy"
     main: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
+    told: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
 
     def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
         return y
@@ -57,6 +58,7 @@ class Regression:
     kernel: ClassVar[str] = "mse"
     main: ClassVar[str] = "mse"
     higher_is_better: ClassVar[bool] = False
+    told: ClassVar[tuple[str, ...]] = ("mse", "mae", "loss")
 
     def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
         return y

@@ -27,6 +27,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "updates": "covey.methods.fedgroup:ByDecomposedCosine",
             "inference": "covey.methods.flis:ByInference",
             "drift": "covey.methods.feddrift:ByDrift",
+            "rewards": "covey.group.cohorts:ByRewards",
         },
     ),
     "bank": Registry(
@@ -41,6 +42,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "equal-starts": "covey.methods.cflgp:EqualStarts",
             "per-group-from-common": "covey.methods.flux:one_per_group_from_common",
             "of-drift": "covey.methods.feddrift:models_of_drift",
+            "per-cohort": "covey.group.cohorts:one_per_cohort",
         },
     ),
     "select": Registry(
@@ -172,6 +174,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "choices": "covey.methods.ifca:remember_choices",
             "spread": "covey.mix.exchange:note_spread",
             "judged": "covey.serving:KeepJudgements",
+            "rewards": "covey.group.cohorts:RememberRewards",
         },
     ),
 }

@@ -150,6 +150,11 @@ class Fleet(Protocol):
         ...
 
     @property
+    def server_data(self) -> Federation | None:
+        """What the server holds itself: in a simulation everybody's data, over real sites its own test data."""
+        ...
+
+    @property
     def dataset_name(self) -> str | None:
         """What the data are called, where that is not what the configuration names."""
         ...

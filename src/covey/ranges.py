@@ -65,8 +65,7 @@ Part = Annotated[float, Range(above=0, below=1)]  # of a whole that leaves somet
 Chance = Annotated[float, Range(above=0, most=1)]
 DecayRate = Annotated[float, Range(above=0, most=1)]
 PartBelowOne = Annotated[float, Range(0, below=1)]
-Epsilon = Annotated[
-    float, Range(above=0, most=1000)
-]  # of differential privacy; e^1000 protects nobody any more
+# of differential privacy; e^1000 protects nobody any more
+Epsilon = Annotated[float, Range(above=0, most=1000)]
 Width = Annotated[int, Range(1, 100_000)]  # of a layer
 Seed = Annotated[int, Range(0, 2**63 - 1)]

@@ -68,7 +68,7 @@ class Recorder:
         self.reached: dict[str, float] | None = None
         self.clients = len(fleet.members())
         self.engine: Mapping[str, Any] = {}
-        self.own = origins_of(config)
+        self.origins = origins_of(config)
         self.wall = 0.0
         self.started = time.perf_counter()
         self.saved_at = 0.0
@@ -85,7 +85,7 @@ class Recorder:
         self.journal.begin()
         if self.fleet.data is not None:
             self.journal.append(data_rows(self.fleet.data, of_simulation(self.fleet)))
-        about = About.of(self.metrics, self.fleet.data or getattr(self.fleet, "server_data", None)).json()
+        about = About.of(self.metrics, self.fleet.server_data).json()
         write_atomically(self.folder / ABOUT, about)
         self.pending = self._checkpoint(empty_state(self.fleet))
         self.save({ABOUT: Piece.of(about.encode())})
@@ -99,7 +99,7 @@ class Recorder:
         self.best, self.last, self.reached = dict(extra["best"]), dict(extra["last"]), extra["reached"]
         self.clients, self.engine = extra["clients"], extra["engine"]
         # Code or data that changed since then stand beside what they were.
-        self.own = list(dict.fromkeys([*origins_in(extra), *self.own]))
+        self.origins = list(dict.fromkeys([*origins_in(extra), *self.origins]))
         self.wall = extra["wall"]
         self.pending = None
 
@@ -123,7 +123,7 @@ class Recorder:
             "reached": self.reached,
             "clients": self.clients,
             "engine": self.engine,
-            "own": [asdict(origin) for origin in self.own],
+            "own": [asdict(origin) for origin in self.origins],
             "wall": self.wall + time.perf_counter() - self.started,
         }
         return Checkpoint(state=state, fleet=self.fleet.save(), extra=extra, journal=self.journal.piece)
@@ -242,7 +242,7 @@ class Recorder:
             "epsilon": {str(client): spent for client, spent in ledger.epsilon.items()},
             "privacy": statement(ledger.told, self.config.tables.get("private", {}).get("delta", DELTA)),
             "engine": dict(self.engine),
-            "own": [asdict(origin) for origin in self.own],
+            "own": [asdict(origin) for origin in self.origins],
             "wall_seconds": self.wall + time.perf_counter() - self.started,
             "notes": self.notes(state),
             "serving": self.serving(state),

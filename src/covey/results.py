@@ -15,7 +15,7 @@ import pyarrow as pa
 from covey.report.figures import draw_curves
 from covey.report.folder import RunView, read_run
 from covey.report.payload import kept_rounds
-from covey.report.replicas import Replicas, mean_curves, replica_columns
+from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns
 from covey.report.table import Column, headline_metric, rich_table, summary_columns
 from covey.report.wording import metric_title
 
@@ -43,6 +43,10 @@ class Result:
         """What the table's numbers are."""
         return metric_title(headline_metric(self.views))
 
+    def note(self) -> str:
+        """What is to be said beneath the table."""
+        return ""
+
     def columns(self, metric: str | None = None) -> list[Column]:
         """The table: one row per run."""
         columns = summary_columns(self.views, metric)
@@ -56,7 +60,10 @@ class Result:
         screen = io.StringIO()
         title = self.title()
         table = rich_table(self.columns(), title[0].upper() + title[1:])
-        Console(file=screen, width=self.width, color_system=None, force_jupyter=False).print(table)
+        console = Console(file=screen, width=self.width, color_system=None, force_jupyter=False)
+        console.print(table)
+        if note := self.note():
+            console.print(note)
         return "\n".join(line.rstrip() for line in screen.getvalue().rstrip().splitlines())
 
     __repr__ = __str__
@@ -74,7 +81,8 @@ class Result:
         table = (
             f"<table><caption>{title}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
         )
-        return f"<div>{table}{self.curves()}</div>"
+        note = f"<p>{html.escape(words)}</p>" if (words := self.note()) else ""
+        return f"<div>{table}{note}{self.curves()}</div>"
 
     def curves(self, metric: str | None = None) -> str:
         """The curves of a metric (the headline's, if none is named) as an SVG picture."""
@@ -164,6 +172,9 @@ class Study(Result):
     def title(self) -> str:
         replicas = self.replicas
         return f"{metric_title(replicas.metric)}; {replicas.in_words()}"
+
+    def note(self) -> str:
+        return against_words(self.replicas)
 
     def columns(self, metric: str | None = None) -> list[Column]:
         """The table: one row per method, with means, intervals and the test against the first."""

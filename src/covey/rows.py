@@ -11,7 +11,15 @@ from torch import Tensor
 from covey.core import Round, Task, one_model, to_everybody
 from covey.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, Key, declares
 
-__all__ = ["ModelWith", "one_model", "one_per_client", "to_everybody", "to_group", "to_owner"]
+__all__ = [
+    "ModelWith",
+    "one_model",
+    "one_per_client",
+    "one_per_parent",
+    "to_everybody",
+    "to_group",
+    "to_owner",
+]
 
 
 @declares(gives=(MODEL_PER_CLIENT,))
@@ -22,6 +30,17 @@ def one_per_client(now: Round) -> Tensor:
     """
     missing = len(now.seen) - len(now.models)
     return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing else now.models
+
+
+def one_per_parent(now: Round, parents: Sequence[int]) -> Tensor:
+    """A row for every group, of which `parents` says from which one it came.
+
+    A new group starts from its parent's model, or from the given one where it came from none but itself.
+    """
+    rows = list(now.models)
+    for group in range(len(rows), len(parents)):
+        rows.append(rows[parents[group]] if parents[group] < group else now.fleet.start())
+    return torch.stack(rows) if len(rows) > len(now.models) else now.models
 
 
 @declares(needs=(MODEL_PER_CLIENT,))

@@ -15,7 +15,7 @@ from covey.errors import SpoiledRunError, UserError
 from covey.extend import extended
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
-from covey.measure import Measuring, SparseWatch
+from covey.measure import Measuring, SparseWatch, UndefinedWatch
 from covey.origins import changed, origins_in, origins_of
 from covey.record import Recorder, same_version
 from covey.recovery import gone_back
@@ -165,8 +165,9 @@ def _go(
 ) -> Finished:
     if say is not None:
         say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
-        sparse = SparseWatch(measuring=Measuring(**config["measure"]), say=say)
-        watchers = [*watchers, LearningWatch(config=config, say=say), sparse]
+        measuring = Measuring(**config["measure"])
+        watches = (SparseWatch(measuring=measuring, say=say), UndefinedWatch(measuring=measuring, say=say))
+        watchers = [*watchers, LearningWatch(config=config, say=say), *watches]
     if checkpoint is not None and checkpoint.state.round:
         _load(fleet, checkpoint, folder)
     state = checkpoint.state if checkpoint else None
@@ -219,7 +220,7 @@ def _run(
     try:
         while True:
             try:
-                return run(
+                last = run(
                     method_of(config),
                     fleet,
                     rounds=config.top.rounds,
@@ -229,7 +230,13 @@ def _run(
                     stop=lambda end: is_over(end.state.round),
                     patience=config.top.patience,
                 )
+                if say is not None and last.round < config.top.rounds:
+                    why = "the target is reached" if recorder.at_target else f"no better {stopping}"
+                    say(f"ended after round {last.round} of {config.top.rounds}: {why}")
+                return last
             except SpoiledRunError as spoiled:
+                if "private" in config.tables:  # rounds that were seen would be made again, and booked once
+                    raise
                 with storing(recorder.folder):
                     state = gone_back(spoiled, fleet, recorder, say)
     except KeyboardInterrupt as stopped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
@@ -170,6 +171,10 @@ def check_round(method: Method, now: Round) -> None:
             f"round {now.number}: {method.local.kind} fails at every client it was asked of ({asked}). "
             f"{ledger.last_problem()}"
         )
+    if not asked:
+        raise SilentRoundError(
+            f"round {now.number}: method {method.name} chose none of {len(now.here)} clients"
+        )
     raise SilentRoundError(f"round {now.number}: none of {asked} clients answered. {ledger.last_problem()}")
 
 
@@ -203,21 +208,45 @@ def _losses_in_words(now: Round) -> str:
     return f"the loss of all {len(losses)} clients that answered is {min(finite):.3g} or more"
 
 
-def not_measurable(fleet: Fleet, round: int) -> RunError:
-    """Why the server cannot evaluate its models on its own test data, which no client has to do with."""
+def not_measurable(fleet: Fleet, round: int, where: str = "the global test set") -> RunError:
+    """Why no model could be evaluated there: on the server's own test data, no client has to do with it."""
     what, problem = fleet.ledger.latest or ("lost", None)
     reason = problem.reason if problem is not None else "for no known reason"
     if what == "lost":
-        return RunError(f"round {round}: the models cannot be evaluated on the global test set: {reason}")
+        return RunError(f"round {round}: the models cannot be evaluated on {where}: {reason}")
     return SpoiledRunError(
-        f"round {round}: on the global test set {reason.replace('its ', 'the ', 1)}: training diverges; lower train.lr "
+        f"round {round}: on {where} {reason.replace('its ', 'the ', 1)}: training diverges; lower train.lr "
         f"or set train.clip{culprit_in_words(fleet, round)}",
         round=round,
     )
 
 
+def as_chosen(method: Method, chosen: Any, here: Sequence[int]) -> list[int]:
+    """Whom a method's selection names, as a list: clients that are here, or the server itself (below zero)."""
+    there = set(here)
+    try:
+        found = list(chosen)
+    except TypeError:
+        found = [chosen]
+    for one in found:
+        if not isinstance(one, Integral) or (int(one) >= 0 and one not in there):
+            raise RunError(
+                f"method {method.name}: select names {one!r}; it must give a list of clients that are here (now.here)"
+            )
+    return [int(one) for one in found]
+
+
 def check_bank(method: Method, now: Round) -> None:
-    """A bank with NaN or infinity is never kept."""
+    """A bank is a table of whole rows; one with NaN or infinity is never kept."""
+    rows, size = now.models, now.fleet.layout.size
+    if not isinstance(rows, Tensor) or rows.dim() != 2 or not len(rows) or rows.shape[1] != size:
+        found = f"of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else f"a {type(rows).__name__}"
+        raise RunError(
+            f"method {method.name}: the new models are {found}; allowed: a tensor (models, {size})"
+        )
+    if rows.dtype != torch.float32 or rows.requires_grad:
+        found = "attached to a gradient" if rows.requires_grad else f"{rows.dtype}"
+        raise RunError(f"method {method.name}: the new models are {found}; allowed: rows.detach().float()")
     if not is_finite(now.models):
         raise SpoiledRunError(
             f"round {now.number}: the new models hold NaN or infinity; {_remedy(method.local)}"

@@ -14,7 +14,7 @@ from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.model import BufferPolicy
 from covey.models import GIVEN as MODEL_GIVEN
 from covey.ranges import Count, Natural, NotNegative, Range, Seed
-from covey.settings import Setting, settings_of, validated
+from covey.settings import Setting, only_with, settings_of, validated
 
 SECTIONS = (
     "data",
@@ -91,6 +91,9 @@ class Top:
     checkpoints: Annotated[int, Range(1, 1000)] = 3
     patience: Natural = PATIENCE
     tracker: Annotated[Sequence[Any], SeveralOf(TRACKERS)] = ()
+
+    def __post_init__(self) -> None:
+        only_with("", self, "target_metric target_on stop_at_target", self.target is not None, "target")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 Comparison = Literal["", "ratio", "difference"]
+LEVEL = 0.05  # of every test; one less it is that of every interval
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def interval(numbers: Sequence[float] | np.ndarray) -> tuple[float, float]:
 class Paired:
     """One method against another over the same seeds: the mean difference, its 95 % interval, and a paired t-test.
 
-    `p` is adjusted by Holm where several methods are tested against the same one.
+    Where several methods are tested against the same one, `p` is adjusted by Holm and the interval is as much wider as
+    that test asks, so that it leaves 0 out exactly where the two are distinguishable.
     """
 
     difference: float
@@ -100,7 +102,7 @@ class Paired:
     @property
     def distinguishable(self) -> bool:
         """Whether chance alone would seldom (in less than 1 of 20 studies) show such a difference."""
-        return self.p < 0.05
+        return self.p < LEVEL
 
 
 def paired(first: Sequence[float | None], other: Sequence[float | None]) -> Paired | None:
@@ -121,14 +123,29 @@ def paired(first: Sequence[float | None], other: Sequence[float | None]) -> Pair
 
 
 def holm(tests: Sequence[Paired | None]) -> list[Paired | None]:
-    """The tests with p as it counts when all of them are made at once (Holm, 1979)."""
+    """The tests as they count when all of them are made at once (Holm, 1979): from the smallest p on.
+
+    The first of m is tested at 0.05 / m, the next at 0.05 / (m - 1), and so on until one is not distinguishable, at
+    whose level the rest stay; each interval is that of its test's level, never below 95 %.
+    """
     order = sorted((one.p, place) for place, one in enumerate(tests) if one is not None)
-    adjusted, largest = list(tests), 0.0
+    adjusted, largest, count = list(tests), 0.0, len(order)
     for rank, (p, place) in enumerate(order):
+        if largest < LEVEL:
+            count = len(order) - rank
         largest = max(largest, min(1.0, (len(order) - rank) * p))
         one = tests[place]
-        adjusted[place] = None if one is None else replace(one, p=largest)
+        adjusted[place] = None if one is None else replace(widened(one, count), p=largest)
     return adjusted
+
+
+def widened(test: Paired, count: int) -> Paired:
+    """With the interval of a test at a `count`-th of the level."""
+    from scipy.stats import t
+
+    usual, here = (float(t.ppf(1 - LEVEL / (2 * n), test.seeds - 1)) for n in (1, count))
+    half = (test.high - test.low) / 2 * here / usual
+    return replace(test, low=test.difference - half, high=test.difference + half)
 
 
 def may_be_equal(best: np.ndarray, other: np.ndarray) -> bool:

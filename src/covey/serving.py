@@ -16,14 +16,12 @@ from covey.steps.judged import JUDGEMENTS, TRIED
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
 UNJUDGED = 1.0  # nobody has trained such a model yet: whoever must use it trains it first
 JUDGED: Key[dict[int, list[list[float]]]] = Key("judged serving", 'add "judged" to after')
-JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key(
-    "judgements so far"
-)  # of each model: rounds in which it was judged
+# of each model: rounds in which it was judged
+JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key("judgements so far")
 
 
-Per = Literal[
-    "model", "group"
-]  # what is judged: each model, or where clients hold one each, that of a whole group
+# what is judged: each model, or where clients hold one each, that of a whole group
+Per = Literal["model", "group"]
 
 
 @validated

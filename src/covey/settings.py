@@ -190,6 +190,19 @@ def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, An
     return result
 
 
+def only_with(table: str, settings: Any, names: str, holds: bool, what: str) -> None:
+    """Refuses settings that would do nothing: those in `names` that are not at their default while `holds` is false.
+
+    At its default a setting says nothing, as the complete file of a run has every one. `what` says what they need.
+    """
+    usual = {} if holds else {field.name: field.default for field in dataclasses.fields(settings)}
+    for name in names.split() if usual else ():
+        value = getattr(settings, name)
+        if value != usual[name]:
+            written = f'"{value}"' if isinstance(value, str) else shown(value)
+            raise UserError(f"{table}{'.' if table else ''}{name} is {written}, which needs {what}")
+
+
 class Reader(Protocol):
     """Marks a setting, in `Annotated`, whose value is read by a rule of its own."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from covey.errors import UserError
 from covey.ranges import Count
 from covey.settings import validated_in
+from covey.tables import shown
 
 PREFERRED = ("local-test/accuracy-mean", "global-test/accuracy", "local-test/loss-mean", "global-test/loss")
 
@@ -25,14 +26,24 @@ class Stopping:
     patience: Count = 10
     metric: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.metric or 'value'} for {self.patience} rounds"
+
+    def check(self, measured: Collection[str]) -> None:
+        """Refuses what can never end a run, before there is one; `measured` are the numbers that could."""
+        if not measured:
+            raise UserError("[stop] has nothing to go by; it needs measure.global_test or measure.local_test")
+        if self.metric and self.metric not in measured:
+            raise UserError(
+                f"stop.metric is {shown(self.metric)}, which is not measured or has no better and worse; allowed: "
+                f"{', '.join(sorted(measured))}"
+            )
+
     def watched(self, best: Mapping[str, Mapping[str, float]]) -> str:
         """The name of the number that is watched, among those that are measured."""
         name = self.metric or next((name for name in (*PREFERRED, *best) if name in best), "")
-        if best and name not in best:
-            raise UserError(
-                f"stop.metric is {self.metric!r}, which is not measured or has no better and worse; allowed: "
-                f"{', '.join(sorted(best))}"
-            )
+        if best:
+            replace(self, metric=name).check(best)
         return name
 
     def is_over(self, round: int, best: Mapping[str, Mapping[str, float]]) -> bool:

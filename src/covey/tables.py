@@ -15,6 +15,7 @@ DEEPEST = 8  # tables and lists inside one another
 LARGEST = 2**63 - 1  # TOML's own bound on whole numbers
 LONGEST = 1000  # characters of a text
 MOST = 100_000  # entries of a list or a table
+MOST_BYTES = 4_000_000  # of a file
 
 
 def check_tables(tables: Any, where: str = "", depth: int = 0) -> None:
@@ -24,7 +25,7 @@ def check_tables(tables: Any, where: str = "", depth: int = 0) -> None:
             f"{where[:60]} is nested too deep; allowed: {DEEPEST} tables and lists inside one another"
         )
     if isinstance(tables, Mapping | list | tuple) and len(tables) > MOST:
-        raise UserError(f"{where} has {len(tables):,} entries; allowed: at most {MOST:,}")
+        raise UserError(f"{where or 'the file'} has {len(tables):,} entries; allowed: at most {MOST:,}")
     if isinstance(tables, Mapping):
         for key, part in tables.items():
             if not isinstance(key, str):
@@ -56,7 +57,12 @@ def shown(value: Any) -> str:
 def read_tables(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        tables: dict[str, Any] = with_full_names(tomllib.loads(path.read_text()), path.parent)
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UserError(f"{path} is too long for a run's settings; allowed: at most {MOST_BYTES:,} bytes")
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+        tables: dict[str, Any] = with_full_names(tomllib.loads(text), path.parent)
         return tables
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist") from error

@@ -30,9 +30,8 @@ Array = NDArray[np.float64]
 
 MOST_PAIRS = 2000  # of clients that are compared; more do not change a mean
 EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample
-VISIBLE = (
-    0.15  # the standard error, as a share of the distance between classes, up to which a shift can be seen
-)
+# the standard error, as a share of the distance between classes, up to which a shift can be seen
+VISIBLE = 0.15
 FEWEST = 3  # samples of a class from which its mean is worth comparing
 MOST_TIMED = 10_000  # devices of a simulated fleet that are compared
 MOST_CLIENTS, MOST_SAMPLES = 50, 200  # of a simulated fleet that its report looks at, of each client
@@ -216,9 +215,8 @@ def compared(one: Described, other: Described) -> tuple[float, float]:
     if len(mine) < 2:
         return np.nan, np.nan
     gaps = one.means[mine][:, None] - other.means[theirs][None]
-    chance = 0.5 * (
-        one.uncertain[mine][:, None] + other.uncertain[theirs][None]
-    )  # of one half of the numbers
+    # of one half of the numbers
+    chance = 0.5 * (one.uncertain[mine][:, None] + other.uncertain[theirs][None])
     halves = [(gaps[:, :, half::2] ** 2).sum(axis=2) - chance for half in (0, 1)]
     same = sum(float(np.trace(half)) for half in halves) / len(mine)
     best = sum(

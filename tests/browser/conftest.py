@@ -39,6 +39,7 @@ class Watched:
 
     def __init__(self, page: Any) -> None:
         self.page = page
+        page.set_default_timeout(300_000)  # milliseconds, for a busy machine
         self.errors: list[str] = []
         self.hosts: set[str] = set()
         page.on(

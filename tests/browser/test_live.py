@@ -18,14 +18,14 @@ def host_of(live: str) -> str:
 
 
 def rows(seen: Any) -> list[str]:
-    seen.page.wait_for_selector("#table tbody tr", timeout=60_000)
+    seen.page.wait_for_selector("#table tbody tr", timeout=300_000)
     return [row.split("\n")[0].strip() for row in seen.page.locator("#table tbody tr th").all_inner_texts()]
 
 
 def wait_for_rows(seen: Any, count: int) -> None:
     from playwright.sync_api import expect
 
-    expect(seen.page.locator("#table tbody tr")).to_have_count(count, timeout=60_000)
+    expect(seen.page.locator("#table tbody tr")).to_have_count(count, timeout=300_000)
 
 
 def test_all_runs_are_there_without_an_error_and_only_this_machine_is_asked(opened: Any, live: str) -> None:
@@ -84,7 +84,7 @@ def test_selected_runs_are_compared_in_one_report(opened: Any, live: str) -> Non
     for box in seen.page.locator("#table input[type=checkbox]").all():
         box.check()
     seen.page.get_by_role("button", name="Compare 2 selected").click()
-    seen.page.wait_for_selector("#curve-chart svg", timeout=60_000)
+    seen.page.wait_for_selector("#curve-chart svg", timeout=300_000)
     assert "2 runs compared" in seen.page.locator("h1").inner_text()
     seen.check(host_of(live))
 
@@ -107,7 +107,7 @@ def test_a_run_in_progress_appears_and_moves_without_loading_anew(opened: Any, l
             ]
             with open(folder / "metrics.jsonl", "a") as file:
                 file.write("".join(json.dumps(line) + "\n" for line in lines))
-            seen.page.locator(".card", has_text=f"round {number} of 9").wait_for(timeout=60_000)
+            seen.page.locator(".card", has_text=f"round {number} of 9").wait_for(timeout=300_000)
         card = seen.page.locator(".card").inner_text()
         assert "60.00%" in card
         assert "1 devices at work" in card

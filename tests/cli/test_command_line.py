@@ -1,5 +1,6 @@
 """The command line as a user meets it, in processes of its own."""
 
+import errno
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import safetensors.torch
 import torch
 
 from covey.cli import lists, main
+from covey.errors import UserError
 from covey.methods import METHODS
 
 QUICK = ["--set", "data.clients=6", "--set", "engine.mode=serial"]
@@ -79,7 +81,7 @@ def start(folder: Path, rounds: int) -> subprocess.Popen[str]:
 
 
 def wait_for_round(folder: Path, number: int) -> None:
-    for _ in range(1200):
+    for _ in range(12_000):
         files = (
             list((folder / "checkpoint").glob("*.safetensors")) if (folder / "checkpoint").exists() else []
         )
@@ -96,7 +98,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, how: signal.Sign
     process = start(tmp_path / "cut", 60)
     wait_for_round(tmp_path / "cut", 3)
     process.send_signal(how)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert "covey run --resume" in said
@@ -264,3 +266,28 @@ def test_a_report_that_was_never_written_comes_with_the_next_resume(tmp_path: Pa
     (tmp_path / "r" / "report.html").unlink()
     assert covey("run", "--resume", str(tmp_path / "r")).returncode == 0
     assert (tmp_path / "r" / "report.html").exists()
+
+
+def test_what_the_system_refuses_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import covey.cli as cli
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "here/summary.json")
+
+    monkeypatch.setattr(cli, "app", full)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "covey: No space left on device (here/summary.json)\n"
+
+
+def test_options_that_would_do_nothing_are_one_sentence(tmp_path: Path) -> None:
+    from covey.cli.advise import advise
+    from covey.cli.run import run
+
+    with pytest.raises(UserError, match="--resume goes on with the folder's own settings"):
+        run(resume=tmp_path, address="somewhere:1")
+    with pytest.raises(UserError, match="--out goes with --check"):
+        advise(out=tmp_path)

@@ -63,3 +63,10 @@ def test_nothing_to_compare_is_said(tmp_path: Path) -> None:
 def test_all_keep_as_much_for_validation() -> None:
     found = on_equal_data(runs("fedavg", "cafa", str(COMPOSED)))
     assert {tables["train"]["holdout"] for tables in found.values()} == {0.2}
+
+
+def test_a_method_that_is_named_twice_is_run_once_and_that_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert list(runs("fedavg", "cafa", "fedavg")) == ["fedavg", "cafa"]
+    assert "fedavg is named 2 times: it is run once" in capsys.readouterr().err

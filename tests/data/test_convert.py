@@ -121,3 +121,16 @@ def test_hugging_face_tables_with_several_numeric_columns_and_text_labels(datase
         from_huggingface(table, inputs="sort", labels="age")
     with pytest.raises(UserError, match="no column weight: there are age, height, sort"):
         from_huggingface(table, inputs=["age", "weight"], labels="sort")
+
+
+def test_a_label_that_would_make_a_thousand_million_classes_is_one_sentence():
+    y = torch.tensor([0, 1, 10**9])
+    with pytest.raises(
+        UserError, match="labels run from 0 to 1000000000; allowed: whole numbers below 100,000"
+    ):
+        from_tensors(torch.rand(3, 2), y)
+
+
+def test_no_half_of_a_complex_number_is_dropped():
+    with pytest.raises(UserError, match=r"inputs are torch.complex64; give real and imaginary parts"):
+        from_tensors(torch.rand(4, 2).to(torch.complex64), torch.arange(4) % 2)

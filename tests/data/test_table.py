@@ -155,3 +155,36 @@ def test_data_say_in_one_line_what_they_are(csv: Path) -> None:
     fleet = federate(data, partition="natural", clients=2, seed=0)
     assert repr(fleet) == "Federation('patients': 2 clients, 16 to 16 training samples each)"
     assert repr(fleet.shares[0].train) == "Samples(16 of 'patients')"
+
+
+def written(path: Path, columns: str, *rows: str) -> Path:
+    path.write_text("\n".join([columns, *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("client", [None, "hospital"])
+def test_a_table_without_rows_is_one_sentence(tmp_path: Path, client: str | None) -> None:
+    path = written(tmp_path / "none.csv", "age,ill,hospital")
+    tables = {
+        "data": {"name": "table", "path": str(path), "label": "ill", **({"client": client} if client else {})}
+    }
+    with pytest.raises(UserError, match=r"the table has 0 rows; there must be at least 2"):
+        fleet_of(resolve(tables))
+
+
+def test_two_columns_of_one_name_are_one_sentence(tmp_path: Path) -> None:
+    path = written(tmp_path / "twice.csv", "age,age,ill", "1,2,yes", "2,3,no")
+    with pytest.raises(UserError, match="the table has 2 columns called 'age'"):
+        read_table(path, label="ill")
+
+
+def test_a_client_with_one_row_trains_on_it(tmp_path: Path) -> None:
+    rows = [f"{i % 7},{'yes' if i % 2 else 'no'},{'Lyon' if i % 3 else 'Berlin'}" for i in range(60)]
+    path = written(tmp_path / "alone.csv", "age,ill,hospital", *rows, "3,yes,Alone", "4,no,Lonely")
+    tables = {"data": {"name": "table", "path": str(path), "label": "ill", "client": "hospital"}}
+    fleet = fleet_of(resolve(tables))
+    assert {share.name: len(share.train) for share in fleet.data.shares if len(share.train) == 1} == {
+        "Alone": 1,
+        "Lonely": 1,
+    }
+    assert len(fleet.data.shares) == 4

@@ -69,7 +69,7 @@ class Port:
         return "\r\n".join(lines).encode()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=300)
 
     def site(self, body: bytes = b"an answer") -> tuple[str, float]:
         """What an honest site is answered on a connection of its own, and after how many seconds."""
@@ -78,7 +78,7 @@ class Port:
         began = time.monotonic()
         scheme, verify = ("https", str(self.ca)) if self.ca else ("http", True)
         url = f"{scheme}://127.0.0.1:{self.port}{PATH}"
-        answer = httpx.post(url, content=body, headers=self.signed(), verify=verify, timeout=60)
+        answer = httpx.post(url, content=body, headers=self.signed(), verify=verify, timeout=300)
         return f"{answer.status_code} {answer.text}".strip(), time.monotonic() - began
 
 

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("flwr")
 import httpx
 
+from covey.deploy import signatures
 from covey.deploy.certs import make_certs
 from covey.deploy.door import door, place_of
 from covey.deploy.superlink import Link, free_port
@@ -81,6 +82,43 @@ def test_who_is_refused_learns_why_by_the_status_and_the_log_by_a_sentence() -> 
             "it is no path of the fleet interface",
         ]
         assert here.seen[1].key == other.key  # the log can name it
+
+
+def test_a_signed_head_is_good_for_one_request() -> None:
+    """Whoever could read inside TLS could send it again for 305 s, with another body or to another path."""
+    with open_port() as here:
+        head = here.signed()
+        answers = [
+            post(here, headers=head),
+            post(here, headers=head, body=b"another"),
+            post(here, "/v1/fleet/pull-messages", headers=head),
+            post(here, headers=here.signed()),  # the site itself signs anew
+        ]
+        assert answers == [200, 503, 503, 200]
+        assert [visit.why for visit in here.seen] == ["", *["its signed head was sent before"] * 2, ""]
+        assert here.seen[1].key == here.key
+
+
+def test_heads_are_remembered_while_they_are_good_and_in_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signatures, "MOST_HEADS", 100)
+    now = [0.0]
+    heads = signatures.UsedHeads(clock=lambda: now[0])
+    assert [heads.take("a", "12:00"), heads.take("b", "12:00"), heads.take("a", "12:00")] == [
+        True,
+        True,
+        False,
+    ]
+    now[0] = 309.0
+    assert not heads.take("a", "12:00")
+    for number in range(1000):
+        heads.take("a", str(number))
+    assert len(heads.by_key["a"]) == 100
+    assert not heads.take("b", "12:00")  # another key that sends many makes nobody else's be forgotten
+    now[0] = 311.0
+    heads.take("b", "12:05")
+    assert list(heads.by_key["b"]) == ["12:05"]
 
 
 def test_half_a_head_costs_a_connection_for_a_while_and_shuts_nobody_out() -> None:

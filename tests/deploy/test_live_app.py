@@ -86,7 +86,7 @@ def test_flwr_run_gives_the_local_engines_rows(tmp_path: Path) -> None:
         for process in reversed(started):
             process.terminate()
         for process in started:
-            process.wait(timeout=120)
+            process.wait(timeout=600)
     run_config(
         resolve(read_tables(app / "covey_digits" / "digits.toml")), tmp_path / "local", say=lambda _: None
     )

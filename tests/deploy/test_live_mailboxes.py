@@ -7,15 +7,20 @@ from typing import Any
 import pytest
 
 pytest.importorskip("flwr")
-from flwr.proto.fleet_pb2 import ActivateNodeResponse, PullMessagesRequest, PullMessagesResponse
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeResponse,
+    PullMessagesRequest,
+    PullMessagesResponse,
+    PushMessagesRequest,
+)
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, Message
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, Message, Metadata
 from flwr.proto.node_pb2 import Node
 
 from covey.deploy import mailboxes as module
 from covey.deploy.door import Door
 from covey.deploy.http_connection import Limits
-from covey.deploy.mailboxes import ARRIVE, BEAT, GOT_IT, LOOK, Given, Mailboxes
+from covey.deploy.mailboxes import ANSWER, ARRIVE, BEAT, GOT_IT, LEAVE, LOOK, Given, Mailboxes
 from covey.deploy.signatures import Refusal
 from covey.deploy.superlink import Link
 
@@ -193,6 +198,44 @@ def test_a_refused_heartbeat_is_none(clock: Clock) -> None:
     body = SendNodeHeartbeatRequest(node=NODE).SerializeToString()
     boxes.visited("", BEAT, body, Given(status=401, headers={}, content=b""))
     assert boxes.standing(7) == "gone"
+
+
+def answer_to(number: str, source: int = 7) -> bytes:
+    head = Message(metadata=Metadata(reply_to_message_id=number, src_node_id=source))
+    return PushMessagesRequest(node=NODE, messages_list=[head]).SerializeToString()
+
+
+def test_the_superlink_is_asked_about_what_was_answered_and_about_all_now_and_then(clock: Clock) -> None:
+    boxes, questions, taken = Mailboxes(), {"a": 7, "b": 7}, Given(status=200, headers={}, content=b"")
+    beat(boxes)
+    assert boxes.worth_asking(questions) == ["a", "b"]
+    assert boxes.worth_asking(questions) == []
+    boxes.visited("k", ANSWER, answer_to("b"), taken)
+    boxes.visited("k", ANSWER, b"\xff no protobuf", taken)
+    assert boxes.worth_asking(questions) == ["b"]
+    boxes.visited("k", LEAVE, b"", taken)  # the SuperLink gives up what the node was asked
+    assert boxes.worth_asking(questions) == ["a", "b"]
+    assert boxes.worth_asking({"c": 8}) == ["c"]  # of a node that never came through this port
+    clock.now += module.ASK_ALL
+    assert boxes.worth_asking(questions) == ["a", "b"]
+
+
+def test_a_site_that_announces_answers_to_nothing_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ANSWERS", 10)
+    boxes = Mailboxes()
+    for number in range(100):
+        boxes.visited("k", ANSWER, answer_to(str(number)), Given(status=200, headers={}, content=b""))
+        assert len(boxes.answered) <= 10
+
+
+def test_an_answer_in_another_sites_name_is_refused() -> None:
+    async def work(door: Behind) -> list[str]:
+        await door.given("k", "POST", ANSWER, {}, answer_to("a"))
+        with pytest.raises(Refusal, match="its answer is in another site's name"):
+            await door.given("k", "POST", ANSWER, {}, answer_to("a", source=8))
+        return door.asked
+
+    assert in_door(work) == [ANSWER]
 
 
 def test_holding_is_shorter_than_a_sites_patience() -> None:

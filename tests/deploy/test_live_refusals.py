@@ -37,7 +37,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 import covey
 from covey.codec import from_bytes
 from covey.deploy.certs import make_certs, private_key
-from covey.deploy.connection import connected, pulled_message
+from covey.deploy.connection import TurnedAway, connected, pulled_message
 from covey.deploy.door import door
 from covey.deploy.enrolment import revoke
 from covey.deploy.flower_transport import GridTransport, flower_run, to_record
@@ -343,6 +343,18 @@ def test_an_answer_beyond_the_bound_is_refused_before_it_is_put_together(liar: L
     while (found := liar.collected(number, 10**6)) is None:
         assert time.monotonic() < until
     assert found.refused == "its answer is not read: it is larger than 1000000 bytes"
+
+
+def test_a_thief_with_a_sites_key_is_turned_away_while_the_site_is_there(liar: Liar, tmp_path: Path) -> None:
+    """It cannot sign off the site either, whose node has a number of 64 random bits."""
+    certs = liar.server.here.folder / "certs"
+    stolen = private_key(certs / "sites" / "site-1.key")
+    with (
+        pytest.raises(TurnedAway, match="another process uses it now"),
+        connected(liar.server.address, certs / "ca.crt", stolen, tmp_path / "node"),
+    ):
+        pass
+    assert liar.node.node_id in liar.server.transport.nodes()
 
 
 def test_a_site_that_is_revoked_is_dropped_by_the_running_server(liar: Liar) -> None:

@@ -8,25 +8,11 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
-from flwr.app import Message
 from flwr.proto.message_pb2 import ObjectTree
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.supercore.task_identity import TaskIdentity
 
-from covey.deploy.flower_transport import from_record, to_record
+from covey.deploy.flower_transport import from_record
 from covey.deploy.pieces import Incoming, TooLarge
-
-TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
-
-
-def sent(block: bytes) -> tuple[ObjectTree, dict[str, bytes]]:
-    """A message with that block as Flower sends it: what it consists of, and its pieces."""
-    question = Message(to_record(b""), dst_node_id=7, message_type="query.hello")
-    question.metadata.__dict__["_message_id"] = "1"
-    message = Message(to_record(block), reply_to=question)
-    message.metadata.__dict__["_message_id"] = message.object_id
-    pieces = {number: part.deflate() for number, part in get_all_nested_objects(message).items()}
-    return get_object_tree(message), pieces
+from tests.deploy.flower_pieces import sent
 
 
 def test_a_message_is_put_together_from_its_pieces() -> None:

@@ -76,6 +76,43 @@ def test_a_server_that_takes_back_a_round_gets_the_same_answer(tmp_path: Path) -
     assert first["epsilon"] == second["epsilon"]
 
 
+SUMMARY = step_to_plain(LabelSummary(privacy=Privacy(epsilon=0.25)))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_answer_with_fresh_noise_that_is_asked_for_again_is_the_same_and_costs_nothing(
+    tmp_path: Path, restarted: bool
+) -> None:
+    """It was lost, or the server goes on after a crash: new noise would be a second loss."""
+    site, answers = a_site(tmp_path, budget=1.0), []
+    for session in ("before the crash", "before the crash", "after the crash"):
+        answers.append(site.answer(one_request(step=SUMMARY, session=session, task={"args": {}})))
+        site = a_site(tmp_path, budget=1.0) if restarted else site
+    assert answers == [answers[0]] * 3
+    assert site.account.epsilon == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"round": 2}, {"run": "another"}, {"names": ("run", "x", 2, "round", 1)}]
+)
+def test_another_question_has_noise_of_its_own_and_is_paid_for(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    site = a_site(tmp_path, budget=1.0)
+    one, other = (site.answer(one_request(step=SUMMARY, task={"args": {}}, **more)) for more in ({}, changes))
+    assert one != other
+    assert site.account.epsilon == pytest.approx(0.5)
+
+
+def test_a_replayed_question_of_an_earlier_round_is_paid_for_within_the_budget(tmp_path: Path) -> None:
+    """A malicious server may ask in any order; the account does not care."""
+    site = a_site(tmp_path, budget=0.6)
+    asked = [one_request(step=SUMMARY, task={"args": {}}, round=number) for number in (1, 2, 1)]
+    answers = [from_bytes(site.answer(block)) for block in asked]
+    assert [answer.get("reply") is not None for answer in answers] == [True, True, False]
+    assert "0.5 of the budget of 0.6 is spent" in answers[2]["refused"]
+
+
 def test_17_other_runs_later_the_answer_is_the_same(tmp_path: Path) -> None:
     site = a_site(tmp_path)
     first = bits(site, run="first")
@@ -105,17 +142,17 @@ def test_with_a_budget_a_server_cannot_ask_around_it(tmp_path: Path) -> None:
     assert "no privacy loss that can be counted" in bits(site, flip=(0.0,))
 
 
-def portrait(site: Site, *, session: str = "s", **changes: Any) -> Any:
+def portrait(site: Site, *, round: int = 1, **changes: Any) -> Any:
     """What the site answers to the question for its portrait."""
     step = DescribeClasses(**{"flip": 0.25, "privacy": Privacy(epsilon=4.0)} | changes)
-    answer = from_bytes(site.answer(one_request(step=step_to_plain(step), session=session)))
+    answer = from_bytes(site.answer(one_request(step=step_to_plain(step), round=round)))
     return answer["reply"]["stats"] if answer.get("reply") else answer["refused"] or answer["mistake"]
 
 
 def test_a_portrait_is_booked_with_its_bits_and_repeats_its_lies(tmp_path: Path) -> None:
-    """Bits are paid for once, 6,144 of a class at ln 3 each; label counts, drawn anew, each time."""
+    """Bits are paid for once, 6,144 of a class at ln 3 each; label counts, drawn anew, each round."""
     site = a_site(tmp_path)
-    first, second = portrait(site), portrait(a_site(tmp_path), session="restarted")
+    first, second = portrait(site), portrait(a_site(tmp_path), round=2)
     assert first["bits"].tolist() == second["bits"].tolist()
     assert first["epsilon"] == pytest.approx(6144 * np.log(3) + 4)
     assert second["epsilon"] == pytest.approx(6144 * np.log(3) + 8)

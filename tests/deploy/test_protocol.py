@@ -120,7 +120,8 @@ while size := sys.stdin.buffer.read(8):
 class OtherProcess:
     """A site in a process of its own, with the covey in that folder."""
 
-    def __init__(self, source: Path) -> None:
+    def __init__(self, source: Path, which: str) -> None:
+        self.which = which
         env = os.environ | {"PYTHONPATH": str(source)}
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([sys.executable, "-c", ANSWERING], stdin=pipe, stdout=pipe, env=env)
@@ -133,30 +134,47 @@ class OtherProcess:
         return self.process.stdout.read(int.from_bytes(self.process.stdout.read(8), "big"))
 
 
-def earlier() -> str:
-    """The last tag, or the commit that COVEY_EARLIER names."""
-    words = ["git", "-C", str(ROOT), "describe", "--tags", "--abbrev=0"]
-    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
-    return os.environ.get("COVEY_EARLIER", found)
+def git(*words: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False
+    ).stdout.strip()
+
+
+def earlier(which: str) -> str:
+    """A commit: of the last tag, or the first that speaks the present form of messages, or the one before it."""
+    if which == "the last tag":
+        return os.environ.get("COVEY_EARLIER", git("describe", "--tags", "--abbrev=0"))
+    first = git("log", "-1", "--format=%H", "-G^SPOKEN", "--", "src/covey/deploy/protocol.py")
+    return first if which == "the same form" else git("rev-parse", f"{first}^") if first else ""
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[OtherProcess]:
-    if not earlier():
-        pytest.skip("there is no tag yet")
-    packed = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", earlier(), "src"], capture_output=True, check=True
-    )
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OtherProcess]:
+    """A site with an earlier covey, installed from its wheel."""
+    if not (commit := earlier(request.param)):
+        pytest.skip(f"there is no commit of {request.param} in this repository")
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=True)
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(tmp_path, filter="data")
-    made = OtherProcess(tmp_path / "src")
-    yield made
-    made.process.kill()
-    made.process.wait()
+        archive.extractall(tmp_path / "tree", filter="data")
+    if request.param == "the form before":  # versions grow with the tags, of which there are none yet
+        file = tmp_path / "tree" / "src" / "covey" / "version.py"
+        file.write_text(file.read_text().replace(__version__, "0.0.9"))
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    made = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "wheels", "./tree"]
+    subprocess.run([*pip, *made], cwd=tmp_path, check=True)
+    (wheel,) = (tmp_path / "wheels").glob("covey-*.whl")
+    subprocess.run(
+        [*pip, "install", "--no-deps", "--target", "installed", str(wheel)], cwd=tmp_path, check=True
+    )
+    site = OtherProcess(tmp_path / "installed", request.param)
+    yield site
+    site.process.kill()
+    site.process.wait()
 
 
+@pytest.mark.parametrize("other", ["the last tag", "the same form", "the form before"], indirect=True)
 @pytest.mark.slow
-def test_a_site_of_the_last_release_takes_part_or_is_left_out_in_one_sentence(other: OtherProcess) -> None:
+def test_a_site_of_an_earlier_covey_takes_part_or_is_left_out_in_one_sentence(other: OtherProcess) -> None:
     said: list[str] = []
     hand = Hand(sites())
     hand.sites[101] = other  # type: ignore[assignment]
@@ -164,7 +182,9 @@ def test_a_site_of_the_last_release_takes_part_or_is_left_out_in_one_sentence(ot
     here = fleet.begin(1)
     out = [line for line in said if "left out" in line]
     if len(here) == CLIENTS:
+        assert other.which != "the form before"
         assert torch.equal(learned(fleet), learned(simulated()))
     else:
+        assert other.which != "the same form"
         assert len(out) == 1
         assert out[0].endswith(("install the same", "install neighbouring versions"))

@@ -55,6 +55,15 @@ def test_updates_with_noise_are_counted_until_nothing_is_left(tmp_path: Path) ->
     assert again.account.composed(again.account.epsilon, again.account.told) == pytest.approx(lost)
 
 
+def test_an_update_with_noise_that_is_asked_for_again_is_the_same_and_costs_nothing(tmp_path: Path) -> None:
+    site = sites(tmp_path, budget=1.3)[100]
+    first = asked(site, NOISED)
+    lost = site.account.told
+    again = asked(sites(tmp_path, budget=1.3)[100], NOISED, session="after a crash of the server")
+    assert again["reply"]["vector"].equal(first["reply"]["vector"])
+    assert sites(tmp_path, budget=1.3)[100].account.told == lost
+
+
 def test_noise_that_is_none_is_worth_nothing() -> None:
     assert (
         "of the budget of 3 would be spent"
@@ -95,6 +104,16 @@ def test_numbers_of_samples_are_not_told() -> None:
     assert min(open_one.hello()["sizes"]) > 1
     assert asked(site, NOISED)["reply"]["size"] == 1
     assert asked(open_one, TRAIN)["reply"]["size"] > 1
+
+
+def test_a_private_run_asks_no_site_how_many_samples_it_has() -> None:
+    """Nor does a site that has no budget of its own tell it then; how long it takes is measured all the same."""
+    fleet = deployed(Hand(sites()), sizes=False)
+    private = Private(noise=2.0, clip=0.5)
+    run(made_private(fedavg(TRAIN, per_round=CLIENTS), private, clients=CLIENTS, rounds=1), fleet, rounds=1)
+    assert {site.sizes for site in fleet.registry.sites.values()} == {(0, 0)}
+    assert set(fleet.pace) == {0, 1, 2, 3}
+    assert min(fleet.seconds(TRAIN, range(CLIENTS)).values()) > 0
 
 
 @pytest.mark.parametrize("level", ["local", "example"])

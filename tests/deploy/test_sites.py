@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from covey.codec import from_bytes, to_bytes
 from covey.config import resolve
 from covey.core import Task, run
 from covey.data import federate, from_tensors, load
+from covey.deploy import fleet as fleet_module
+from covey.deploy import site_registry as registry_module
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.run import site_fleet
 from covey.deploy.site import Site
@@ -58,6 +60,22 @@ def test_every_method_gives_the_simulations_bits(name: str) -> None:
     method = check_toml(name, settings)
     straight = run(method, simulated(), rounds=2)
     same(straight, run(method, deployed(Hand(sites())), rounds=2), f"{name}: sites and simulation differ")
+
+
+class Backwards(Hand):
+    """Gives one answer per look, the last one that was asked for first."""
+
+    def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
+        return super().collect(list(numbers)[-1:], most=most, until=until)
+
+
+def test_answers_that_come_in_another_order_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer belongs to the question whose number it carries, whenever it comes."""
+    for module in (fleet_module, registry_module):
+        monkeypatch.setattr(module, "POLL", 0.0)
+    method = check_toml("fedavg", {"per_round": CLIENTS})
+    straight, deployment = run(method, simulated(), rounds=2), deployed(Backwards(sites()), deadline=600.0)
+    same(straight, run(method, deployment, rounds=2), "sites and simulation differ")
 
 
 def test_what_is_measured_is_the_same() -> None:

@@ -76,6 +76,19 @@ def test_who_was_refused_is_named_with_the_reason_and_counted(tmp_path: Path) ->
     assert {line["key"] for line in lines} == {key for key, _ in found}
 
 
+def test_a_revoked_key_is_shown_under_its_name_and_not_as_the_site_that_has_a_new_one() -> None:
+    once = {**LISTED, "old-c": ("c", 2), "key-d": ("d", 3)}
+    status = Status(lambda: LISTED, known=lambda: once)
+    status.visit(visit("key-c"))
+    for key in ("old-c", "key-d"):
+        status.visit(visit(key, why="its key is revoked on 2026-11-16", status=401))
+    assert {one["key"] for one in status.snapshot()["refused"]} == {
+        f"c {fingerprint('old-c')}",
+        f"d {fingerprint('key-d')}",
+    }
+    assert states(status) == {"a": "never seen", "b": "never seen", "c": "connected", "d": "refused"}
+
+
 def test_many_strangers_take_no_memory() -> None:
     status = Status(dict)
     for number in range(1000):
@@ -164,11 +177,16 @@ def test_prometheus_can_read_the_numbers() -> None:
     assert all(line.fullmatch(one) for one in text.splitlines()), text
     assert 'covey_site_answer_seconds_total{site="b"} 3.5' in text
     assert "covey_round 2" in text
+    seen = re.search(r"covey_site_last_seen_seconds\{.*\} (\S+)", text)
+    assert seen is not None
+    assert float(seen[1]) == pytest.approx(
+        busy().snapshot()["time"], abs=600
+    )  # to the second, not to the hour
     assert 'why="its \\"key\\" is not on the list"} 1' in text
 
 
 def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     connection.request("GET", path, headers={"host": f"{host}:{port}"})
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
@@ -199,7 +217,7 @@ def test_others_see_it_with_the_administrators_key_and_tls_only(tmp_path: Path) 
     right = base64.b64encode(b"admin:a long password").decode()
 
     def asked(path: str, **headers: str) -> tuple[int, str]:
-        connection = http.client.HTTPSConnection(place.host, place.port, timeout=60, context=trusted)
+        connection = http.client.HTTPSConnection(place.host, place.port, timeout=300, context=trusted)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()

@@ -109,7 +109,7 @@ def test_run_compare_kill_and_resume_give_the_same_bits(installed: Path, tmp_pat
         installed, "compare", "fedavg", "scaffold-example", file, *quick, "--out", str(tmp_path / "all")
     )
     stopped = command(installed, "run", file, *quick, "--out", str(tmp_path / "killed"))
-    for _ in range(600):
+    for _ in range(6000):
         index = read_index(tmp_path / "killed") if (tmp_path / "killed").exists() else None
         if index is not None and index.kept and index.kept[0].round >= 2:
             break
@@ -120,7 +120,7 @@ def test_run_compare_kill_and_resume_give_the_same_bits(installed: Path, tmp_pat
     assert killed is not None
     again = command(installed, "run", "--resume", str(tmp_path / "killed"))
     for one in (straight, again):
-        _, said = one.communicate(timeout=120)
+        _, said = one.communicate(timeout=900)
         assert one.returncode == 0, said
     summary = json.loads((tmp_path / "killed" / "summary.json").read_text())
     assert {origin["kind"]: origin["name"] for origin in summary["own"]} == OWN

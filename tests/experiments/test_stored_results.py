@@ -18,6 +18,12 @@ LONGEST = 600  # CPU seconds of a run; what takes longer is checked by hand with
 STORED = sorted((Path(__file__).parents[2] / "experiments").glob("*/results/*.json"))
 
 
+def test_whatever_is_random_in_an_experiment_follows_from_its_seed() -> None:
+    """OpenDP draws from the system: a result with its noise can never be made again."""
+    files = (Path(__file__).parents[2] / "experiments").glob("*/*.toml")
+    assert [file for file in files if '"opendp"' in file.read_text()] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", STORED, ids=lambda file: f"{file.parents[1].name}/{file.stem}")
 def test_a_stored_run_can_be_made_again(file: Path) -> None:

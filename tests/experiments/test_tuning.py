@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from covey.cli.benchmark_page import tuning_lines, where_known
-from covey.errors import UserError
+from covey.errors import SpoiledRunError, UserError
 from covey.experiments import tuning
 from covey.experiments.spec import Row, read_experiment
 from covey.experiments.tuning import check_tries, on_top, try_tables, tune_rows, with_tuned
@@ -65,6 +65,26 @@ def test_the_best_mean_over_the_cases_wins_and_its_cost_is_kept(
     assert with_tuned(experiment, better).rows[0].set["train"]["lr"] == 0.3
     line = tuning_lines([found.plain()])[5]
     assert line == "| a | 2 | 0.600 | 0.600 | nothing | 8 | 40 | 0.0 |"
+
+
+def test_a_try_whose_training_diverges_counts_as_nothing_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(config: Any, *_: Any) -> dict[str, Any]:
+        if config["train"]["lr"] == 9.0:
+            raise SpoiledRunError("round 1: training diverges", round=1)
+        cost = {"bytes_up": 1, "bytes_down": 1, "bytes_peer": 0}
+        return {"last": {"local-test/accuracy-mean": 0.3}, "rounds_done": 1, "cost": cost}
+
+    monkeypatch.setattr(tuning, "one_run", run)
+    tries = [{"train": {"lr": 0.2}}]
+    row = Row(name="a", set={"method": {"name": "fedavg"}, "train": {"lr": 9.0}}, tries=tries)
+    said: list[str] = []
+    experiment = replace(BENCHMARK, rows=[row], tune={"on": ["IID"]})
+    (found,) = tune_rows(experiment, tmp_path, lambda *_: None, said.append)
+    assert found.scores == pytest.approx([0.0, 0.3])
+    assert found.best == tries[0]
+    assert said == ["try 1 of a on IID, validation data: counts as 0: round 1: training diverges"]
 
 
 def test_a_picture_shows_the_methods_that_have_a_number_on_all_its_fleets() -> None:

@@ -73,3 +73,45 @@ def test_a_target_that_is_none() -> None:
 
     with pytest.raises(UserError, match="the target of sample 7 holds NaN or infinity"):
         trained(changed(broken), outputs=1, objective=Regression())
+
+
+class Pair(torch.nn.Linear):
+    """Gives more than one thing."""
+
+    def forward(self, x: torch.Tensor) -> object:  # type: ignore[override]
+        return super().forward(x.flatten(1)), 1
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (torch.nn.Flatten(), r"the model \(Flatten\) has no parameter that can be trained"),
+        (
+            torch.nn.Linear(64, 10).requires_grad_(False),
+            r"the model \(Linear\) has no parameter that can be trained",
+        ),
+        (
+            torch.nn.Linear(64, 10).half(),
+            r"parameters of torch.float16; allowed: torch.float32 \(model.float\(\)\)",
+        ),
+        (torch.nn.Linear(64, 10).double(), "parameters of torch.float64"),
+        (Pair(64, 10), "the model gives a tuple; it must give one tensor"),
+    ],
+)
+def test_a_model_that_cannot_be_trained(model: torch.nn.Module, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        run(
+            fedavg(Train(), per_round=3),
+            LocalFleet(small_federation(), model, engine=Engine(mode="serial")),
+            rounds=1,
+        )
+
+
+def test_one_class_is_none() -> None:
+    def alike(dataset: Dataset) -> Dataset:
+        return replace(dataset, y=torch.zeros_like(dataset.y), classes=("only",))
+
+    with pytest.raises(
+        UserError, match="the labels of digits are all 'only'; to classify there must be two classes"
+    ):
+        trained(changed(alike))

@@ -4,12 +4,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from covey.core import run, served
+from covey.core import Task, run, served
 from covey.data import federate, from_tensors
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods import fedavg, flux
+from covey.methods.pacfl import TellSubspace
 from covey.steps import Train
 
 LATE = [{"clients": [4, 5], "round": 2, "labels": False}]
@@ -55,6 +56,14 @@ def test_flux_places_them_by_their_inputs() -> None:
     assert state.groups[1] == state.groups[3] == state.groups[5]
     assert state.groups[0] != state.groups[1]
     assert fleet.ledger.lost == fleet.ledger.refused == 0
+
+
+def test_pacfl_describes_them_by_their_inputs() -> None:
+    """Points around (3, 0): the first singular vector is nearly the first axis."""
+    fleet = blobs()
+    fleet.begin(2)
+    (reply,) = fleet.ask(TellSubspace(vectors=1), {4: Task()})
+    assert abs(reply.stats["subspace"][0, 0]) > 0.95
 
 
 def test_who_leaves_and_comes_back_is_there_again() -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from flwr.app import Message
 from flwr.proto.fleet_pb2 import PullMessagesRequest, PullMessagesResponse
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import Message as Head
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.node_pb2 import Node
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.supercore.task_identity import TaskIdentity
 from hypothesis import strategies as st
 
-from covey.deploy.flower_transport import from_record, to_record
+from covey.deploy.flower_transport import from_record
 from covey.deploy.mailboxes import ARRIVE, BEAT, GOT_IT, LOOK, Given, Mailboxes, is_empty, node_of
 from covey.deploy.pieces import Incoming
+from tests.deploy.flower_pieces import sent
 
-TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 BOXES = Mailboxes()
 
 
@@ -45,15 +42,6 @@ def read(case: tuple[str, bytes]) -> str:
     BOXES.beats.clear()
     BOXES.keys.clear()
     return "not readable" if node is None else "read"
-
-
-def sent(block: bytes) -> tuple[ObjectTree, dict[str, bytes]]:
-    question = Message(to_record(b""), dst_node_id=7, message_type="query.hello")
-    question.metadata.__dict__["_message_id"] = "1"
-    message = Message(to_record(block), reply_to=question)
-    message.metadata.__dict__["_message_id"] = message.object_id
-    pieces = {number: part.deflate() for number, part in get_all_nested_objects(message).items()}
-    return get_object_tree(message), pieces
 
 
 SMALL = sent(b"an answer")

@@ -33,10 +33,10 @@ def test_the_cache_notices_an_edit_of_any_source(tmp_path: Path, monkeypatch: py
 def test_a_warm_start_is_quick_and_says_nothing() -> None:
     library.ensure_built(host())
     said: list[str] = []
-    started = time.perf_counter()
+    started = time.process_time()  # of this process alone, however busy the machine is
     library.ensure_built(host(), said.append)
     library.load.__wrapped__(host())
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     assert not said
 
 

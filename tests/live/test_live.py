@@ -146,7 +146,7 @@ def ask(root: Path, **options: object) -> Iterator[object]:
     from covey.live.app import make_app
 
     with TestClient(make_app(root, **options), base_url="http://127.0.0.1") as client:  # type: ignore[arg-type]
-        for _ in range(100):
+        for _ in range(6000):
             if options.get("key") or client.get("/api/runs").json()["runs"]:
                 break
             time.sleep(0.05)

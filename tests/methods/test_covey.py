@@ -129,3 +129,10 @@ def test_the_same_fine_tuning_is_measured_for_every_method():
     np.testing.assert_allclose(a[-1], b[-1], atol=0.05)  # another call, so another order of the batches
     assert torch.isfinite(state.models).all()
     fleet.close()
+
+
+def test_pictures_that_differ_in_brightness_alone_are_two_kinds_and_one_flock():
+    brighter = {**TURNED, "shift": {"name": "unlike", "kinds": 2, "pictures": ["brightness"]}}
+    state, _, _ = after(1, brighter)
+    assert set(state.groups.values()) == {0}
+    assert "look different, in 2 kinds, but their classes lie alike" in state.notes["flocks"]["text"]

@@ -14,19 +14,7 @@ from covey.mix.combine import combine
 from covey.mix.estimate import Design, estimate, recommend, spectral_gap
 from covey.mix.graphs import adjacency, graph
 from covey.mix.topology import collect, events, messages, representatives, round_factors, succession
-
-TABLE_1 = {
-    ("decentralized", "full"): (122_500, 245_000),
-    ("decentralized", "wheel"): (5_000, 10_000),
-    ("decentralized", "ring"): (5_000, 10_000),
-    ("hierarchical", "full"): (10_500, 17_000),
-    ("hierarchical", "wheel"): (7_000, 10_000),
-    ("hierarchical", "ring"): (7_000, 10_000),
-    ("semi-decentralized", "full"): (6_500, 13_000),
-    ("semi-decentralized", "wheel"): (3_000, 6_000),
-    ("semi-decentralized", "ring"): (3_000, 6_000),
-}
-"""Messages in 100 rounds for 50 nodes in 10 clusters: periods of 2 rounds (MNIST) and of 1 (the others)."""
+from tests.mix.table_1 import TABLE_1
 
 
 @pytest.mark.parametrize(("pair", "counts"), TABLE_1.items())

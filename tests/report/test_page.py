@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from covey.errors import UserError
+from covey.errors import RunError, UserError
 from covey.report.folder import RunView, read_run
 from covey.report.page import SCRIPTS, page, part_of_page, write_report
 from tests.report.made_up_run import MadeUp, known_notes, records_of, write_run
@@ -229,3 +229,12 @@ def test_scripts_can_be_put_inside_a_page(name: str) -> None:
     assert "</" not in text
     assert "innerHTML" not in text
     assert "eval(" not in text
+
+
+def test_a_page_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", MadeUp(rounds=2)))
+    (tmp_path / "folder").mkdir()
+    for place in (tmp_path / "nowhere" / "report.html", tmp_path / "folder"):
+        with pytest.raises(RunError, match=r"cannot be written: .*; the runs themselves are whole"):
+            write_report([run], place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "run"]

@@ -139,11 +139,11 @@ def test_it_goes_on_after_kill_and_after_ctrl_c(tmp_path: Path, how: signal.Sign
     folder = tmp_path / "out"
     study = subprocess.Popen([sys.executable, "-c", COMMAND, str(folder)], stderr=subprocess.PIPE, text=True)
     journal = folder / "fedavg" / "seed-0" / "metrics.jsonl"
-    until = time.monotonic() + 120
-    while not (journal.exists() and len(journal.read_bytes()) > 20_000) and time.monotonic() < until:
+    until = time.monotonic() + 600
+    while not (journal.exists() and len(journal.read_bytes()) > 4_000) and time.monotonic() < until:
         time.sleep(0.05)
     os.kill(study.pid, how)
-    _, said = study.communicate(timeout=120)
+    _, said = study.communicate(timeout=600)
     assert study.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     if how == signal.SIGINT:
         assert "go on with: covey compare --resume" in " ".join(said.split())
@@ -160,7 +160,7 @@ def lock_is_free(folder: Path) -> None:
     """The process that made the run ends with its study, at the latest a moment later."""
     import fcntl
 
-    for _ in range(200):
+    for _ in range(6000):
         place = os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)

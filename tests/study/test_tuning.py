@@ -10,7 +10,9 @@ import pytest
 from covey.config import resolve
 from covey.errors import UserError
 from covey.progress import live_many
-from covey.study.tuning import Tuning, read_tuning, tune
+from covey.study.pool import Outcome
+from covey.study.tuning import Trials, Tuning, begin, conclude, read_tuning, tell, tune
+from covey.study.worker import do
 from covey.tables import read_tables
 
 optuna = pytest.importorskip("optuna")
@@ -72,6 +74,43 @@ def test_a_trial_that_was_under_way_is_made_once_more_in_its_folder(tmp_path: Pa
     (again,) = tuned(folder, methods=("fedavg",), trials=1)
     assert again.complete == 1
     assert [path.name for path in (folder / "fedavg").iterdir()] == ["trial-000"]
+
+
+def test_a_refused_combination_costs_no_trial(tmp_path: Path) -> None:
+    """CFIC takes `adaptive` with one `scale` only; one trial more is refused by its run."""
+    over = ("method.adaptive=false,true", "method.scale=relative,absolute")
+    tuning = Tuning(methods=("cfic",), tables=TABLES, over=over, sampler="random", trials=6)
+    race = begin(tuning, "cfic", tmp_path, "local-test/accuracy-mean")
+    queue = Trials(races=[race], each=tuning.trials, folder=tmp_path)
+    for number, job in enumerate(queue):
+        refused = Outcome(failed="too many clients", refused=True)
+        good = Outcome(last={"local-test/accuracy-mean": 0.5})
+        tell(race, job, refused if number == 5 else good, "local-test/accuracy-mean")
+    one = conclude(race, tuning, tmp_path)
+    why = [trial.user_attrs["refused"] for trial in race.study.trials if "refused" in trial.user_attrs]
+    assert (one.complete, one.failed, one.refused) == (6, 0, len(why))
+    assert why.count("too many clients") == 1
+    assert len(why) > 1
+    assert all(words.startswith("adaptive sets beta itself") for words in why if words != "too many clients")
+
+
+def test_a_run_says_whether_it_was_refused_before_its_first_round(tmp_path: Path) -> None:
+    told: list[dict[str, object]] = []
+    do(
+        {"tables": {**TABLES, "data": {"name": "digits", "clients": 10**6}}, "folder": str(tmp_path)},
+        told.append,
+    )
+    assert told[-1]["refused"] is True
+    assert "clients" in str(told[-1]["failed"])
+
+
+def test_where_every_combination_is_refused_the_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("covey.study.tuning.MOST_REFUSED", 3)
+    over = ("method.adaptive=true", "method.decay=0.5,0.9")
+    with pytest.raises(UserError, match="3 combinations in a row were refused for cfic; the last: adaptive"):
+        tuned(tmp_path / "out", methods=("cfic",), over=over)
 
 
 def test_mistakes_are_said_before_the_first_trial(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -143,19 +144,41 @@ def test_adaptive_momentum_is_cut_where_clients_have_nothing_left_to_learn(a_rou
 def test_adaptive_history_is_forgotten_where_the_held_out_loss_rises(a_round) -> None:
     """alpha = 0.8, beta = 0.5, both clusters by (1,0) in each round: agreement 1, so h = -beta (1,0).
 
-    Held-out losses 1.0 and 1.2, then 1.1 and 1.1 (not risen), then 2.0 and 2.2: beyond one standard error, sqrt(.01 +
-    0). Round 2: beta = .5 e^.1 = .552585. Round 3: .610701. Round 4: .305351, half of it, without the history.
+    Held-out losses of rounds 2 to 4: 1.0 and 1.2, mean 1.1 and squared error .01; of rounds 5 to 7: 2.0 and 2.2. Over
+    three rounds 2.1 is above 1.1 + 2 sqrt((.01 + .01) / 3) = 1.263, as soon as three such rounds have passed. beta is
+    .5 e^(.1 (t - 1)) up to round 6, .824361; in round 7 half of that, without the history; then it grows again.
     """
     update = AdaptiveCorrection(alpha=0.8, beta=0.5, held_out=True)
-    told = [(9.0, 9.0), (1.0, 1.2), (1.1, 1.1), (2.0, 2.2)]
+    told = [(9.0, 9.0), *[(1.0, 1.2)] * 3, *[(2.0, 2.2)] * 4]
+    betas = [*(0.5 * np.exp(0.1 * t) for t in range(6)), 0.412180, 0.455530]
     memory: dict = {}
-    for number, (losses, beta) in enumerate(zip(told, (0.5, 0.552585, 0.610701, 0.305351), strict=True), 1):
+    for number, (losses, beta) in enumerate(zip(told, betas, strict=True), 1):
         stats = {i: {"losses": [loss, 0.0, 0.0]} for i, loss in enumerate(losses)}
         replies = {0: ((1.0, 0.0), 5), 1: ((1.0, 0.0), 5)}
         now = a_round((0, 0), replies=replies, groups={0: 0, 1: 1}, memory=memory, number=number, stats=stats)
         update(now, averaged(now))
         memory = now.memory
         assert memory["cfic.h"].tolist() == pytest.approx((-beta, 0.0), abs=2e-6)
+
+
+def test_a_held_out_loss_that_rises_within_its_noise_changes_nothing(a_round) -> None:
+    # 1.1 with a squared error of 0.25 for three rounds, then 1.6: 0.5 is less than 2 sqrt((.25 + .25) / 3) = 0.816
+    memories: list[dict] = [{}, {}]
+    for number, middle in enumerate([9.0, 1.1, 1.1, 1.1, 1.6, 1.6, 1.6], 1):
+        stats = {0: {"losses": [middle - 0.5, 0.0, 0.0]}, 1: {"losses": [middle + 0.5, 0.0, 0.0]}}
+        for place, held_out in enumerate((True, False)):
+            replies = {0: ((1.0, 0.2), 5), 1: ((1.0, -0.3), 5)}
+            now = a_round(
+                (0, 0),
+                replies=replies,
+                groups={0: 0, 1: 1},
+                memory=memories[place],
+                number=number,
+                stats=stats,
+            )
+            AdaptiveCorrection(alpha=0.8, beta=0.5, held_out=held_out)(now, averaged(now))
+            memories[place] = now.memory
+    assert torch.equal(memories[0]["cfic.h"], memories[1]["cfic.h"])
 
 
 def test_buffers_take_no_part(a_round) -> None:

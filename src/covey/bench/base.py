@@ -68,15 +68,7 @@ class Bench(Protocol):
         ...
 
     def fit_clipped(
-        self,
-        row: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: Batches,
-        recipe: Recipe,
-        clipping: Clipping,
-        *,
-        seed: int,
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
     ) -> Tensor:
         """Trains from `row` on sums of clipped gradients under noise; a batch may be empty. The trained row."""
         ...

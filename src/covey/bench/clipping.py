@@ -21,12 +21,13 @@ class Clipping:
     """v <- v - lr (sum over the batch of min(1, C / ||g_i||) g_i + noise) / expected.
 
     clip: C, the longest gradient of a sample. expected: samples in a batch that chance draws. noise: makes what is
-    added to the sum of a batch, one number per trainable parameter.
+    added to the sum of a batch, one number per trainable parameter. seed: of dropout.
     """
 
     clip: float
     expected: float
     noise: Callable[[], np.ndarray]
+    seed: int
 
     def factors(self, lengths: np.ndarray) -> np.ndarray:
         """How much of every sample's gradient counts."""

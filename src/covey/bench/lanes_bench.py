@@ -66,19 +66,11 @@ class LanesBench:
         return Fit(row=torch.from_numpy(trained), losses=losses, velocity=kept)
 
     def fit_clipped(
-        self,
-        row: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: Batches,
-        recipe: Recipe,
-        clipping: Clipping,
-        *,
-        seed: int,
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
     ) -> Tensor:
         """The lengths of a batch's gradients, each in its lane, then a step in which they count accordingly."""
         if recipe.optimiser != "sgd" or self.plans["sgd"].no_lengths:
-            return self.on_torch().fit_clipped(row, x, y, batches, recipe, clipping, seed=seed)
+            return self.on_torch().fit_clipped(row, x, y, batches, recipe, clipping)
         trainer, size = self.trainer("sgd"), self.layout.trainable
         values, answers = x.numpy(), self.objective.target(x, y).numpy()
         trained, start = row.numpy().copy(), row[:size].numpy()
@@ -91,7 +83,7 @@ class LanesBench:
             part, told = np.ascontiguousarray(values[some]), np.ascontiguousarray(answers[some])
             weights = np.zeros(1)
             if len(batch):
-                lengths = trainer.lengths(trained, part, told, dropout_seed=seed + number)
+                lengths = trainer.lengths(trained, part, told, dropout_seed=clipping.seed + number)
                 weights = clipping.factors(lengths.astype(np.float64)) * (len(batch) / clipping.expected)
             trainer.fit(
                 trained,
@@ -104,7 +96,7 @@ class LanesBench:
                 linear=noise.astype(np.float32),
                 velocity=speed,
                 clip=recipe.clip,
-                dropout_seed=seed + number,
+                dropout_seed=clipping.seed + number,
                 weights=weights.astype(np.float32),
             )
         return torch.from_numpy(trained)

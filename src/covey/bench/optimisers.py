@@ -31,13 +31,14 @@ def adam(params: Iterable[Tensor], *, lr: float, weight_decay: float = 0.0) -> t
     return torch.optim.Adam(params, lr=lr, weight_decay=weight_decay)
 
 
-def check_optimiser(optimiser: Any, momentum: float) -> None:
-    """Refuses momentum for an optimiser of one's own that takes none."""
-    built_in = isinstance(optimiser, str) and optimiser in OPTIMISERS.builtin
-    if momentum and not built_in and "momentum" not in _taken(optimiser):
-        raise UserError(
-            f"train.momentum is {momentum:g}, which optimiser {optimiser!r} does not take; allowed: 0"
-        )
+def check_optimiser(optimiser: Any, **settings: float) -> None:
+    """Refuses momentum and weight decay for an optimiser that takes none."""
+    for name, value in settings.items():
+        if value and optimiser != "sgd" and name not in _taken(optimiser):
+            called = optimiser if isinstance(optimiser, str) else optimiser["name"]
+            raise UserError(
+                f"train.{name} is {value:g}, which optimiser {called!r} does not take; allowed: 0"
+            )
 
 
 def _taken(optimiser: Any) -> set[str]:

@@ -118,15 +118,7 @@ class TorchBench:
         )
 
     def fit_clipped(
-        self,
-        row: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: Batches,
-        recipe: Recipe,
-        clipping: Clipping,
-        *,
-        seed: int,
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
     ) -> Tensor:
         """Trains on sums of gradients that Opacus clips; on a copy of the model, which keeps Opacus' hooks."""
         if self.clipped is None:
@@ -141,7 +133,7 @@ class TorchBench:
         target = self.objective.target(x, y.to(self.device))
         start = bench.parameters.clone()
         step = rule_for(bench.parameters, recipe, None)
-        with ONE_AT_A_TIME, seeded(seed, self.device):
+        with ONE_AT_A_TIME, seeded(clipping.seed, self.device):
             for batch in batches:
                 index = torch.from_numpy(batch).to(self.device)
                 gradient = sums(self.objective, x[index], target[index], clipping.clip)

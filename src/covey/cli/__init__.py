@@ -36,6 +36,7 @@ from covey.errors import RunError, UserError
 from covey.own_code import own_place, said
 from covey.text import uncontrolled
 from covey.version import __version__
+from covey.writing import reason
 
 USERS_MISTAKE = 2
 INTERRUPTED = 130
@@ -97,10 +98,14 @@ def main() -> None:
     except BrokenPipeError:  # `covey methods | head`
         sys.exit(0)
     except Exception as error:
-        if not own_place(error):
+        if own_place(error):  # a mistake in somebody's own file
+            sentence, code = said(error), USERS_MISTAKE
+        elif isinstance(error, OSError):
+            sentence, code = reason(error), 1
+        else:
             raise
-        print(f"covey: {uncontrolled(said(error))}", file=sys.stderr)  # a mistake in somebody's own file
-        sys.exit(USERS_MISTAKE)
+        print(f"covey: {uncontrolled(sentence)}", file=sys.stderr)
+        sys.exit(code)
 
 
 def in_options(sentence: str) -> str:

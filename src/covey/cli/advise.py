@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,17 +76,21 @@ def advise(
     from covey.advice import advise as conclude
     from covey.advice import evidence
     from covey.cli.run import gathered
-    from covey.config import resolve
+    from covey.config import fleet_of, resolve
     from covey.steps.privacy import Privacy
     from covey.unlikeness import measure_unlikeness
 
     if check and sites:
         raise UserError("--check runs in a simulation; with --sites start the file with covey serve")
+    if out is not None and not check:
+        raise UserError("--out goes with --check: the advice itself writes nothing")
     if epsilon is not None and not epsilon > 0:
         raise UserError(f"--epsilon is {epsilon}; allowed: a number above 0")
     tables = gathered(file, None, dataset, [*of_own_file(data, label, client), *(set_ or ())], seed, None)
     config = resolve(tables)
-    here = asked_sites(config, host, port, None if insecure else certs) if sites else asked_simulation(config)
+    here: AbstractContextManager[Fleet] = (
+        asked_sites(config, host, port, None if insecure else certs) if sites else closing(fleet_of(config))
+    )
     with here as fleet:
         found = measure_unlikeness(fleet, privacy=Privacy(epsilon=epsilon))
         row_bytes = 4 * fleet.layout.size
@@ -101,18 +105,6 @@ def advise(
         Console(stderr=True).print(f"picture: {png}", highlight=False)
     if check:
         checked(tables, advice, rounds, out)
-
-
-@contextmanager
-def asked_simulation(config: Config) -> Iterator[Fleet]:
-    """The clients that the file describes, on this machine."""
-    from covey.config import fleet_of
-
-    fleet = fleet_of(config)
-    try:
-        yield fleet
-    finally:
-        fleet.close()
 
 
 @contextmanager

@@ -41,9 +41,8 @@ def privacy(
 
     tables = with_options(file, method, set_, rounds, clients=clients, per_round=per_round)
     table = private_table(tables.get("private", {}), epsilon, noise, delta, level)
-    single = table["level"] == "example" and table.pop(
-        "noise", None
-    )  # every client would make another epsilon of it
+    # every client would make another epsilon of it
+    single = table["level"] == "example" and table.pop("noise", None)
     tables["private"] = table | ({"epsilon": 1.0} if single else {})
     config = resolve(tables)
     found = quote(

@@ -73,7 +73,7 @@ def run(
     from covey.runs import run_config
 
     if resume is not None:
-        if any(option is not None for option in (file, method, dataset, set_, out, seed, engine)):
+        if any(option is not None for option in (file, method, dataset, set_, out, seed, engine, address)):
             raise UserError(
                 "--resume goes on with the folder's own settings; it takes no other option but --rounds"
             )
@@ -177,6 +177,8 @@ def compared(
             raise UserError(f"{file} says {others[0]}, but the fleet is that of {files[0]}; leave it out")
         composed[file.stem] = {**fleet, "method": tables["method"]}
     runs = {}
+    for name in sorted(name for name in set(methods) if methods.count(name) > 1):
+        say(f"{name} is named {methods.count(name)} times: it is run once")
     for name in dict.fromkeys(methods):
         label = Path(name).stem if name.endswith(".toml") else bare_name(name)
         label = name if label in runs else label  # two of one name from different files

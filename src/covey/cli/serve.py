@@ -109,9 +109,8 @@ def serve(
     )
     given = {"--data": data, "--certs": None if insecure else certs, "--host": host, "--port": port}
     again = " ".join(f"{name} {value}" for name, value in given.items() if value is not None)
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # as Ctrl-C: the run is saved, and says how to go on
+    # as Ctrl-C: the run is saved, and says how to go on
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
@@ -192,7 +191,8 @@ def open_sites(
     for warning in (*sites.warnings(), *server_warning(certs)) if sites and certs else ():
         say(warning)
     host, _, port = place.rpartition(":")
-    status = Status(sites.listed if sites else dict, folder / "log.jsonl" if folder else None)
+    log = folder / "log.jsonl" if folder else None
+    status = Status(sites.listed, log, known=sites.known) if sites else Status(log=log)
     status.now.rounds = config.top.rounds
     mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (

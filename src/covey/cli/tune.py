@@ -122,13 +122,17 @@ def show_tuned(found: list[Tuned], metric: str) -> None:
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )
-    for head in ("method", "defaults", "best", "trials", "of them pruned", "failed", "rounds in all", "file"):
+    heads = ("defaults", "best", "trials", "of them pruned", "failed", "refused", "rounds in all")
+    for head in ("method", *heads, "file"):
         table.add_column(head, justify="left" if head in ("method", "file") else "right")
     for one in found:
         ends = [show_value(metric, value) for value in (one.default_value, one.value)]
-        counts = [str(one.complete + one.pruned), str(one.pruned), str(one.failed), f"{one.rounds:,}"]
+        trials = one.complete + one.pruned + one.failed
+        counts = [f"{count:,}" for count in (trials, one.pruned, one.failed, one.refused, one.rounds)]
         table.add_row(one.method, *ends, *counts, str(one.file))
     screen.print(table)
+    if any(one.refused for one in found):
+        screen.print("refused: combinations that do not go together; others were drawn in their place")
     for one in found:
         table = Table(
             title=f"{one.method}: how much each setting mattered",

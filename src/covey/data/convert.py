@@ -17,6 +17,10 @@ from covey.errors import UserError
 from covey.ranges import Part
 from covey.settings import validated
 
+MOST_CLASSES = (
+    100_000  # a label beyond is a number that was meant otherwise, and its classes' names would fill memory
+)
+
 
 def stratified_split(
     strata: Indices, *, test_fraction: float, rng: np.random.Generator
@@ -165,7 +169,10 @@ def _as_tensor(values: Any, what: str) -> Tensor:
             "covey.read_table numbers the names in a table"
         )
     try:
-        return torch.as_tensor(values)
+        found = torch.as_tensor(values)
+        if found.is_complex():
+            raise UserError(f"{what} are {found.dtype}; give real and imaginary parts as inputs of their own")
+        return found
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{what} must be numbers in the form of a tensor or an array: {error}") from error
 
@@ -203,6 +210,10 @@ def _targets(y: Tensor, classes: Sequence[str] | None) -> tuple[Tensor, tuple[st
     if classes is None and int(y.min()) > 0:
         raise UserError(
             f"labels run from {y.min()} to {y.max()}; allowed: whole numbers from 0 on (y - {y.min()}), or say classes="
+        )
+    if int(y.max()) >= MOST_CLASSES:
+        raise UserError(
+            f"labels run from {y.min()} to {y.max()}; allowed: whole numbers below {MOST_CLASSES:,}"
         )
     names = tuple(map(str, range(int(y.max()) + 1) if classes is None else classes))
     if int(y.min()) < 0 or int(y.max()) >= len(names):

@@ -132,7 +132,7 @@ def _usual(*, path: Path, client: str | None = None, **_: Any) -> dict[str, Any]
     """What a configuration means when it says nothing of clients: each value of the client column is one."""
     if client is None:
         return {}
-    whole = _open(path)
+    whole = _joined([_open(path)])
     if client not in whole.column_names:
         raise UserError(
             f"data.client is {client!r}; the columns of {path} are {', '.join(whole.column_names)}"
@@ -211,6 +211,9 @@ def _read(path: Path) -> pa.Table:
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     first = tables[0]
+    for column in first.column_names:
+        if first.column_names.count(column) > 1:
+            raise UserError(f"the table has {first.column_names.count(column)} columns called {column!r}")
     for other in tables[1:]:
         if set(first.column_names) != set(other.column_names):
             odd = sorted(set(first.column_names) ^ set(other.column_names))
@@ -334,6 +337,11 @@ def _split(
             )
         return np.flatnonzero(~held), np.flatnonzero(held)
     strata = y if classes else np.zeros(len(whole), dtype=np.int64)
-    if ids is not None:
-        strata = ids * max(len(classes), 1) + strata
-    return stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
+    if ids is None:
+        return stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
+    strata = ids * max(len(classes), 1) + strata
+    train, test = stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
+    only = ~np.isin(ids[test], ids[train])  # all that a client has: it is there to train
+    if only.all():
+        return train, test
+    return np.sort(np.concatenate([train, test[only]])), test[~only]

@@ -15,14 +15,12 @@ from typing import Any
 
 import httpx
 from flwr.app import Message
-from flwr.app.message import remove_content_from_message
 from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
-from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.common.serde import message_from_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
     PullMessagesRequest,
-    PushMessagesRequest,
     RegisterNodeFleetRequest,
     UnregisterNodeFleetRequest,
 )
@@ -30,15 +28,13 @@ from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.heartbeat import HeartbeatSender
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.supercore.inflatable.inflatable_protobuf_utils import make_push_object_fn_protobuf
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from covey.deploy.flower_transport import from_record, to_record
+from covey.deploy.outgoing import Kept, push
 from covey.deploy.pieces import Incoming, fetcher
 from covey.errors import RunError, UserError
 from covey.writing import write_atomically
@@ -48,16 +44,17 @@ RETRY = 2.0  # seconds before the next attempt where the server is away
 MOST_BYTES = 4 * 2**30  # of one message, where the site says nothing else
 PATIENCE = 60.0  # seconds that an answer may pause: what a thin link needs for a piece of a message
 TRIES = 3  # attempts of one request before the connection counts as broken
-LONGEST_PAUSE = 10.0  # seconds between two attempts to go on with a message
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0  # seconds between two attempts to go on with a message
 AWAY = (502, 503, 504)  # what the server's door answers while the SuperLink behind it is not there
+FAILED = 500  # what the SuperLink answers where its database was busy for too long
+TRIES_OF_FAILED = 8  # attempts before it counts as an answer: a minute in all
 NO_ENTRY = (401, 412)  # its key was taken off the list, its time is over, or its clock is wrong
 USED = "its key is not registered there, or another process uses it now"
 REFUSED = {401: "its signature is not accepted; is this machine's clock right?"}
 
 
-PERSEVERE = (
-    75.0  # seconds before a refusal counts: a broken connection of one's own counts as online for a minute
-)
+# seconds before a refusal counts: a broken connection of one's own counts as online for a minute
+PERSEVERE = 75.0
 
 
 class TurnedAway(Exception):  # noqa: N818
@@ -183,13 +180,15 @@ def persistent(
 
     It is tried three times, and again and again until that time of the monotonic clock.
     """
-    tries, pause = 0, 1.0
+    tries, pause = 0, FIRST_PAUSE
     while True:
         tries += 1
         try:
             return call(request)
         except httpx.HTTPStatusError as error:
-            if error.response.status_code not in AWAY or (tries >= TRIES and time.monotonic() > until):
+            status = error.response.status_code
+            away = status in AWAY and (tries < TRIES or time.monotonic() < until)
+            if not away and not (status == FAILED and tries < TRIES_OF_FAILED):
                 raise
         except httpx.TransportError:
             if tries >= TRIES and time.monotonic() > until:
@@ -222,19 +221,15 @@ def answer_one(
         started = time.perf_counter()
         reply = Message(to_record(answer(from_record(message.content))), reply_to=message)
         reply.metadata.__dict__["_message_id"] = reply.object_id
-        push(client, node, head.run_id, reply, time.perf_counter() - started, keep=keep)
+        worked = time.perf_counter() - started
+        push(client, node, head.run_id, reply, worked, keep=keep, until=until)
     except httpx.HTTPStatusError as error:
         if error.response.status_code in AWAY:
             raise
         say(f"an answer was not taken ({error.response.status_code}): its run may be over")
-    except (KeyError, ValueError, TypeError, ObjectPushError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         say(f"a message was dropped: {type(error).__name__}: {error}")
     return True
-
-
-Kept = Callable[
-    [Callable[[Any], Any]], Callable[[Any], Any]
-]  # a request that is repeated while it is worth it
 
 
 def once(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -252,9 +247,9 @@ def pulled_message(
     keep: Kept = once,
 ) -> Message:
     """The message of that tree, once all of its pieces have come; the server is told that it need not keep it."""
-    incoming = Incoming(tree, most)
     fetch = fetcher(keep(client.PullObject), node, run)
     try:
+        incoming = Incoming(tree, most)
         while not incoming.take(fetch):
             if time.monotonic() > until:
                 raise ValueError("not all of it came in time")
@@ -263,28 +258,6 @@ def pulled_message(
         request = ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=tree.object_id)
         keep(client.ConfirmMessageReceived)(request)
     return incoming.message()
-
-
-def push(
-    client: FleetHttpClient, node: Node, run: int, reply: Message, seconds: float, *, keep: Kept = once
-) -> None:
-    """Sends an answer: first what it consists of, then the parts that the server does not have, each until it is there.
-
-    After a break of the line it goes on with the part that broke.
-    """
-    taken = keep(client.PushMessages)(
-        PushMessagesRequest(
-            node=node,
-            messages_list=[message_to_proto(remove_content_from_message(reply))],
-            message_object_trees=[get_object_tree(reply)],
-            clientapp_runtime_list=[seconds],
-        )
-    )
-    put = make_push_object_fn_protobuf(keep(client.PushObject), node, run, taken.session_id)
-    wanted = set(taken.objects_to_push)
-    for number, part in get_all_nested_objects(reply).items():
-        if number in wanted:
-            put(number, part.deflate())
 
 
 def trust(ca: Path) -> ssl.SSLContext:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from covey.deploy.http_connection import HttpConnection, Limits, streams
-from covey.deploy.mailboxes import LOOK, Given, Mailboxes, is_empty, node_of
-from covey.deploy.signatures import Refusal, check_signature
+from covey.deploy.mailboxes import ANSWER, LOOK, Given, Mailboxes, is_empty, is_forged, node_of
+from covey.deploy.signatures import TIME, Refusal, UsedHeads, check_signature
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
 
@@ -72,10 +72,11 @@ class Door:
         self.seen = seen
         self.guests: dict[asyncio.Task[None], Guest] = {}
         self.held: Counter[str] = Counter()  # bytes of bodies by key
+        self.heads = UsedHeads()
         self.client = httpx.AsyncClient(
             base_url=f"{'https' if link.ca else 'http'}://{link.address}",
             verify=str(link.ca) if link.ca else True,
-            timeout=120,
+            timeout=300,  # messages are given out once: a reply that is not waited for would be lost
             limits=httpx.Limits(keepalive_expiry=2),  # before the SuperLink, which closes after 5 s
             trust_env=False,
         )
@@ -180,6 +181,8 @@ class Door:
             guest.shown = True
             return ""
         guest.key = check_signature(headers, path, self.objection)
+        if not self.heads.take(guest.key, headers[TIME]):  # a site signs anew when it tries again
+            raise Refusal(503, "its signed head was sent before", guest.key)
         if not guest.shown:
             mine = sum(other.key == guest.key and other.shown for other in self.guests.values())
             if mine >= self.limits.per_key:
@@ -214,6 +217,8 @@ class Door:
         node = node_of(path, body) if boxes is not None and path == LOOK else None
         if boxes is None:
             return await self.passed_on(method, path, headers, body)
+        if path == ANSWER and is_forged(body):
+            raise Refusal(401, "its answer is in another site's name", key)
         if node is not None:
             if (before := boxes.again(key, node)) is not None:
                 return before

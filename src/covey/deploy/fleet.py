@@ -62,6 +62,7 @@ class SiteFleet:
         patience: float = 3600.0,
         run: str = "",
         lanes: bool = False,
+        sizes: bool = True,
         guard: Guard | None = None,
         say: Callable[[str], None] = lambda _: None,
         status: Status | None = None,
@@ -85,9 +86,9 @@ class SiteFleet:
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
         self.schemas = ReplySchemas()
-        labels = names_mark(server_data.dataset.classes)
+        marks: dict[str, Any] = {"labels": names_mark(server_data.dataset.classes), "sizes": sizes}
         self.registry = SiteRegistry(
-            transport, spec, names, labels=labels, hello_seconds=deadline, say=say, status=self.status
+            transport, spec, names, hello_seconds=deadline, say=say, status=self.status, **marks
         )
         self.round = 0
         self.calls: dict[str, int] = {}
@@ -177,8 +178,8 @@ class SiteFleet:
         self._book_unheard(step, {reply.id for reply in replies}, set(trips))
         if step.kind.startswith("train."):
             for reply in replies:
-                if reply.id in trips and (work := step.work(*self.registry.sites[reply.id].sizes)):
-                    self.pace[reply.id] = trips[reply.id].seconds / work
+                if reply.id in trips:
+                    self.pace[reply.id] = trips[reply.id].seconds / self._work(step, reply.id)
         return replies
 
     @property
@@ -303,7 +304,11 @@ class SiteFleet:
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
         """As measured in earlier rounds; before that, in proportion to the samples."""
         usual = Devices().pace
-        return {i: step.work(*self.registry.sites[i].sizes) * self.pace.get(i, usual) for i in ids}
+        return {i: self._work(step, i) * self.pace.get(i, usual) for i in ids}
+
+    def _work(self, step: Step, client: int) -> float:
+        """Samples that the client has to train on; 1 where it does not tell how many it has."""
+        return step.work(*self.registry.sites[client].sizes) or 1.0
 
     def child(self, name: str, model: nn.Module, objective: Objective) -> SiteFleet:  # noqa: ARG002
         """The same sites and ledger under a model of the method's own, which the sites build themselves."""

@@ -30,8 +30,9 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.retry import make_simple_http_retry_invoker
+from flwr.supercore.retry import RetryInvoker, make_simple_http_retry_invoker
 from flwr.supercore.run import RunNotRunningException
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
@@ -52,6 +53,8 @@ ERRORS = {
 SMALL = 2**20  # bytes of a message that is not cut
 TOGETHER = 16  # messages that are announced in one request
 PATIENCE = 30.0  # seconds that a request to the SuperLink is tried: it is on this machine
+# Seconds that its reply may take on a busy machine: answers are given out once, and would be lost with the reply.
+REPLY_SECONDS = 300.0
 
 # The run has to have an app; sites that joined with covey never fetch it.
 APP = {
@@ -132,12 +135,25 @@ class GridTransport:
                 Message(to_record(blocks[node]), dst_node_id=node, message_type=kind, ttl=seconds)
                 for node in some
             ]
-            for node, number in zip(some, self.grid.push_messages(messages), strict=False):
+            for node, number in zip(some, self.pushed(messages), strict=False):
                 if number:
                     numbers[number] = node
             self.mailboxes.posted(some)
         self.node_of |= numbers
         return numbers
+
+    def pushed(self, messages: Sequence[Message]) -> list[str]:
+        """The messages' numbers once the SuperLink has all of their pieces, for which its database may be too busy."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return list(self.grid.push_messages(messages))
+            except ObjectPushError as error:  # those that are there are not sent again
+                if time.monotonic() > until:
+                    raise RunError(
+                        f"the SuperLink has not stored a message for {PATIENCE:.0f} s; go on with covey serve --resume"
+                    ) from error
+                time.sleep(1.0)
 
     def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
         self.before_looking()  # a round may be long
@@ -148,7 +164,8 @@ class GridTransport:
             return {number: bounded(answer, most) for number, answer in answers.items()}
         there = {number: self.mailboxes.standing(self.node_of.get(number, 0)) for number in numbers}
         unheard = [number for number in numbers if number not in self.incoming]
-        responses = self.announced([number for number in unheard if there[number] == "here"], most)
+        here = {number: self.node_of.get(number, 0) for number in unheard if there[number] == "here"}
+        responses = self.announced(self.mailboxes.worth_asking(here), most)
         for number in numbers:
             if there[number] == "gone":
                 self.incoming.pop(number, None)
@@ -169,6 +186,7 @@ class GridTransport:
                 self.confirm(self.incoming.pop(number).number)
         for number in responses:
             self.node_of.pop(number, None)
+        self.mailboxes.answered.difference_update(responses)
         return responses
 
     def announced(self, numbers: Sequence[str], most: int) -> dict[str, Response]:
@@ -222,8 +240,7 @@ def flower_run(
 ) -> Iterator[GridTransport]:
     """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that may join now."""
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
-    retry = make_simple_http_retry_invoker()
-    retry.max_time = PATIENCE
+    retry = patient(make_simple_http_retry_invoker())
 
     def control_client() -> contextlib.closing[ControlHttpClient]:
         return contextlib.closing(
@@ -265,7 +282,8 @@ def flower_run(
     grid = HttpGrid(
         settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
     )
-    grid._retry_invoker.max_time = PATIENCE
+    patient(grid._retry_invoker)
+    grid._runtime_client._client.timeout = httpx.Timeout(REPLY_SECONDS, connect=10)
     heart = HeartbeatSender(make_task_heartbeat_fn_http(grid._runtime_client))
     heart.start()
     done = SubStatus.FAILED
@@ -278,7 +296,7 @@ def flower_run(
         done = SubStatus.COMPLETED
     except RunNotRunningException as error:
         raise RunError("the SuperLink has stopped the run; go on with covey serve --resume") from error
-    except httpx.TransportError as error:
+    except (httpx.TransportError, httpx.HTTPStatusError) as error:
         raise RunError(
             f"the SuperLink has not answered for {PATIENCE:.0f} s; go on with covey serve --resume: {error}"
         ) from error
@@ -288,6 +306,20 @@ def flower_run(
             grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=done, details=""))
         heart.stop()
         grid.close()
+
+
+def patient(retry: RetryInvoker) -> RetryInvoker:
+    """Tries for a while, also where the SuperLink failed because its database was busy."""
+    retry.max_time = PATIENCE
+    gives_up = retry.should_giveup
+    assert gives_up is not None
+
+    def should_give_up(error: Exception) -> bool:
+        failed = isinstance(error, httpx.HTTPStatusError) and error.response.status_code == 500
+        return not failed and gives_up(error)
+
+    retry.should_giveup = should_give_up
+    return retry
 
 
 def shut_out(control: ControlHttpClient, keys: set[str]) -> None:

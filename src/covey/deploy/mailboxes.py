@@ -3,8 +3,10 @@
 A site looks into its mailbox again and again; the answer to a look is held back until there is mail, so that fifty
 idle sites cost next to nothing and a message is fetched at once. Flower gives a message out once: where the line
 broke just then, it would be lost. So what was given out is kept, and given again to a site that looks once more before
-it has said that it got it. And the SuperLink gives a message up, for good, as soon as it has missed two heartbeats of
-its node; while that is near it is not asked, so that a site whose link was cut for a minute can still answer.
+it has said that it got it. Which questions were answered is seen here as well, so that the SuperLink is not asked about
+all of them five times a second. And the SuperLink gives a message up, for good, as soon as it has missed two
+heartbeats of its node; while that is near it is not asked, so that a site whose link was cut for a minute can still
+answer.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 LOOK, GOT_IT = "/v1/fleet/pull-messages", "/v1/fleet/confirm-message-received"
 BEAT, ARRIVE = "/v1/fleet/send-node-heartbeat", "/v1/fleet/activate-node"
+ANSWER, LEAVE = "/v1/fleet/push-messages", "/v1/fleet/deactivate-node"
 HOLD = 15.0  # seconds that a look may wait: less than a site's patience with an answer
 SURE = 45.0  # seconds after a heartbeat in which the SuperLink, which waits for 60, counts a node as online
 GONE = 90.0  # seconds without any request after which a site is not waited for any more
+ASK_ALL = 5.0  # seconds after which the SuperLink is asked about every question that waits
+MOST_ANSWERS = 100_000  # numbers that are kept, whatever sites send
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,8 @@ class Mailboxes:
         self.beats: dict[int, float] = {}  # when each node's last heartbeat came
         self.keys: dict[int, str] = {}
         self.visits: dict[str, float] = {}  # when a request of each key last came
+        self.answered: set[str] = set()  # questions of which an answer was announced
+        self.ask_all_at = 0.0
 
     def posted(self, nodes: Collection[int]) -> None:
         """These nodes have been sent something."""
@@ -89,6 +96,10 @@ class Mailboxes:
     def visited(self, key: str, path: str, body: bytes, given: Given) -> None:
         """A request was answered: what it says of where its node is."""
         self.visits[key] = time.monotonic()
+        if path == ANSWER and given.status == 200:
+            self.announced(body)
+        elif path in (ARRIVE, LEAVE):  # the SuperLink may have given up what the node was asked
+            self.ask_all_at = 0.0
         if path not in (GOT_IT, BEAT, ARRIVE) or given.status != 200:
             return
         node = arrived(given.content) if path == ARRIVE else node_of(path, body)
@@ -98,6 +109,27 @@ class Mailboxes:
             self.given.pop((key, node), None)
         else:
             self.beats[node], self.keys[node] = self.visits[key], key
+
+    def announced(self, body: bytes) -> None:
+        """An answer is on its way: the SuperLink knows which question it belongs to."""
+        from flwr.proto.fleet_pb2 import PushMessagesRequest
+
+        read = _read(PushMessagesRequest, body)
+        if read is not None and read.messages_list:
+            self.answered.add(str(read.messages_list[0].metadata.reply_to_message_id))
+        if len(self.answered) > MOST_ANSWERS:  # nobody asked that many questions
+            self.answered.clear()
+            self.ask_all_at = 0.0
+
+    def worth_asking(self, questions: Mapping[str, int]) -> list[str]:
+        """Those of the questions (by number, with the node that each went to) of which the SuperLink may have news.
+
+        Of a node that never came through this port it may have at any time.
+        """
+        if (now := time.monotonic()) >= self.ask_all_at:
+            self.ask_all_at = now + ASK_ALL
+            return list(questions)
+        return [n for n, node in questions.items() if n in self.answered or node not in self.beats]
 
     def standing(self, node: int) -> Literal["here", "doubtful", "gone"]:
         """Whether the SuperLink may be asked for a node's answer, or the node is not waited for any more.
@@ -109,6 +141,15 @@ class Mailboxes:
             return "here"
         seen = max(beat, self.visits.get(self.keys[node], 0.0)) if self.keys[node] else beat
         return "gone" if now - seen > GONE else "doubtful"
+
+
+def is_forged(body: bytes) -> bool:
+    """Whether an answer is in another node's name than the request, of which the SuperLink compares only the latter."""
+    from flwr.proto.fleet_pb2 import PushMessagesRequest
+
+    read = _read(PushMessagesRequest, body)
+    mine = read.node.node_id if read is not None else 0
+    return read is not None and any(m.metadata.src_node_id != mine for m in read.messages_list)
 
 
 def node_of(path: str, body: bytes) -> int | None:

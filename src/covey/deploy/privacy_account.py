@@ -35,6 +35,9 @@ class PrivacyAccount:
         self.data = data
         self.budget = budget
         self.epsilon = 0.0
+        self.drawn = (
+            0  # losses by fresh noise since this process began, each of an answer that no other would repeat
+        )
         self.secret = b""
         self.told: Told = {}  # updates with noise
         self.questions: dict[str, float] = {}  # what was answered from the secret, and its loss
@@ -51,7 +54,12 @@ class PrivacyAccount:
         return hashlib.sha256(b"mark" + self.secret).hexdigest()[:16] if self.secret else ""
 
     def spend(self, epsilon: float, *, budget: float | None = None) -> float:
-        """Books a loss and gives the new total; refuses beyond this site's budget or the one that is given."""
+        """Books a loss by fresh noise and gives the new total; refuses beyond this site's budget or the one given."""
+        total = self._book(epsilon, budget)
+        self.drawn += 1
+        return total
+
+    def _book(self, epsilon: float, budget: float | None = None) -> float:
         most = min((b for b in (self.budget, budget) if b is not None), default=None)
         total = self.epsilon + epsilon
         whole = self.composed(total, self.told) if self.told else total
@@ -71,11 +79,12 @@ class PrivacyAccount:
         total = self.composed(self.epsilon, told)
         if self.budget is not None and total > self.budget * (1 + 1e-9):
             raise Refused(
-                f"an update is refused: with it {total:.4g} of the budget of {self.budget:g} would be spent"
+                f"an update is refused: with it more than all of the budget of {self.budget:g} would be spent"
             )
         if self.folder is not None:
             _write(self.folder / "updates.json", json.dumps(plain_losses(told)).encode(), write_atomically)
         self.told = told
+        self.drawn += 1
 
     def composed(self, epsilon: float, told: Told) -> float:
         """What one sample of this site has lost in all: on summaries and the like, and on updates."""
@@ -90,7 +99,7 @@ class PrivacyAccount:
                 raise Refused(
                     f"this site has answered {MOST_QUESTIONS} different questions, which is the most"
                 )
-            self.spend(epsilon)
+            self._book(epsilon)
             self.secret = self.secret or secrets.token_bytes(32)
             kept = {"secret": self.secret.hex(), "questions": {**self.questions, number: epsilon}}
             if self.folder is not None:

@@ -48,7 +48,8 @@ class ReplySchemas:
 
 def likeness(step: Step, task: Task) -> Schema:
     """Equal for questions whose answers have the same schema."""
-    return (repr(step), len(task.models), *sorted(task.args))
+    sizes = ((name, len(v) if isinstance(v, list | tuple | dict) else 1) for name, v in task.args.items())
+    return (repr(step), len(task.models), *sorted(sizes))
 
 
 def schema_of(stats: Mapping[str, Any]) -> Schema:

@@ -59,6 +59,7 @@ def site_fleet(
         deadline=Devices(**config["devices"]).deadline or DEADLINE,
         least=least,
         lanes=config["engine"]["lanes"],
+        sizes="private" not in config.tables,
         guard=Guard(**config["guard"]),
         say=say,
         status=status,

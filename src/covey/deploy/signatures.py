@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from base64 import b64decode
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 KEY, TIME, SIGNATURE = "flwr-public-key", "flwr-timestamp", "flwr-signature"
 BEHIND, AHEAD = 305.0, 5.0  # seconds that a site's clock may be wrong, as Flower has it
+MOST_HEADS = 100_000  # of one key that are remembered: some 300 requests per second
 LOG_IN = ("/v1/fleet/register-node", "/v1/fleet/activate-node")
+
+
+class UsedHeads:
+    """The signed times that were shown, for as long as they could be shown again: a head is good for one request.
+
+    Whoever could read inside TLS could otherwise send it again. By key, so that one that sends many forgets its own.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.by_key: dict[str, OrderedDict[str, float]] = {}
+
+    def take(self, key: str, signed: str) -> bool:
+        """Uses a head; says whether it was new."""
+        now, used = self.clock(), self.by_key.setdefault(key, OrderedDict())
+        while used and (len(used) >= MOST_HEADS or next(iter(used.values())) < now - BEHIND - AHEAD):
+            used.popitem(last=False)
+        if signed in used:
+            return False
+        used[signed] = now
+        return True
 
 
 class Refusal(Exception):  # noqa: N818

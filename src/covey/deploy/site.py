@@ -31,6 +31,7 @@ from covey.text import printable
 from covey.version import __version__
 
 HELLO = "query.hello"
+UNSAID = "its step failed; the site's own log says why"  # an error may quote the data that it met
 CHUNK = 1024  # samples of which a digest is taken at a time
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
 BENCHES_KEPT = 4  # models that are ready to work
@@ -99,9 +100,8 @@ class Site:
         self.data = SiteData.of(data)
         self.name = name
         self.budget = budget
-        self.strict = (
-            budget is not None and not trust_server
-        )  # nothing leaves that the account does not count
+        # nothing leaves that the account does not count
+        self.strict = budget is not None and not trust_server
         self.bounds = bounds or Bounds()
         self.say = say
         self.account = PrivacyAccount(folder, data=lambda: self.data.digest, budget=budget)
@@ -116,7 +116,7 @@ class Site:
             agreed(request, "the server", self.speaks, self.version)
             if "hello" in request:
                 self.hear(str(request.get("left_out", "")))
-                return to_bytes(self.hello())
+                return to_bytes(self.hello(sizes=request.get("sizes", True) is True))
             with only_installed(self.allowed):
                 return to_bytes(self._work(request))
         except Refused as no:
@@ -127,15 +127,18 @@ class Site:
         self.say(f"refused: {reason}")
         return to_bytes({"refused": reason})
 
-    def hello(self) -> dict[str, Any]:
-        """What a site tells about itself: how many samples (0: it does not tell), of what shape; not what they are."""
+    def hello(self, *, sizes: bool = True) -> dict[str, Any]:
+        """What a site tells about itself: how many samples (0: it does not tell), of what shape; not what they are.
+
+        A private run does not ask for sizes, and a site with a budget does not tell them.
+        """
         samples = self.data.train_samples
-        sizes = [0, 0] if self.strict else [len(samples), len(self.data.test_samples)]
+        told = [len(samples), len(self.data.test_samples)] if sizes and not self.strict else [0, 0]
         return {
             "covey": self.version,
             "protocol": list(self.speaks),
             "name": self.name,
-            "sizes": sizes,
+            "sizes": told,
             "shape": list(samples.dataset.x.shape[1:]),
             "classes": len(samples.dataset.classes),
             "labels": names_mark(samples.dataset.classes),
@@ -169,25 +172,32 @@ class Site:
             account=self.account,
         )
         state = self.memory.open(run, str(request["session"]), call.round)
+        if (known := self.memory.paid(run, request)) is not None:
+            self.say(f"round {call.round}: {step.kind} as before, at no loss")
+            return known
+        drawn = self.account.drawn
         started = time.perf_counter()
         task = Task(**request["task"])
         if self.strict:
             check_choice(step, task)
-        self.bounds.check_work(step, task, len(self.data.train_samples), len(self.data.test_samples))
+        sizes = len(self.data.train_samples), len(self.data.test_samples)
+        self.bounds.check_work(step, task, *sizes, exact=not self.strict)
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
             job = Job(ids=(client,), tasks=(task,), states=(state,))
             outcome = do(call, job, self.data, self._bench(spec))[0]  # type: ignore[arg-type]
-        if not outcome.mistake:
-            self.memory.close(run, outcome.state)
         seconds = time.perf_counter() - started
-        self.say(f"round {call.round}: {step.kind} in {seconds:.2f} s{problem(outcome)}")
-        return {
+        answer = {
             "reply": _plain_reply(outcome.reply, self.strict) if outcome.reply else None,
-            "lost": outcome.lost,
+            "lost": UNSAID if outcome.lost and self.strict else outcome.lost,
             "refused": outcome.refused,
             "mistake": outcome.mistake,
-            "seconds": seconds,
+            "seconds": 0.0 if self.strict else seconds,  # they would tell how many samples there are
         }
+        if not outcome.mistake:
+            paid = outcome.reply is not None and self.account.drawn != drawn
+            self.memory.close(run, outcome.state, (request, answer) if paid else None)
+        self.say(f"round {call.round}: {step.kind} in {seconds:.2f} s{problem(outcome)}")
+        return answer
 
     def _bench(self, spec: ModelSpec) -> Bench:
         """The bench of a model; those used last are kept."""

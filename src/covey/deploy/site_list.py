@@ -137,6 +137,11 @@ class SiteList(Mapping[str, int]):
         """The name and the client number of every key."""
         return {key: (site.name, site.client) for key, site in self.read().items()}
 
+    def known(self) -> dict[str, tuple[str, int]]:
+        """The same of every key that was ever listed, also of those that may not join any more."""
+        self.read()
+        return {key: (site.name, site.client) for key, site in self.sites.items()}
+
     def objection(self, key: str) -> str:
         """Why a key may not join: it was never listed, it was revoked, or its time is over; empty if it may."""
         if key in self.read():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from covey.folder_lock import folder_lock
 from covey.writing import write_atomically
 
 RUNS_KEPT = 16  # runs whose state stays in the folder
+ASKED = ("run", "round", "names", "seed", "client", "step", "model", "task")  # what makes a question the same
 
 
 @contextlib.contextmanager
@@ -28,8 +30,18 @@ def locked_folder(folder: Path, *, wait: bool = False) -> Iterator[Path]:
         yield folder
 
 
+def question(request: Mapping[str, Any]) -> str:
+    """Equal for the same question, whichever process of a server asks it."""
+    asked = {name: request[name] for name in ASKED if name in request}
+    return hashlib.sha256(to_bytes(asked)).hexdigest()
+
+
 class Memory:
-    """What a site remembers of runs: a run's state, also as it was when the round began."""
+    """What a site remembers of runs: a run's state, also as it was when the round began.
+
+    And of the round the answers with fresh noise, which were paid for: should one be asked for again, because it was
+    lost or the server goes on after a crash, it is given as it was and costs nothing.
+    """
 
     def __init__(self, folder: Path | None, account: PrivacyAccount) -> None:
         self.folder = folder
@@ -40,18 +52,39 @@ class Memory:
         """The client's state for a request of that round; a server that goes on after a crash finds it as it was."""
         kept = self.runs.get(run) or self._read(run)
         if kept is None:
-            kept = {"session": session, "round": number, "state": {}, "before": {}}
+            kept = {"session": session, "round": number, "state": {}, "before": {}, "paid": {}}
         elif kept["round"] != number:
-            kept = {"session": session, "round": number, "state": kept["state"], "before": kept["state"]}
+            state = kept["state"]
+            kept = {"session": session, "round": number, "state": state, "before": state, "paid": {}}
         elif kept["session"] != session:
             kept = {**kept, "session": session, "state": kept["before"]}
         self.runs = {run: kept}
         return dict(kept["state"])
 
-    def close(self, run: str, state: Mapping[str, Any]) -> None:
-        """Keeps the new state, with what the account says: should that be set back, this knows better."""
+    def paid(self, run: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What was answered to this very question in this round, if it has fresh noise; the state is as after it."""
+        kept = self.runs[run]
+        if not kept.get("paid") or (found := kept["paid"].get(question(request))) is None:
+            return None
+        self.runs[run] = {**kept, "state": found["state"]}
+        answer: dict[str, Any] = found["answer"]
+        return answer
+
+    def close(
+        self,
+        run: str,
+        state: Mapping[str, Any],
+        paid: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Keeps the new state, with what the account says: should that be set back, this knows better.
+
+        `paid` is a question that was answered with fresh noise, and its answer.
+        """
         known = {**state, "epsilon": self.account.epsilon}
         self.runs[run] = {**self.runs[run], "state": known, "mark": self.account.mark}
+        if paid is not None:
+            again = {question(paid[0]): {"answer": dict(paid[1]), "state": known}}
+            self.runs[run]["paid"] = {**self.runs[run].get("paid", {}), **again}
         if self.folder is not None:
             try:
                 write_atomically(self._path(run), to_bytes(self.runs[run]))

@@ -69,8 +69,10 @@ class Status:
         names: Callable[[], Mapping[str, tuple[str, int]]] = dict,
         log: Path | None = None,
         clock: Callable[[], float] = time.time,
+        known: Callable[[], Mapping[str, tuple[str, int]]] = dict,
     ) -> None:
         self.names = names  # public key -> name and client number, as the list stands now
+        self.known = known  # the same of keys that were revoked or have ended
         self.log = log
         self.clock = clock
         self.now = Now(since=clock())
@@ -84,7 +86,8 @@ class Status:
     def visit(self, visit: Visit) -> None:
         """A request at the open port."""
         with self.lock:
-            known = self.names().get(visit.key)
+            listed = self.names()
+            known = listed.get(visit.key)
             if known is not None:
                 site = self._site(known[1], known[0])
                 site.last_seen = self.clock()
@@ -94,12 +97,14 @@ class Status:
                     site.state, site.why = "connected", ""
             if not visit.why or visit.status == 404:
                 return
-            key = (f"{known[0]} " if known else "") + (fingerprint(visit.key) if visit.key else "no key")
+            once = known or self.known().get(visit.key)
+            key = (f"{once[0]} " if once else "") + (fingerprint(visit.key) if visit.key else "no key")
             stranger = self.strangers.setdefault((key, visit.why), Stranger(key=key, why=visit.why))
             stranger.count += 1
             stranger.last_seen = self.clock()
-            if known is not None:
-                site.state, site.why = "refused", visit.why
+            if once is not None and (known or once[1] not in {client for _, client in listed.values()}):
+                site = self._site(once[1], once[0])
+                site.state, site.why, site.last_seen = "refused", visit.why, self.clock()
             for oldest in list(self.strangers)[:-MOST_REFUSED]:
                 del self.strangers[oldest]
             if stranger.count == 1:
@@ -210,7 +215,7 @@ def metrics(snapshot: Mapping[str, Any]) -> str:
     for name, kind, value in tables:
         lines.append(f"# TYPE {name} {kind}")
         lines += [
-            f'{name}{{site="{quoted(site["name"])}"}} {float(value(site)):g}' for site in snapshot["sites"]
+            f'{name}{{site="{quoted(site["name"])}"}} {float(value(site)):.15g}' for site in snapshot["sites"]
         ]
     lines.append("# TYPE covey_refused_requests_total counter")
     lines += [

@@ -119,9 +119,8 @@ class Findings:
 
     rows: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
-    pictures: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # file name -> a function that draws into a path
+    # file name -> a function that draws into a path
+    pictures: Mapping[str, Any] = field(default_factory=dict)
 
 
 def experiments_folder() -> Path:

@@ -4,7 +4,8 @@
 [[run]] tries = [{...}, ...]     what the second, third, ... try puts on top of the run's own `set`, which is the first
 
 A run's settings are those of the try with the highest mean of the metric over the cases of `on`; they are then used
-for every case. No test sample and no seed of the comparison takes part, and what the tries cost is kept.
+for every case. A try whose training diverges counts as 0. No test sample and no seed of the comparison takes part, and
+what the tries cost is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from covey.config import resolve
-from covey.errors import UserError
+from covey.errors import SpoiledRunError, UserError
 from covey.experiments.execute import Announce, one_run, run_folder
 from covey.experiments.merge import merged
 from covey.experiments.origin import read_origin
@@ -74,7 +75,12 @@ def tune_rows(experiment: Experiment, out: Path, live: Announce, say: Callable[[
                 config = resolve(try_tables(experiment, row, layer, case))
                 folder = run_folder(out / "tries", case, row, number, config)
                 title = f"try {number} of {row.name} on {case.name}, validation data"
-                summary = one_run(config, folder, functools.partial(live, title), say)
+                try:
+                    summary = one_run(config, folder, functools.partial(live, title), say)
+                except SpoiledRunError as error:  # nothing a try finds could be worse
+                    say(f"{title}: counts as 0: {error}")
+                    values.append(0.0)
+                    continue
                 values.append(float(summary["last"].get(metric) or 0.0))
                 rounds += int(summary["rounds_done"])
                 sent += sum(summary["cost"][way] for way in ("bytes_up", "bytes_down", "bytes_peer"))

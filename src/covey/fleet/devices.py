@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from covey.errors import UserError
 from covey.fleet.drift import Course
 from covey.fleet.profiles import Device
 from covey.ranges import Count, Natural, NotEmpty, NotNegative, PartBelowOne, Positive, Share
-from covey.settings import settings_of, validated_in
+from covey.settings import only_with, settings_of, validated_in
 
 Table = Mapping[str, Any]
 Stream = Callable[..., np.random.Generator]
@@ -23,6 +23,7 @@ Stream = Callable[..., np.random.Generator]
 
 PROFILE = OneOf(PROFILES, given=("draws",))
 Clients = Natural | Annotated[tuple[Natural, ...], NotEmpty()]
+DEVICE_FIELDS = tuple(field.name for field in fields(Device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,8 @@ class Special(Device):
     """Devices that are not as the profile has them."""
 
     clients: Clients
+
+    changes: ClassVar = DEVICE_FIELDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +63,16 @@ class Drift(Change):
     rounds: Count = 1
     stagger: Natural = 0
 
+    changes: ClassVar = ("turns", "label_offset", "pictures", "mix_of")
+
+    def __post_init__(self) -> None:
+        only_with("devices.drifts", self, "strength", bool(self.pictures), "pictures")
+        only_with(
+            "devices.drifts", self, "rounds", self.course != "sudden", 'course = "gradual" or "recurring"'
+        )
+
 
 ENTRIES: dict[str, type] = {"special": Special, "joins": Join, "leaves": Change, "drifts": Drift}
-DEVICE_FIELDS = tuple(field.name for field in fields(Device))
 
 
 @validated_in("devices")
@@ -98,7 +108,11 @@ class Devices:
     def __post_init__(self) -> None:
         for name, entry in ENTRIES.items():
             for at, table in enumerate(getattr(self, name)):
-                complete(f"devices.{name}[{at}]", settings_of(entry), table)
+                whole = complete(f"devices.{name}[{at}]", settings_of(entry), table)
+                changes = getattr(entry, "changes", ())
+                if changes and not any(key in table for key in changes):
+                    raise UserError(f"devices.{name}[{at}] changes nothing; it needs {' or '.join(changes)}")
+                entry(**whole)
 
     def build(self, clients: int, rng: np.random.Generator) -> list[Device]:
         """Draw the devices; client i's is the same however many clients follow it."""

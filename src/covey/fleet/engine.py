@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from covey.bench.choose import check_device
-from covey.errors import UserError
 from covey.ranges import Range
-from covey.settings import validated_in
+from covey.settings import only_with, validated_in
 
 Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"]
 
@@ -43,15 +42,7 @@ class Engine:
     runtime_env: str = ""
 
     def __post_init__(self) -> None:
-        for name, value, usual in (
-            ("address", self.address, ""),
-            ("gpus", self.gpus, 1.0),
-            ("data", self.data, "store"),
-            ("runtime_env", self.runtime_env, ""),
-        ):
-            if value != usual and self.mode != "ray":
-                shown = f'"{value}"' if isinstance(value, str) else f"{value:g}"
-                raise UserError(f'engine.{name} is {shown}, which needs engine.mode = "ray"')
+        only_with("engine", self, "address gpus data runtime_env", self.mode == "ray", 'engine.mode = "ray"')
         if self.device != "auto":
             check_device(self.device)
 

@@ -51,6 +51,10 @@ def check_objective(dataset: Dataset, objective: Objective) -> None:
             f"the labels of {dataset.name} are {dataset.y.dtype}; give objective=covey.objective.Regression() "
             '(in a file: objective = "regression"), or turn them into classes: whole numbers from 0 on'
         )
+    if isinstance(objective, Classification) and len(dataset.classes) == 1:
+        raise UserError(
+            f"the labels of {dataset.name} are all {dataset.classes[0]!r}; to classify there must be two classes"
+        )
     if type(objective) is Regression and dataset.classes:
         raise UserError(
             f"objective is regression, but the labels of {dataset.name} are {len(dataset.classes)} classes; "
@@ -80,10 +84,13 @@ def check_labels(dataset: Dataset) -> None:
 
 def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> None:
     """One forward pass and one loss; cross-entropy needs an output for each class."""
+    check_parameters(model)
     x, y = Samples(dataset, dataset.train[:2]).tensors()
     try:
         with torch.no_grad():
             outputs = copy.deepcopy(model).eval()(x)
+            if not isinstance(outputs, Tensor):
+                raise UserError(f"the model gives a {type(outputs).__name__}; it must give one tensor")
             classes = len(dataset.classes)
             if objective.kernel == "cross-entropy" and outputs.dim() > 1 and outputs.shape[1] < classes:
                 raise UserError(
@@ -96,3 +103,13 @@ def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> N
             f"the model cannot be trained on data set {dataset.name!r}, whose samples have shape "
             f"{tuple(x.shape[1:])}: {str(error).splitlines()[0]}"
         ) from error
+
+
+def check_parameters(model: nn.Module) -> None:
+    """Something can be trained, and all of it is float32, as rows are."""
+    parameters = list(model.parameters())
+    if not any(parameter.requires_grad for parameter in parameters):
+        raise UserError(f"the model ({type(model).__name__}) has no parameter that can be trained")
+    other = next((p.dtype for p in parameters if p.dtype != torch.float32), None)
+    if other is not None:
+        raise UserError(f"the model has parameters of {other}; allowed: torch.float32 (model.float())")

@@ -65,7 +65,7 @@ class LocalFleet:
         source: Callable[[], Federation] | None = None,
     ) -> None:
         check_parts(data, model, objective, devices)
-        self.data = data
+        self.data = self.server_data = data
         self.source = source  # how the data can be loaded again, elsewhere
         self.model = model
         self.seed = seed

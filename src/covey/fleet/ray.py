@@ -31,9 +31,8 @@ from covey.version import __version__
 
 CHUNKS = 4  # messages an actor in each call: enough to even out unequal clients, few enough to cost little
 TRIES = 3  # times that a job is begun before it counts as lost
-PATIENCE = (
-    3600.0  # seconds to wait for a worker while none works: machines may have to be started, images pulled
-)
+# seconds to wait for a worker while none works: machines may have to be started, images pulled
+PATIENCE = 3600.0
 SAY_EVERY = 30.0  # seconds after which a wait is worth a line
 # Ray's own patience with workers and messages, which a busy machine needs; read by the processes that it starts.
 BUSY = {

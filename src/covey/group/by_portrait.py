@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from covey.ask_once import Ask, answers, ask_once
 from covey.core import Reply, Round
+from covey.group.arranged import Joined, joined
 from covey.group.class_distances import ClassDistances, class_distances, on_a_map
 from covey.group.figures import note_groups
 from covey.group.flocks import Cut, flocks, renamed
 from covey.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares
 from covey.ranges import Count, Natural
+from covey.rows import one_per_parent
 from covey.settings import validated
 from covey.steps.portrait import DescribeClasses, Portrait, portraits_of
 
@@ -29,15 +30,17 @@ PARENTS: Key[list[int]] = Key("the flock that each flock came from")  # itself, 
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByPortrait:
-    """Everybody describes its classes once; clients whose classes look alike are a flock.
+    """Everybody describes its classes once; clients whose classes look alike, or lie alike, are a flock.
 
     With `every` > 0 whoever is here describes itself again every so many rounds. Where anything new was told, flocks
-    are found anew, and each keeps the number (so the model) that most of its members had.
+    are found anew, and each keeps the number (so the model) that most of its members had. `join`: kinds that look
+    different while their classes lie alike are one flock.
     """
 
     describe: DescribeClasses = DescribeClasses()
     every: Natural = 5
     min_size: Count = 2
+    join: bool = True
 
     gives: ClassVar[Facts] = (GROUPS, PORTRAITS)
 
@@ -62,10 +65,12 @@ class ByPortrait:
         portraits = portraits_in(now, self.describe.flip)
         ids = tuple(portraits)
         compared, cut = finest(list(portraits.values()), self.min_size)
+        views = list(zip(*portraits.values(), strict=True))
+        one = joined(views, cut.labels) if self.join else Joined(labels=cut.labels)
         parents = PARENTS.get(now.memory, [])
-        groups = renamed(cut.labels, ids, now.groups, len(parents))
+        groups = renamed(one.labels, ids, now.groups, len(parents))
         PARENTS.keep(now.memory, with_parents(parents, groups, now.groups))
-        now.notes["flocks"] = told_in_words(cut, groups)
+        now.notes["flocks"] = told_in_words(cut, one.likeness, groups)
         places = dict(zip(ids, on_a_map(compared), strict=True))
         shares = {i: one[0].counts / max(1.0, float(one[0].counts.sum())) for i, one in portraits.items()}
         note_groups(now, places, groups, shares=shares, title="Clients by how their classes look")
@@ -92,11 +97,7 @@ def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapp
 @declares(needs=(GROUPS, PORTRAITS), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
 def one_per_flock(now: Round) -> Tensor:
     """A row for every flock; one that was found later starts from the model of the flock that it came from."""
-    rows = list(now.models)
-    parents = PARENTS.of(now.memory)
-    for flock in range(len(rows), len(parents)):
-        rows.append(rows[parents[flock]] if parents[flock] < flock else now.fleet.start())
-    return torch.stack(rows) if len(rows) > len(now.models) else now.models
+    return one_per_parent(now, PARENTS.of(now.memory))
 
 
 def portraits_in(now: Round, flip: float) -> dict[int, tuple[Portrait, ...]]:
@@ -113,13 +114,24 @@ def same(told: Told, before: Told) -> bool:
     return np.array_equal(told["bits"], before["bits"])
 
 
-def told_in_words(cut: Cut, groups: Mapping[int, int]) -> dict[str, str]:
+def told_in_words(cut: Cut, likeness: float, groups: Mapping[int, int]) -> dict[str, str]:
     """The decision for the report."""
     if cut.count == 1:
         return {"text": f"The {len(groups)} clients' classes look alike: one flock, one model for everybody."}
     sizes = sorted((list(groups.values()).count(flock) for flock in set(groups.values())), reverse=True)
+    differ = (
+        f"A class differs between the two nearest kinds {cut.apart:.2f} times as much as two classes differ at one "
+        f"client, and {cut.inside:.2f} times inside a kind."
+    )
+    alike = f"classes lie alike (correlation {likeness:.2f} or more), so that one model learns them from more data"
+    if len(sizes) == 1:
+        return {
+            "text": f"The clients' classes look different, in {cut.count} kinds, but their {alike}: one flock. {differ}"
+        }
+    shared = (
+        "" if len(sizes) == cut.count else f" Of {cut.count} kinds some became one flock, as their {alike}."
+    )
     return {
-        "text": f"The clients' classes look different: {cut.count} flocks of {', '.join(map(str, sizes))} clients, "
-        f"each with a model of its own. A class differs between the two nearest flocks {cut.apart:.2f} times as "
-        f"much as two classes differ at one client, and {cut.inside:.2f} times inside a flock."
+        "text": f"The clients' classes look different: {len(sizes)} flocks of {', '.join(map(str, sizes))} clients, "
+        f"each with a model of its own.{shared} {differ}"
     }

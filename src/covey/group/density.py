@@ -104,9 +104,8 @@ class Density:
             )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="All reachability values are inf")
-            warnings.filterwarnings(
-                "ignore", message="divide by zero"
-            )  # xi on clients that are exactly alike
+            # xi on clients that are exactly alike
+            warnings.filterwarnings("ignore", message="divide by zero")
             # Without this, OPTICS checks the whole table again for every client: n x n x n.
             with config_context(assume_finite=True):
                 return np.asarray(model.fit_predict(data), dtype=np.int64)

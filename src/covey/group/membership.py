@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from covey.core import Round
 from covey.group.centroids import Membership, drifted, founded, joined
 from covey.group.figures import note_groups
 from covey.needs import GROUPS, MODEL_PER_GROUP, Key, declares
+from covey.rows import one_per_parent
 
 Vectors = dict[int, NDArray[Any]]
 Found = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
@@ -88,8 +88,5 @@ def one_per_group(now: Round) -> Tensor:
     """
     membership = read_membership(now.memory)
     parents = membership.parents if membership else ()
-    rows = list(now.models)
-    for group in range(len(rows), max(len(parents), max(now.groups.values(), default=0) + 1)):
-        parent = parents[group] if group < len(parents) else group
-        rows.append(rows[parent] if parent < len(rows) else now.fleet.start())
-    return torch.stack(rows) if len(rows) > len(now.models) else now.models
+    founders = range(len(parents), max(now.groups.values(), default=0) + 1)
+    return one_per_parent(now, [*parents, *founders])

@@ -15,9 +15,8 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 RESTARTS = 10  # K-means starts for every k; the one with the least inertia counts
-EVERY_K = (
-    200  # up to here every k is tried; above, all small ones, a grid, and what lies around the grid's best
-)
+# up to here every k is tried; above, all small ones, a grid, and what lies around the grid's best
+EVERY_K = 200
 SMALL_K = 50
 GRID = 1.1  # ratio of neighbours on the grid
 SAMPLE = 2000  # with more points than this, k is chosen on a sample of them

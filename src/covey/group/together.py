@@ -22,18 +22,16 @@ from covey.ranges import Count
 from covey.settings import validated
 from covey.steps.judged import JUDGEMENTS
 
-PART = (
-    2.0  # standard errors by which own training is better than the average of all: each group its own model
-)
+# standard errors by which own training is better than the average of all: each group its own model
+PART = 2.0
 STAY = -1.5  # by which it is worse, when the rounds of trial are over: one model for good
 
 Decision = Literal["trial", "apart", "together"]
 FOUND: Key[dict[int, int]] = Key("flocks as found")
 FOUND_PARENTS: Key[list[int]] = Key("the flock that each flock as found came from")
 DECISION: Key[Decision] = Key("one model or many")
-EVIDENCE: Key[list[list[float]]] = Key(
-    "held-out hits", 'add "evidence" to after'
-)  # of each round: samples, right under the model as received, right after training
+# of each round: samples, right under the model as received, right after training
+EVIDENCE: Key[list[list[float]]] = Key("held-out hits", 'add "evidence" to after')
 
 
 @validated

@@ -1,7 +1,7 @@
 """Writes the operations of the way back: from the gradient of the loss to those of all parameters."""
 
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.instructions import Operation
+from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import best, split
 from covey.lanes.convolve import Target, convolve, spread, weight_gradient
 from covey.lanes.forward import drop, elementwise, linear, norm, rescale, window
@@ -43,9 +43,8 @@ class Backward:
         self.steps = steps
         self.norms = norms  # statistics of batch normalisations
         self.sums = sums  # where convolutions add up their gradients
-        self.squares = (
-            squares  # where the squared lengths of samples' gradients go, in place of the gradients
-        )
+        # where the squared lengths of samples' gradients go, in place of the gradients
+        self.squares = squares
         self.gradients: dict[int, Tensor] = {}  # by value, as far as known
         self.last_user = {value: step.number for step in steps for value in step.stage.inputs}
         self.needed = [False]  # whether parameters lie before a value

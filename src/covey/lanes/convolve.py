@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.instructions import Operation
+from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import Reach, best, cover, split
 from covey.lanes.geometry import Comb
 from covey.lanes.graph import Conv, Deconv

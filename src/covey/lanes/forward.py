@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.instructions import Operation
+from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import MOST_ROWS, best, split
 from covey.lanes.convolve import Target, convolve, spread
 from covey.lanes.graph import (

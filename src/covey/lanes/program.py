@@ -4,8 +4,8 @@ from typing import Literal
 
 from covey.lanes.backward import Backward, weights
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.instructions import Operation
 from covey.lanes.compiled.isa import Isa
+from covey.lanes.compiled.operations import Operation
 from covey.lanes.forward import forward, gather
 from covey.lanes.graph import Conv, Deconv, Graph, Norm
 from covey.lanes.places import Step, place_values
@@ -14,9 +14,8 @@ from covey.lanes.stages import stages
 from covey.lanes.workspace import Program, Tensor, Writer
 
 Mode = Literal["cross-entropy", "mse", "forward"]
-Each = Literal[
-    "alike", "weighted", "lengths"
-]  # how samples count; lengths: of their gradients, and no step is made
+# how samples count; lengths: of their gradients, and no step is made
+Each = Literal["alike", "weighted", "lengths"]
 
 
 def write(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each = "alike") -> Program:

@@ -1,7 +1,7 @@
 """Writes the operations that look at single samples: the lengths of their gradients, and their weights."""
 
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.instructions import Operation
+from covey.lanes.compiled.operations import Operation
 from covey.lanes.graph import Conv, Deconv, Graph, Linear, Norm
 from covey.lanes.workspace import Tensor, Writer
 

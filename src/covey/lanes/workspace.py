@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.lanes.compiled.instructions import WIDTH, Operation
 from covey.lanes.compiled.isa import Isa
+from covey.lanes.compiled.operations import WIDTH, Operation
 from covey.lanes.graph import Shape
 
 ALIGN = 16  # floats: a cache line

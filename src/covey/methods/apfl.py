@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 
 from covey.core import Client, Method, Reply, Task
-from covey.methods.baselines import fedavg
-from covey.mix.average import Weighting
+from covey.methods.baselines import fedavg, fedavg_around
 from covey.needs import Facts
-from covey.ranges import Count, Share
+from covey.ranges import Share
 from covey.settings import takes, validated
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, PlainTraining, is_finite
@@ -62,16 +61,11 @@ class MixtureTrain(PlainTraining):
 
 
 @validated
-@takes(MixtureTrain)
-def apfl(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", **mixture: Any) -> Method:
+@takes(fedavg, MixtureTrain)
+def apfl(train: Train, **settings: Any) -> Method:
     """FedAvg beside which every client trains a model that it mixes with the common one, and learns in which shares.
 
     w <- w - lr g(w), v <- v - lr a g(a v + (1 - a) w) on every batch, a <- a - lr <v - w, g(a v + (1 - a) w)> once per
     round (Deng et al., 2020, Algorithm 1); a client uses a v + (1 - a) w.
-
-    Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    local = MixtureTrain(train=train, **mixture)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="apfl", local=local)
+    return fedavg_around("apfl", MixtureTrain, train, **settings)

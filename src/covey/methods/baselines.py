@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from covey.core import Method
+from covey.core import Method, Step
 from covey.mix.average import Average, Weighting, keep_own
 from covey.ranges import Count, NotNegative
 from covey.rows import one_per_client, to_owner
 from covey.select.plain import Everybody, Uniform, the_server
-from covey.settings import validated
+from covey.settings import picked, validated
 from covey.steps.train import Train
 
 
@@ -30,6 +32,12 @@ def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "sampl
         local=train,
         mix=Average(weighting=weighting),
     )
+
+
+def fedavg_around(name: str, step: Callable[..., Step], train: Train, **settings: Any) -> Method:
+    """FedAvg with another step in place of training; each gets those of the settings that it takes."""
+    local = step(train=train, **picked(settings, step))
+    return replace(fedavg(train, **picked(settings, fedavg)), name=name, local=local)
 
 
 @validated

@@ -86,7 +86,7 @@ def cafa(
     by_cluster: bool | None = None,
     **clustering: Any,
 ) -> Method:
-    """FedAvg whose weights are the size of the client's cluster times the accuracy of its model with the others.
+    """FedAvg in which a model counts by its accuracy on the other clients' data (published: and by its cluster's size).
 
     Before the first round clients tell the shares of their labels, and K-means with k by silhouette groups them
     (CBCC). In every round the chosen clients send their models to each other and score them on validation data (ABFA).
@@ -147,12 +147,7 @@ def abfa(
 
 @validated
 @takes(by_label_mix)
-def cbcc(
-    train: Train,
-    *,
-    per_round: Count = 6,
-    **clustering: Any,
-) -> Method:
+def cbcc(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
     """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
 
     w_i = |C(i)| / n with C(i) the client's cluster by label shares (eq. 8), renormalised over the round.
@@ -171,12 +166,7 @@ def cbcc(
 
 @validated
 @takes(by_label_mix)
-def cbcc_select(
-    train: Train,
-    *,
-    per_round: Count = 6,
-    **clustering: Any,
-) -> Method:
+def cbcc_select(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
     """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7).
 
     Args:

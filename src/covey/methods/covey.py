@@ -2,11 +2,13 @@
 
     question                     part                                whose idea
     who is alike?                flocks by class-wise private bits   embedding clustering (Prigent et al., 2024)
-    one model or many?           one per flock, found anew as clients come, leave and drift; if wanted, one for all
-                                 until data kept out of training say that flocks need their own (CAFA's judgement)
+    one model or many?           one per flock, found anew as clients come, leave and drift; flocks whose classes
+                                 look different but lie alike share one; if wanted, one for all until data kept out
+                                 of training say that flocks need their own (CAFA's judgement)
     who works?                   every flock and label group (CFIC, Yang et al., 2025), in quick rounds that leave
                                  nobody behind (HACCS, Wolfrath et al., 2022, with a fair schedule)
-    what does the server add?    momentum of each model              CFIC's correction
+    what does the server add?    momentum of each model, while       CFIC's correction
+                                 held-out loss allows it
     what does a client use?      its flock's model, moved to its     CAFA's judgement on data that were not
                                  own data as far as that helps       trained on (Zhang et al., 2024)
 
@@ -68,10 +70,11 @@ def covey(
     """Finds out by itself how clients differ: flocks with a model each where needed, and each model moved to its user.
 
     Clients describe their classes in noisy bits (`flip`; label counts under `epsilon`), once and again `every` so many
-    rounds; those whose classes look alike are a flock. At most `per_round` clients work in a round, chosen from flocks
-    and label groups by a fair schedule. Each flock's model is averaged and corrected along its clients' directions as
-    far as these agree. A tenth of the data, another one in each round, judges how far a client should train the model
-    on its own data before it uses it. `without` leaves parts out.
+    rounds; those whose classes look alike, or differ all in the same way (brighter pictures), are a flock. At most
+    `per_round` clients work in a round, chosen from flocks and label groups by a fair schedule. Each flock's model is
+    averaged and corrected along its clients' directions as far as these agree and held-out loss allows. A tenth of the
+    data, another one in each round, judges how far a client should train the model on its own data before it uses it.
+    `without` leaves parts out.
 
     Args:
         per_round: how many clients work in a round.
@@ -88,7 +91,8 @@ def covey(
     least = 10**6 if "flocks" in without else 2
     judged = "serving" not in without
     local = JudgedTrain(train=train) if judged else train
-    travel = by_server() if over == "server" else over_topology(over.removeprefix("hierarchical-"))
+    backbone = over.removeprefix("hierarchical-")
+    travel = by_server(judged=judged) if over == "server" else over_topology(backbone, judged=judged)
     flocks = within_flocks(local, travel.send, per_round=per_round)
     chosen: Select = Uniform(per_round=per_round) if "selection" in without else flocks
     judging = (KeepJudgements(per=travel.per),) if judged else ()
@@ -121,16 +125,16 @@ class Travel:
     per: Per
 
 
-def by_server() -> Travel:
-    """A server holds one model per flock."""
-    correct = AdaptiveCorrection(among="clients")
+def by_server(*, judged: bool) -> Travel:
+    """A server holds one model per flock; where replies are judged, held-out loss bounds its corrections."""
+    correct = AdaptiveCorrection(among="clients", held_out=judged)
     return Travel(bank=one_per_flock, send=to_group, mix=GroupAverage(), update=correct, per="model")
 
 
-def over_topology(backbone: str) -> Travel:
+def over_topology(backbone: str, *, judged: bool) -> Travel:
     """Every client holds its flock's model; label groups meet at representatives, which mix inside their flock."""
     mix = FlockTopology(backbone=backbone, finer=label_groups)
-    correct = AdaptiveCorrection(among="clients", per="group")
+    correct = AdaptiveCorrection(among="clients", per="group", held_out=judged)
     send = FromRepresentative(mix=mix)
     return Travel(bank=one_per_client, send=send, mix=mix, update=correct, per="group")
 
@@ -143,10 +147,11 @@ def by_flocks(
     noise: BitNoise = "simulated",
     every: Natural = 5,
     min_size: Count = 2,
+    join: bool = True,
 ) -> ByPortrait:
-    """Flocks of clients whose classes look alike, by noisy bits of each class."""
+    """Flocks of clients whose classes look alike, by noisy bits of each class; with `join` also if they lie alike."""
     describe = DescribeClasses(flip=flip, privacy=Privacy(epsilon=epsilon, noise=noise), noise=noise)
-    return ByPortrait(describe=describe, every=every, min_size=min_size)
+    return ByPortrait(describe=describe, every=every, min_size=min_size, join=join)
 
 
 @validated

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from covey.core import Client, Method, Reply, Task
-from covey.methods.baselines import fedavg
-from covey.mix.average import Weighting
+from covey.methods.baselines import fedavg, fedavg_around
 from covey.needs import Facts
 from covey.ranges import Count, Positive, Share
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.steps.home import at_home
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.steps.train import Train, best_row, local_fit, reply_of
+
+SETTLING = 50  # passes at most, until W settles
+WINDOW = 10  # passes over which the loss is watched
+SETTLED = 0.1  # deviation of the loss over them at which W has settled
 
 
 @validated
@@ -31,7 +34,7 @@ class LocalAggregationTrain(PlainTraining):
     comes before the last tensors is taken from the common model.
 
     Args:
-        last: how many tensors are mixed weight by weight; the others are taken as they are sent.
+        last: how many tensors are mixed weight by weight; a layer usually has two.
         share: of the client's data on which W is learned.
         rate: learning rate of W.
     """
@@ -79,34 +82,12 @@ class LocalAggregationTrain(PlainTraining):
         return self.train.work(train, test) + self.share * train
 
 
-SETTLING, WINDOW, SETTLED = (
-    50,
-    10,
-    0.1,
-)  # passes at most; over how many the loss is watched; its deviation at the end
-
-
 @validated
-def fedala(
-    train: Train,
-    *,
-    per_round: int = 10,
-    last: Count = 2,
-    share: Share = 0.8,
-    rate: Positive = 1.0,
-    weighting: Weighting = "samples",
-) -> Method:
+@takes(fedavg, LocalAggregationTrain)
+def fedala(train: Train, **settings: Any) -> Method:
     """FedAvg whose clients start from a mixture of the common and their own last model, learned weight by weight.
 
     v + (w - v) * W for the last tensors, with W <- clip(W - rate g * (w - v), 0, 1) learned on a share of the client's
     data (Zhang et al., 2023); a client uses its trained model.
-
-    Args:
-        per_round: how many clients work in a round.
-        last: how many tensors are mixed weight by weight; a layer usually has two.
-        share: of the client's data on which W is learned.
-        rate: learning rate of W.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    local = LocalAggregationTrain(train=train, last=last, share=share, rate=rate)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedala", local=local)
+    return fedavg_around("fedala", LocalAggregationTrain, train, **settings)

@@ -66,6 +66,7 @@ class ByDrift:
 
     delta: Positive = 0.5
 
+    needs: ClassVar[Facts] = (MODEL_PER_GROUP,)
     gives: ClassVar[Facts] = (GROUPS,)
 
     def __call__(self, now: Round) -> dict[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from covey.core import Method, Mixing, Round
 from covey.mix.average import weighted_rows
 from covey.needs import ACCURACY, Facts, Key
-from covey.ranges import Count, PartBelowOne, Share
+from covey.ranges import PartBelowOne, Share
 from covey.select.plain import Uniform
-from covey.settings import validated
+from covey.settings import picked, takes, validated
 from covey.steps.scored import ScoredTrain
 from covey.steps.train import Train
-from covey.update.momentum import Momentum, ServerMomentum
+from covey.update.momentum import ServerMomentum
 
 Array = NDArray[np.float64]
 
@@ -44,6 +44,9 @@ class FairAverage:
     """FedFa's average, in which less accurate and more frequent clients count more.
 
     Remembers how often each client has taken part.
+
+    Args:
+        beta: weight of how often a client took part, against its accuracy.
     """
 
     beta: Share = 0.5
@@ -63,32 +66,20 @@ class FairAverage:
 
 
 @validated
-def fedfa(
-    train: Train,
-    *,
-    per_round: Count = 10,
-    beta: Share = 0.5,
-    gamma: PartBelowOne = 0.9,
-    momentum: Momentum = "accelerate",
-) -> Method:
+@takes(Uniform, FairAverage, ServerMomentum)
+def fedfa(train: Train, *, gamma: PartBelowOne = 0.9, **settings: Any) -> Method:
     """Momentum at the clients and at the server, and weights for fairness.
 
     Clients train with momentum `gamma`. Their weight is (1 - beta) a_k + beta b_k: a_k grows as the received model's
     accuracy on their data falls, b_k with how often they took part (Huang et al., 2020). The server then goes on along
     the smoothed step: m <- gamma m + (1 - gamma)(w - new); w <- new - lr m. With `momentum = "published"` the sign
     is that of the public code, which brakes.
-
-    Args:
-        per_round: how many clients work in a round.
-        beta: weight of how often a client took part, against its accuracy.
-        gamma: momentum of clients and server.
-        momentum: accelerate goes on along the smoothed step; published has the public code's sign, which brakes.
     """
     train = replace(train, momentum=gamma)
     return Method(
         name="fedfa",
-        select=Uniform(per_round=per_round),
+        select=Uniform(**picked(settings, Uniform)),
         local=ScoredTrain(train=train),
-        mix=FairAverage(beta=beta),
-        update=ServerMomentum(gamma=gamma, train=train, momentum=momentum),
+        mix=FairAverage(**picked(settings, FairAverage)),
+        update=ServerMomentum(train=train, gamma=gamma, **picked(settings, ServerMomentum)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from covey.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
 from covey.ranges import Count, Natural, Share
 from covey.rows import to_group
 from covey.select.plain import Uniform
-from covey.settings import validated
+from covey.settings import picked, takes, validated
 from covey.steps import Train, best_row
 from covey.steps.evaluate import FORWARD_SHARE
 
@@ -76,8 +76,15 @@ class LastChoice:
 class RandomStarts:
     """k models with different first weights (IFCA); redrawn until each attracts enough of a sample of clients.
 
-    `least` is the share of the clients that every model must attract, at most 1/k; after `redraws` the best balanced
-    of all draws is taken. The first draw's first model is the given one, so that k = 1 is FedAvg.
+    After `redraws` the best balanced of all draws is taken. The first draw's first model is the given one, so that
+    k = 1 is FedAvg.
+
+    Args:
+        k: how many models.
+        redraws: how often the first models are drawn anew at most.
+        least: share of some clients for which each first model must be the best, at most 1/k.
+        asked: how many clients are asked which model is the best.
+        n_shared: how many leading tensors are common to all clusters.
     """
 
     k: Count = 4
@@ -126,17 +133,14 @@ def remember_choices(now: Round) -> None:
 
 
 @validated
+@takes(Uniform, RandomStarts, without=("asked",))
 def ifca(
     train: Train,
     *,
-    per_round: Count = 10,
-    k: Count = 4,
-    redraws: Natural = 20,
-    least: Share = 0.1,
     choose_on: Count | None = None,
     serve: Literal["best", "last"] = "best",
-    n_shared: Natural = 0,
     weighting: Weighting = "equal",
+    **settings: Any,
 ) -> Method:
     """Every client gets all `k` models, trains the one with the lowest loss on its data, and sends it back.
 
@@ -147,19 +151,17 @@ def ifca(
     is FedAvg, bit for bit.
 
     Args:
-        per_round: how many clients work in a round.
-        k: how many models.
-        redraws: how often the first models are drawn anew at most.
-        least: share of some clients for which each first model must be the best.
         choose_on: batches of its training data on which a client that trains chooses; none is all of them.
         serve: whoever uses a model takes the best of all again, or the one it chose last.
-        n_shared: how many leading tensors are common to all clusters.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
+    select = Uniform(**picked(settings, Uniform))
+    bank = RandomStarts(asked=select.per_round, **picked(settings, RandomStarts))
+    n_shared = bank.n_shared
     return Method(
         name="ifca",
-        bank=RandomStarts(k=k, redraws=redraws, least=least, asked=per_round, n_shared=n_shared),
-        select=Uniform(per_round=per_round),
+        bank=bank,
+        select=select,
         send=AllModels(n_shared=n_shared, choose_on=(choose_on or 0) * train.batch),
         serve=LastChoice(n_shared=n_shared) if serve == "last" else None,
         local=train,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import Method, Round
-from covey.group.membership import Vectors, maintained_groups, one_per_group
+from covey.group.membership import Vectors, maintained_groups
+from covey.methods.grouped import fedavg_per_group
 from covey.mix.average import Weighting
 from covey.mix.shared import GroupAverage
 from covey.needs import GROUPS, Facts
 from covey.ranges import Count, Natural
-from covey.rows import to_group
-from covey.select.plain import Uniform
 from covey.settings import takes, validated
 from covey.steps.style import Style, StyleShare
 from covey.steps.train import Train
@@ -111,12 +110,5 @@ def ladd(
         n_shared: how many leading tensors are common to all clusters.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    return Method(
-        name="ladd",
-        group=by_style(**style),
-        bank=one_per_group,
-        select=Uniform(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=GroupAverage(weighting=weighting, n_shared=n_shared),
-    )
+    grouped = fedavg_per_group("ladd", train, by_style(**style), per_round=per_round)
+    return replace(grouped, mix=GroupAverage(weighting=weighting, n_shared=n_shared))

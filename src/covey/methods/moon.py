@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from covey.bench import Loss
 from covey.core import Client, Method, Reply, Task
-from covey.methods.baselines import fedavg
-from covey.mix.average import Weighting
+from covey.methods.baselines import fedavg, fedavg_around
 from covey.ranges import NotNegative, Positive
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.latents import representations, watched
 from covey.steps.stepwise import is_finite
@@ -36,7 +35,7 @@ class ContrastiveTrain(AroundTraining):
     FedAvg does. The last model stays at the client.
 
     Args:
-        mu: weight of the contrastive loss.
+        mu: weight of the contrastive loss; 0 is FedAvg.
         temperature: of the contrastive loss.
     """
 
@@ -74,25 +73,12 @@ class ContrastiveTrain(AroundTraining):
 
 
 @validated
-def moon(
-    train: Train,
-    *,
-    per_round: int = 10,
-    mu: NotNegative = 1.0,
-    temperature: Positive = 0.5,
-    weighting: Weighting = "samples",
-) -> Method:
+@takes(fedavg, ContrastiveTrain)
+def moon(train: Train, **settings: Any) -> Method:
     """FedAvg whose clients keep their representations near those of the common model and away from their own last one.
 
     The loss of a sample is the objective's + mu (-log(e^(s_w / t) / (e^(s_w / t) + e^(s_v / t)))), s_w and s_v the
     cosine of its representation and that by the model w that was sent, and by the client's last model v (Li et al.,
     2021). The representation is what the last linear layer is given.
-
-    Args:
-        per_round: how many clients work in a round.
-        mu: weight of the contrastive loss; 0 is FedAvg.
-        temperature: of the contrastive loss.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    local = ContrastiveTrain(train=train, mu=mu, temperature=temperature)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="moon", local=local)
+    return fedavg_around("moon", ContrastiveTrain, train, **settings)

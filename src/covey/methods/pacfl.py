@@ -32,14 +32,13 @@ class TellSubspace(Step):
     kind: ClassVar[str] = "query.subspace"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
-        x, y = client.train.tensors()
+        x, _ = (client.train if len(client.train) else client.test).tensors()  # labels are not needed
         matrix = x.flatten(1).double().numpy()
-        u = np.linalg.svd(matrix.T @ matrix)[0][
-            :, : self.vectors
-        ]  # those of the data matrix, features by samples
+        singular = np.linalg.svd(matrix.T @ matrix)[0]  # those of the data matrix, features by samples
+        u = singular[:, : self.vectors]
         basis = np.zeros((matrix.shape[1], self.vectors), np.float32)
         basis[:, : u.shape[1]] = u
-        return Reply(id=client.id, size=len(y), stats={"subspace": basis})
+        return Reply(id=client.id, size=len(x), stats={"subspace": basis})
 
     def expects(self, known: Known) -> dict[str, Stat]:
         features = int(np.prod(known.shape)) if known.shape else None

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Step, Task
+from covey.core import Client, Method, Reply, Round, Task
 from covey.errors import UserError
 from covey.mix.average import Average, Weighting
 from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
@@ -17,20 +17,18 @@ from covey.rows import ModelWith
 from covey.select.plain import Uniform
 from covey.settings import validated
 from covey.statistics import Known, Stat
-from covey.steps.train import Train, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 CONTROLS = Fact("control variates in every reply", 'set local = "controlled"')
 CONTROL: Key[Tensor] = Key("scaffold.control", 'add "controls" to after')
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlledTrain(Step):
+class ControlledTrain(AroundTraining):
     """Training whose gradients are corrected by control variates: v <- v - lr (g - c_k + c).
 
     Afterwards c_k <- c_k - c + (w - v) / (K lr) over its K steps (option II); the reply holds by how much c_k changed.
     """
-
-    train: Train
 
     kind: ClassVar[str] = "train.controlled"
     gives: ClassVar[Facts] = (CONTROLS,)
@@ -55,9 +53,6 @@ class ControlledTrain(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return self.train.expects(known) | {"control": Stat(shape=(known.learned,), direction=True)}
-
-    def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test)
 
 
 @dataclass(frozen=True)

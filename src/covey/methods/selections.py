@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from covey.core import Method
+from covey.methods.baselines import fedavg
 from covey.methods.cafa import by_label_mix
 from covey.methods.stale import FirstArrivals, StaleAverage
 from covey.mix.average import Average
-from covey.ranges import Count, NotNegative, Positive
+from covey.ranges import Count, NotNegative
 from covey.select.clustered_sampling import remember_sketches
 from covey.select.divfl import Diverse
 from covey.select.flips import Equitable
 from covey.select.hics import ByEntropy, remember_biases
 from covey.select.refl import LeastAvailable
-from covey.settings import validated
+from covey.settings import takes, validated
 from covey.steps import Train
 
 
@@ -36,27 +40,14 @@ def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None)
 
 
 @validated
-def hics(
-    train: Train,
-    *,
-    per_round: Count = 10,
-    temperature: Positive = 0.0025,
-    weight: NotNegative = 10.0,
-    sharpness: NotNegative = 4.0,
-) -> Method:
+@takes(ByEntropy)
+def hics(train: Train, **entropy: Any) -> Method:
     """FedAvg that prefers clients of even label mixes, which the server reads off the output biases of their updates.
 
     H = entropy of softmax(update of the output biases / temperature); clusters by angle + weight |H - H'| are drawn
     with probability ~ exp(sharpness mean H) (Chen and Vikalo, 2024, HiCS-FL, with a constant sharpness).
-
-    Args:
-        per_round: how many clients work in a round.
-        temperature: of the softmax over a bias update.
-        weight: of the difference of entropies beside the angle.
-        sharpness: how much clusters of even label mixes are preferred; 0: not at all.
     """
-    select = ByEntropy(per_round=per_round, temperature=temperature, weight=weight, sharpness=sharpness)
-    return Method(name="hics", select=select, local=train, mix=Average(), after=(remember_biases,))
+    return replace(fedavg(train), name="hics", select=ByEntropy(**entropy), after=(remember_biases,))
 
 
 @validated

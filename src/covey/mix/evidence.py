@@ -21,9 +21,8 @@ from covey.settings import validated
 from covey.steps.cross import CrossEvaluate
 
 Array = NDArray[np.float64]
-MIXED: Key[dict[int, list[int]]] = Key(
-    "mixed between groups"
-)  # group -> the groups whose models make its own
+# group -> the groups whose models make its own
+MIXED: Key[dict[int, list[int]]] = Key("mixed between groups")
 
 
 @validated

@@ -34,9 +34,8 @@ from covey.mix.topology import (
 from covey.needs import GROUPS, MODEL_PER_CLIENT, Facts, Key
 from covey.steps.size import sizes
 
-REFRESHED: Key[dict[int, int]] = Key(
-    "refreshed"
-)  # client -> the last round in which it took the present model
+# client -> the last round in which it took the present model
+REFRESHED: Key[dict[int, int]] = Key("refreshed")
 Finer = Callable[[Round], Mapping[int, int]]  # the groups inside flocks: client -> group
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from covey.core import Gather, Method
+from covey.core import Method, Select
 from covey.errors import UserError
 from covey.needs import KNOWN_GROUPS, needs_of
 from covey.private.local import BookedReplies, local_noise
 from covey.private.plan import Plan
 from covey.private.refusals import check_private
-from covey.private.secure import SecureSums
+from covey.private.secret_draw import SecretDraw
+from covey.private.secure import FEWEST, SecureSums
 from covey.private.settings import Private
 from covey.private.small_groups import AtLeast
 from covey.private.sums import NoisySums
@@ -23,29 +24,28 @@ from covey.steps.train import Train
 def made_private(method: Method, settings: Private, *, clients: int, rounds: int) -> Method:
     """The method, of which clients' updates, losses and sizes are protected as the settings say; or one sentence."""
     check_private(method, settings.level)
-    if method.group is not None and settings.least > 1:
-        method = replace(method, group=AtLeast(group=method.group, least=settings.least))
+    least = max(settings.least, FEWEST) if settings.secure else settings.least
+    if method.group is not None and least > 1:
+        method = replace(method, group=AtLeast(group=method.group, least=least))
     if settings.level == "example":
         return at_example_level(method, settings, rounds)
     if settings.level == "local":
         noise = local_noise(settings, rounds)
         assert settings.clip != "adaptive"
         step = Noised(step=method.local, clip=settings.clip, noise=noise)
-        return replace(method, local=step, gather=BookedReplies(settings=settings, noise=noise))
-    select = method.select
+        gather = BookedReplies(settings=settings, rounds=rounds, noise=noise)
+        return replace(method, local=step, gather=gather)
+    select: Select = method.select
     if settings.sampling == "poisson" and isinstance(select, Uniform):
         select = Poisson(rate=min(1.0, select.per_round / max(1, clients)))
     plan = Plan(settings=settings, rounds=rounds, select=select)
     by_group = KNOWN_GROUPS in needs_of(method.update)
+    if isinstance(select, Poisson | Uniform) and (settings.epsilon or settings.noise):
+        select = SecretDraw(select=select)
     if settings.secure:
-        gather: Gather = SecureSums(plan=plan, by_group=by_group)
-        return replace(method, select=select, gather=gather)
-    return replace(
-        method,
-        select=select,
-        local=Quiet(step=method.local),
-        gather=NoisySums(plan=plan, by_group=by_group),
-    )
+        return replace(method, select=select, gather=SecureSums(plan=plan, by_group=by_group))
+    sums = NoisySums(plan=plan, by_group=by_group)
+    return replace(method, select=select, local=Quiet(step=method.local), gather=sums)
 
 
 def at_example_level(method: Method, settings: Private, rounds: int) -> Method:
@@ -64,4 +64,4 @@ def at_example_level(method: Method, settings: Private, rounds: int) -> Method:
         delta=settings.delta / 2,
         rounds=rounds,
     )
-    return replace(method, local=step, gather=BookedReplies(settings=settings))
+    return replace(method, local=step, gather=BookedReplies(settings=settings, rounds=rounds))

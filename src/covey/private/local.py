@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from covey.core import Reply, Round, Step
+from covey.needs import Key
 from covey.privacy_loss import Loss
 from covey.private.accountant import Sampling, Sums, epsilon_of, noise_for
+from covey.private.plan import goes_on
 from covey.private.settings import Private
+
+REPEATED: Key[int] = Key("private.repeated")  # rounds that a stopped server of real sites made again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +19,7 @@ class BookedReplies:
     """Every reply by itself; what each cost its client is booked, and who has nothing left is asked no more."""
 
     settings: Private
+    rounds: int
     noise: float = 0.0
 
     @property
@@ -23,6 +28,7 @@ class BookedReplies:
         return self.settings.evaluations
 
     def __call__(self, now: Round, step: Step) -> list[Reply]:
+        self.book_unheard(now)
         now.tasks = {client: task for client, task in now.tasks.items() if self.may(now, client)}
         for client in now.tasks:
             self.book(now, client)
@@ -30,23 +36,38 @@ class BookedReplies:
         return now.fleet.ask(step, now.tasks) if now.tasks else []
 
     def may(self, now: Round, client: int) -> bool:
-        """Whether one more update keeps to the budget."""
+        """Whether one more update keeps to the budget, after all that the client sent, under whatever noise."""
         if self.settings.level == "example" or self.settings.epsilon is None:
             return True
-        told = now.fleet.ledger.told.get(client, {}).get(self.loss, 0)
-        sums = [Sums(noise=self.noise / 2, sampling=Sampling(), times=told + 1)]
+        told = [self.loss(now), *now.fleet.ledger.told.get(client, {})]
+        times = [1, *now.fleet.ledger.told.get(client, {}).values()]
+        sums = [
+            Sums(noise=loss.noise / 2, sampling=Sampling(), times=count)
+            for loss, count in zip(told, times, strict=True)
+            if loss.mechanism == "local"
+        ]
         return epsilon_of(sums, self.settings.delta) <= self.settings.epsilon * (1 + 1e-6)
 
-    def book(self, now: Round, client: int) -> None:
+    def book(self, now: Round, client: int, loss: Loss | None = None) -> None:
         """An update with noise costs each time; a promise was made for all of them."""
-        if self.settings.level == "local" or self.loss not in now.fleet.ledger.told.get(client, {}):
-            now.fleet.ledger.lose(client, self.loss)
+        loss = loss or self.loss(now)
+        if self.settings.level == "local" or loss not in now.fleet.ledger.told.get(client, {}):
+            now.fleet.ledger.lose(client, loss)
 
-    @property
-    def loss(self) -> Loss:
+    def book_unheard(self, now: Round) -> None:
+        """What everybody may have sent in a round that a server of real sites did not live to write down."""
+        if not goes_on(now):
+            return
+        before = self.loss(now)
+        REPEATED.keep(now.memory, REPEATED.get(now.memory, 0) + 1)
+        for client in now.seen:
+            if self.settings.level == "local" or now.fleet.ledger.told.get(client, {}).pop(before, 0):
+                self.book(now, client)
+
+    def loss(self, now: Round) -> Loss:
         if self.settings.level == "local":
             return Loss(what="updates", mechanism="local", noise=self.noise)
-        return promise(self.settings)
+        return promise(self.settings, 1 + REPEATED.get(now.memory, 0) / self.rounds)
 
     def words(self) -> str:
         """For the report."""
@@ -60,10 +81,14 @@ class BookedReplies:
         )
 
 
-def promise(settings: Private) -> Loss:
-    """What a client that trains with Opacus sees to itself; half of delta is left for all else that it tells."""
+def promise(settings: Private, share: float = 1.0) -> Loss:
+    """What a client that trains with Opacus sees to itself; half of delta is left for all else that it tells.
+
+    `share`: how many rounds it trains in, of those that were planned; the loss grows at most in proportion, as RDP adds
+    up and the term of delta stays.
+    """
     assert settings.epsilon is not None
-    return Loss(what="updates", mechanism="promised", noise=settings.epsilon, rate=settings.delta / 2)
+    return Loss(what="updates", mechanism="promised", noise=settings.epsilon * share, rate=settings.delta / 2)
 
 
 def local_noise(settings: Private, rounds: int) -> float:

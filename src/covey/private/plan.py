@@ -15,6 +15,7 @@ from covey.select.plain import Poisson, Uniform
 SPENT: Key[list[dict[str, Any]]] = Key("private.sums")  # the sums that were told so far
 NOISE: Key[dict[str, Any]] = Key("private.noise")  # the noise in use, and for which plan it was found
 CLIP: Key[float] = Key("private.clip")
+SESSION: Key[str] = Key("private.session")  # of the server of real sites that made the last sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,17 @@ class Plan:
     select: Select
 
     def sampling(self, now: Round) -> Sampling:
-        """What is known of this round's draw; amplification only where chance alone decides."""
-        return planned_sampling(self.select, len(now.here))
+        """What is known of this round's draw."""
+        return self.accounted(len(now.here))
+
+    def accounted(self, clients: int) -> Sampling:
+        """How so many clients are drawn, for the accountant; amplification only where chance alone decides, in secret.
+
+        Noise of the clients is to hide them from the server as well, which knows whom it drew.
+        """
+        if self.settings.secure and self.settings.noise_from == "clients":
+            return Sampling()
+        return planned_sampling(self.select, clients)
 
     def noise(self, now: Round, sampling: Sampling) -> float:
         """The noise of this round, in clip lengths."""
@@ -58,6 +68,29 @@ class Plan:
             sums.append(Sums(noise=noise, sampling=sampling))
         SPENT.keep(now.memory, [asdict(one) for one in sums])
         return epsilon_of(sums, self.settings.delta, self.settings.accountant)
+
+    def unheard(self, now: Round) -> Sums | None:
+        """Books the sums of a round that was made and then lost, because the server of real sites was stopped.
+
+        Their model may have been seen, and the round is made again under fresh noise.
+        """
+        spent = spent_sums(now.memory)
+        if not goes_on(now) or not spent:
+            return None
+        last = replace(spent[-1], times=1)
+        self.book(now, last.noise, last.sampling)
+        return last
+
+
+def goes_on(now: Round) -> bool:
+    """Whether this is the first round of a server of real sites after it was stopped.
+
+    A simulation makes the same round again, with the same noise.
+    """
+    session = str(getattr(now.fleet, "session", ""))
+    before = SESSION.get(now.memory, session)
+    SESSION.keep(now.memory, session)
+    return not now.fleet.simulated and before != session
 
 
 def planned_sampling(select: Select, clients: int) -> Sampling:

@@ -8,7 +8,7 @@ from covey.core import Method
 from covey.errors import UserError
 from covey.private.accountant import Sampling, Sums, epsilon_of, noise_for
 from covey.private.local import local_noise
-from covey.private.plan import Plan, planned_sampling
+from covey.private.plan import Plan
 from covey.private.settings import Private
 from covey.steps.example import ExampleTrain
 
@@ -52,7 +52,7 @@ def quote(
         neighbours = "a client's update in place of any other"
     else:
         plan: Plan = method.gather.plan  # type: ignore[attr-defined]
-        sampling = planned_sampling(plan.select, clients)
+        sampling = plan.accounted(clients)
         found = settings.noise or noise_for(
             settings.epsilon or 0.0,
             settings.delta,

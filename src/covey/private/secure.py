@@ -6,6 +6,7 @@ In a simulation the same whole numbers are added up without masks, so that both 
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,9 +16,11 @@ import torch
 
 from covey.core import Fleet, Reply, Round, Step, Task
 from covey.errors import RunError, SilentRoundError, UserError
+from covey.private.neighbours import HowMany, Neighbours, neighbours_of
 from covey.private.plan import Plan
 from covey.private.sums import NoisySums
 from covey.steps.gaussian_noise import gaussian, length
+from covey.steps.private import stays_at_home
 from covey.steps.secure import (
     LEVELS,
     Integers,
@@ -26,6 +29,7 @@ from covey.steps.secure import (
     SecureShares,
     SecureUnmask,
     SecureUpdate,
+    as_array,
     as_bytes,
     check_range,
     from_ring,
@@ -36,6 +40,7 @@ from covey.steps.secure import (
     signed,
     to_ring,
 )
+from covey.streams import stream
 
 FEWEST = 3  # clients in a sum: of two, each knows the other's
 
@@ -63,10 +68,12 @@ class SecureSums:
         sums = NoisySums(plan=self.plan, by_group=self.by_group)
         sampling = self.plan.sampling(now)
         noisy = settings.epsilon is not None or settings.noise is not None
+        if noisy:
+            sums.book_unheard(now)
         noise = self.plan.noise(now, sampling) if noisy else 0.0
         longest = reach(now.models.shape[1])
         pools = sums.pools(now, [])
-        shown, heard, spoiled = [], [], []
+        shown, heard, spoiled, home = [], [], [], stays_at_home(step, now.fleet.layout)
         for number, (pool, members) in enumerate(pools.items()):
             asked = {i: now.tasks[i] for i in members if i in now.tasks}
             if len(asked) < FEWEST:
@@ -76,7 +83,8 @@ class SecureSums:
             check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
             update = SecureUpdate(step=step, clip=settings.clip, share=share)
             try:
-                found = (plain_sum if now.fleet.simulated else masked_sum)(now.fleet, update, asked, stay)
+                add = plain_sum if now.fleet.simulated else masked_sum
+                found = add(now.fleet, update, asked, stay, settings.neighbours)
             except (UserError, RunError):
                 raise
             except Exception as error:  # whatever a stranger sent for a key or a share
@@ -94,6 +102,8 @@ class SecureSums:
             if noisy and settings.noise_from == "server":
                 rng = now.stream("private", number) if now.fleet.simulated else None
                 values = gaussian(values, noise * longest, rng)
+            if home is not None:
+                values[home] = 0.0
             count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
             mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
             shown.append(Reply(id=members[0], slot=pool[0], vector=mean.float(), size=max(1, round(count))))
@@ -111,6 +121,11 @@ class SecureSums:
                     f"round {now.number}: {spoiled[0]}: one of its clients does not keep to the protocol, and under "
                     "masks nobody can see which; without private.secure it is refused and named"
                 )
+        if now.tasks and not shown:
+            raise SilentRoundError(
+                f"round {now.number}: no sum of {FEWEST} clients or more could be made; give method.per_round or "
+                "private.least a larger number"
+            )
         now.worked = tuple(sorted(heard))
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
 
@@ -126,19 +141,22 @@ def stays(clients: int, threshold: float) -> int:
 
 
 def plain_sum(
-    fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int
+    fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int, neighbours: HowMany = "auto"
 ) -> tuple[Integers, list[int]] | None:
     """What the protocol adds up to, where everybody's data lie in one process."""
+    order = stream(fleet.seed, "secure", "round", getattr(fleet, "round", 0)).permutation(sorted(tasks))
+    ring = neighbours_of(order.tolist(), neighbours, stay)
     replies = fleet.ask(update, tasks)
-    if len(replies) < stay:
+    there = [reply.id for reply in replies]
+    if len(there) < stay or not ring.can_unmask(there, set(tasks) - set(there)):
         return None
-    return from_ring(added([numbers(reply) for reply in replies])), [reply.id for reply in replies]
+    return from_ring(added([numbers(reply) for reply in replies])), there
 
 
 def masked_sum(
-    fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int
+    fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int, neighbours: HowMany = "auto"
 ) -> tuple[Integers, list[int]] | None:
-    """The four questions of SecAgg; None where too few stay. Who leaves after the shares is unmasked by the others."""
+    """The four questions of SecAgg+; None where too few stay. Who leaves after the shares is unmasked by the others."""
     nothing = Task()
     keys = {
         reply.id: (as_bytes(reply.stats["pk1"]), as_bytes(reply.stats["pk2"]))
@@ -147,23 +165,33 @@ def masked_sum(
     keys = {i: pair for i, pair in keys.items() if are_keys(pair, i, fleet)}
     if len(keys) < stay:
         return None
-    told = {str(i): [np.frombuffer(key, np.uint8) for key in pair] for i, pair in keys.items()}
-    shared = fleet.ask(SecureShares(threshold=stay), dict.fromkeys(keys, Task(args={"keys": told})))
+    order = sorted(keys)
+    secrets.SystemRandom().shuffle(order)  # sites know the run's seed
+    ring = neighbours_of(order, neighbours, stay)
+    told = {i: [as_array(key) for key in pair] for i, pair in keys.items()}
+    shared = fleet.ask(
+        SecureShares(threshold=ring.threshold),
+        {i: Task(args={"keys": {str(j): told[j] for j in sorted(ring.of[i])}}) for i in keys},
+    )
     if len(shared) < stay:
         return None
-    sealed = letters(shared, sorted(keys))
+    sealed = letters(shared, ring)
     work = {
         reply.id: replace(tasks[reply.id], args={"sealed": sealed[reply.id], **tasks[reply.id].args})
         for reply in shared
     }
     arrived = {reply.id: numbers(reply) for reply in fleet.ask(update, work)}
-    if len(arrived) < stay:
-        return None
     there, gone = sorted(arrived), sorted(set(work) - set(arrived))
-    answers = fleet.ask(SecureUnmask(), dict.fromkeys(there, Task(args={"there": there, "gone": gone})))
-    if len(answers) < stay:
+    if len(there) < stay or not ring.can_unmask(there, gone):
         return None
-    return from_ring(unmasked(added(list(arrived.values())), answers, there, gone, keys)), there
+    asked = {i: ([j for j in there if j in ring.of[i]], [j for j in gone if j in ring.of[i]]) for i in there}
+    answers = fleet.ask(
+        SecureUnmask(), {i: Task(args={"there": mine, "gone": lost}) for i, (mine, lost) in asked.items()}
+    )
+    shares = shares_of(answers, asked)
+    if any(len(shares.get(i, [])) < ring.threshold for i in work):
+        return None
+    return from_ring(unmasked(added(list(arrived.values())), shares, there, gone, keys, ring)), there
 
 
 def are_keys(pair: tuple[bytes, bytes], client: int, fleet: Fleet) -> bool:
@@ -178,32 +206,46 @@ def are_keys(pair: tuple[bytes, bytes], client: int, fleet: Fleet) -> bool:
     return True
 
 
-def letters(shared: Sequence[Reply], order: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """What each client was sent by the others, under seal; the server only carries it."""
+def letters(shared: Sequence[Reply], ring: Neighbours) -> dict[int, dict[str, Any]]:
+    """What each client was sent by its neighbours, under seal; the server only carries it."""
     found: dict[int, dict[str, Any]] = {reply.id: {} for reply in shared}
     for reply in shared:
-        others = [i for i in order if i != reply.id]
+        others = sorted(ring.of[reply.id] - {reply.id})
         for other, letter in zip(others, np.asarray(reply.stats["sealed"], np.uint8), strict=True):
             if other in found:
                 found[other][str(reply.id)] = letter
     return found
 
 
+def shares_of(
+    answers: Sequence[Reply], asked: Mapping[int, tuple[Sequence[int], Sequence[int]]]
+) -> dict[int, list[bytes]]:
+    """The shares of everybody's secret: of the seed of who is there, of the key of who is gone."""
+    found: dict[int, list[bytes]] = {}
+    for reply in answers:
+        there, gone = asked[reply.id]
+        for owners, told in ((there, reply.stats["there"]), (gone, reply.stats["gone"])):
+            for owner, share in zip(owners, told, strict=True):
+                found.setdefault(owner, []).append(as_bytes(share))
+    return found
+
+
 def unmasked(
     total: Masked,
-    answers: Sequence[Reply],
+    shares: Mapping[int, Sequence[bytes]],
     there: Sequence[int],
     gone: Sequence[int],
     keys: Mapping[int, tuple[bytes, bytes]],
+    ring: Neighbours,
 ) -> Masked:
-    """The sum without the masks: of who is there their own, of who is gone those that it shared with the others."""
+    """The sum without the masks: of who is there their own, of who is gone those that it shared with its neighbours."""
     flower, count = primitives(), len(total)
-    for place in range(len(there)):
-        seed = flower["combine_shares"]([as_bytes(reply.stats["there"][place]) for reply in answers])
+    for client in there:
+        seed = flower["combine_shares"](shares[client][: ring.threshold])
         total = total - mask(seed, count)
-    for place, client in enumerate(gone):
-        secret = flower["combine_shares"]([as_bytes(reply.stats["gone"][place]) for reply in answers])
-        for other in there:
+    for client in gone:
+        secret = flower["combine_shares"](shares[client][: ring.threshold])
+        for other in ring.of[client].intersection(there):
             total = total - signed(other, client, pair_mask(flower, secret, keys[other][0], count))
     return total
 

@@ -14,6 +14,7 @@ from covey.private.accountant import Sampling
 from covey.private.clipping import Split, clipped_sum, next_clip
 from covey.private.plan import CLIP, Plan
 from covey.steps.gaussian_noise import gaussian
+from covey.steps.private import stays_at_home
 
 Pool = tuple[int, int]  # a model's row, and a group (-1: everybody who trains that model)
 
@@ -41,19 +42,22 @@ class NoisySums:
             return []
         settings = self.plan.settings
         sampling = self.plan.sampling(now)
+        self.book_unheard(now)
         noise = self.plan.noise(now, sampling)
         pools = self.pools(now, replies)
         expected = {pool: self.expected(now, pool, members, sampling) for pool, members in pools.items()}
         adaptive = settings.clip == "adaptive"
         clip = float(CLIP.get(now.memory, settings.first_clip if adaptive else settings.clip))  # type: ignore[arg-type]
         split = Split.of(noise, sum(expected.values())) if adaptive else Split(updates=noise, count=0.0)
-        shown, short = [], 0
+        shown, short, home = [], 0, stays_at_home(step, now.fleet.layout)
         for number, (pool, members) in enumerate(pools.items()):
             heard = [reply for reply in replies if reply.id in members and reply.slot == pool[0]]
             total, few = clipped_sum([update(now, reply) for reply in heard], clip, now.models.shape[1])
             short += few
             rng = now.stream("private", number) if now.fleet.simulated else None
             noisy = gaussian(total, split.updates * clip, rng)
+            if home is not None:
+                noisy[home] = 0.0
             mean = now.models[pool[0]].double() + noisy / expected[pool]
             shown.append(
                 Reply(
@@ -96,22 +100,20 @@ class NoisySums:
             noisy = float(gaussian(torch.tensor([short]), scale, None)[0])
         return noisy / expected + 0.5
 
+    def book_unheard(self, now: Round) -> None:
+        """What everybody may have lost in a round that a server of real sites did not live to write down."""
+        if lost := self.plan.unheard(now):
+            for client in {*now.fleet.members(), *now.seen}:
+                now.fleet.ledger.lose(client, loss_of(lost.noise, lost.sampling))
+
     def account(
         self, now: Round, noise: float, sampling: Sampling, clip: float, pools: Mapping[Pool, Sequence[int]]
     ) -> None:
         """Books the round for everybody who could have been in it, and tells the report who stands behind what."""
         self.plan.book(now, noise, sampling)
-        loss = Loss(
-            what="updates",
-            mechanism="sum",
-            noise=noise,
-            rate=sampling.rate,
-            chosen=sampling.chosen,
-            of=sampling.of,
-        )
         there = now.tasks if sampling.kind == "none" else {*now.fleet.members(), *now.seen}
         for client in there:
-            now.fleet.ledger.lose(client, loss)
+            now.fleet.ledger.lose(client, loss_of(noise, sampling))
         now.notes["clients behind each model"] = {
             "model": [pool[0] for pool in pools],
             **({"group": [pool[1] for pool in pools]} if self.by_group else {}),
@@ -122,6 +124,12 @@ class NoisySums:
             "clip length": [round(clip, 6)],
             "sampling": [sampling.words()],
         }
+
+
+def loss_of(noise: float, sampling: Sampling) -> Loss:
+    """What a client loses in the sums of one round."""
+    drawn = {"rate": sampling.rate, "chosen": sampling.chosen, "of": sampling.of}
+    return Loss(what="updates", mechanism="sum", noise=noise, **drawn)  # type: ignore[arg-type]
 
 
 def update(now: Round, reply: Reply) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from covey.errors import UserError
+from covey.errors import RunError, UserError
 from covey.report.folder import RunView
 from covey.report.headline import headline
 from covey.report.markup import Html, markup, tag
@@ -14,6 +14,8 @@ from covey.report.replica_page import study_data, study_headline
 from covey.report.replicas import Replicas
 from covey.report.run_page import run_details
 from covey.report.table import labels_of
+from covey.text import in_order
+from covey.writing import reason, write_atomically
 
 STYLE = "page.css"
 SCRIPTS = ("draw.js", "curves.js", "clients.js", "devices.js", "notes.js", "graph.js", "page.js")
@@ -29,9 +31,10 @@ def write_report(runs: Sequence[RunView], path: Path, replicas: Replicas | None 
     """Write the page to `path`, at once or not at all; with `replicas`, all seeds of the runs, means over them."""
     if not runs:
         raise UserError("A report needs at least one run folder, but none was given.")
-    part = path.with_name(path.name + ".part")
-    part.write_text(page(runs, replicas), encoding="utf-8")
-    part.replace(path)
+    try:
+        write_atomically(path, in_order(page(runs, replicas)))
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {reason(error)}; the runs themselves are whole") from error
 
 
 def page(runs: Sequence[RunView], replicas: Replicas | None = None) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 from covey.report.headline import swatch
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import page_data
-from covey.report.replicas import Replicas, mean_curves, replica_columns
+from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns
 from covey.report.wording import metric_title
 
 
@@ -31,19 +31,15 @@ def study_headline(replicas: Replicas) -> Html:
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
     title = metric_title(replicas.metric)
     words = [
-        f"{title[0].upper()}{title[1:]}, after the last round; {replicas.in_words()}. Bold: the best mean."
+        f"{title[0].upper()}{title[1:]}, after the last round; {replicas.in_words()}. Bold: the best mean.",
+        against_words(replicas),
     ]
-    if len(replicas.seeds) > 1 and len(replicas.runs) > 1:
-        words.append(
-            "Against the first: the mean paired difference over the same seeds with its 95 % interval, and a paired "
-            "t-test (p adjusted by Holm for all rows); from p = 0.05 on the two are not distinguishable."
-        )
     return tag(
         "section",
         tag("h2", "Results"),
         markup(
             tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Results"),
-            *(tag("p", line, class_="hint") for line in words),
+            *(tag("p", line, class_="hint") for line in filter(None, words)),
         ),
         id="results",
     )

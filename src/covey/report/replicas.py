@@ -131,6 +131,19 @@ def against_columns(replicas: Replicas, metric: str, share: bool) -> list[Column
     return [Column(head=f"against\n{first}", cells=cells, right=False)]
 
 
+def against_words(replicas: Replicas) -> str:
+    """What the last column is, in a sentence; nothing where there is none."""
+    rows = len(replicas.runs) - 1
+    if len(replicas.seeds) < 2 or not rows:
+        return ""
+    wider = "" if rows == 1 else f", wider than 95 % as Holm's test of {rows} rows at once asks"
+    first = next(iter(replicas.runs))
+    return (
+        f"Against {first}: the mean paired difference over the same seeds, its interval{wider}, and "
+        "p of the paired t-test; not distinguishable: the interval holds 0, p is 0.05 or more."
+    )
+
+
 def mean_of(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None

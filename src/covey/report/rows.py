@@ -29,9 +29,8 @@ SCHEMA = pa.schema(
 )
 TEXTS = ["split", "metric"]
 CODED = pa.dictionary(pa.int32(), pa.string())
-STORED = pa.schema(
-    [(field.name, CODED if field.name in TEXTS else field.type) for field in SCHEMA]
-)  # as read
+# as read
+STORED = pa.schema([(field.name, CODED if field.name in TEXTS else field.type) for field in SCHEMA])
 NUMBER = int | float | None  # JSON's null stands for a value that is not finite
 KINDS = (int, int | float, int, int, int, str, str, NUMBER)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from covey.core import Round, stream
 from covey.needs import Facts, Key, declares
-from covey.ranges import Count
+from covey.select.plain import PerRound
 from covey.settings import validated
 from covey.steps.size import sizes
 
@@ -113,13 +113,12 @@ def sketch(vector: Tensor, seed: int) -> Array:
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class FromUrns:
+class FromUrns(PerRound):
     """Clustered sampling: one reachable client from each of `per_round` urns.
 
     A client drawn twice counts twice in the average.
     """
 
-    per_round: Count = 10
     by: Literal["size", "similarity"] = "size"
 
     @property

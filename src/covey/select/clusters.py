@@ -10,7 +10,7 @@ import numpy as np
 
 from covey.core import Round
 from covey.needs import KNOWN_GROUPS, Facts, Key
-from covey.ranges import Count
+from covey.select.plain import PerRound
 from covey.settings import validated
 
 Quota = Literal["equal", "published"]
@@ -52,13 +52,12 @@ def sample_clusters(
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class EveryCluster:
+class EveryCluster(PerRound):
     """CFIC's sampling: so many of the reachable clients, as evenly from the groups as they allow.
 
     Uniformly while no group is known.
     """
 
-    per_round: Count = 10
     quota: Quota = "equal"
 
     needs: ClassVar[Facts] = (KNOWN_GROUPS,)

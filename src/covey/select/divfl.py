@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from covey.core import Round
 from covey.needs import Facts
-from covey.ranges import Count
 from covey.select.clustered_sampling import SKETCHES
+from covey.select.plain import PerRound
 from covey.settings import validated
 
 Array = NDArray[np.float64]
@@ -31,14 +31,8 @@ def most_central(distances: Array, count: int) -> list[int]:
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class Diverse:
-    """Everybody once; then those clients whose last updates stand best for everybody's (DivFL without overhead).
-
-    Args:
-        per_round: how many clients work in a round.
-    """
-
-    per_round: Count = 10
+class Diverse(PerRound):
+    """Everybody once; then those clients whose last updates stand best for everybody's (DivFL without overhead)."""
 
     needs: ClassVar[Facts] = (SKETCHES,)
 

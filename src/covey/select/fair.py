@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Send, Step, to_everybody
+from covey.core import Round
 from covey.needs import KNOWN_GROUPS, Facts, Key
-from covey.ranges import Count, UpTo100
-from covey.select.feedback import Losses, known_losses, needs_of_losses
+from covey.ranges import UpTo100
+from covey.select.feedback import ByLosses
 from covey.select.haccs import cluster_means, device_losses, with_singles
 from covey.settings import validated
 
@@ -27,38 +28,28 @@ LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class FairSchedule:
+class FairSchedule(ByLosses):
     """HACCS' clusters in fair rounds: quick ones most of the time, and everybody's data in the end.
 
     A round is the deadline T with the largest worth(T)^fullness / T, and the devices that make it up.
 
     Args:
-        step: what devices will do, for their latency.
-        send: which model they would be sent, where they are asked for its loss.
-        per_round: how many clients work in a round.
         power: fair: exponent of a cluster's loss in its worth.
         rotation: fair: weight of a device's own age against its cluster's.
         fullness: fair: how much more a round's worth counts than its time; 1 takes many quick rounds.
-        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
     """
 
-    step: Step
-    send: Send = to_everybody
-    per_round: Count = 10
     power: UpTo100 = 0.5
     rotation: UpTo100 = 0.5
     fullness: UpTo100 = 1.25
-    losses: Losses = "reported"
 
-    @property
-    def needs(self) -> Facts:
-        return (KNOWN_GROUPS, *needs_of_losses(self.losses))
+    anyway: ClassVar[Facts] = (KNOWN_GROUPS,)
 
     def __call__(self, now: Round) -> list[int]:
         here, groups, last = now.here, with_singles(now), LAST_CHOSEN.get(now.memory, {})
         seconds = now.fleet.seconds(self.step, here)
         latency = np.array([seconds[i] for i in here])
-        loss = np.array(device_losses(here, groups, known_losses(now, self.losses, self.send)))
+        loss = np.array(device_losses(here, groups, self.known(now)))
         names = sorted({groups[i] for i in here})
         clusters = [np.flatnonzero([groups[i] == name for i in here]) for name in names]
         age = np.array([float(now.number - last.get(i, 0)) for i in here])

@@ -10,7 +10,7 @@ import numpy as np
 
 from covey.core import Round
 from covey.needs import GROUPS, Facts, Key
-from covey.ranges import Count
+from covey.select.plain import PerRound
 from covey.settings import validated
 
 PICKS: Key[dict[int, int]] = Key("flips.picks")  # how often each client was chosen
@@ -36,14 +36,8 @@ def equitable(
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class Equitable:
-    """As many clients of every group, and of a group those that worked least often (FLIPS).
-
-    Args:
-        per_round: how many clients work in a round.
-    """
-
-    per_round: Count = 10
+class Equitable(PerRound):
+    """As many clients of every group, and of a group those that worked least often (FLIPS)."""
 
     needs: ClassVar[Facts] = (GROUPS,)
 

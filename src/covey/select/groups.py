@@ -7,16 +7,14 @@ from typing import ClassVar
 
 from covey.core import Round
 from covey.needs import GROUPS, Facts
-from covey.ranges import Count
+from covey.select.plain import PerRound
 from covey.settings import validated
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class EachGroup:
+class EachGroup(PerRound):
     """`per_round` of the reachable members of each group (or all of a smaller one), uniformly."""
-
-    per_round: Count = 10
 
     needs: ClassVar[Facts] = (GROUPS,)
 

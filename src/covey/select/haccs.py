@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Send, Step, to_everybody
+from covey.core import Round
 from covey.needs import KNOWN_GROUPS, Facts
-from covey.ranges import Count, Share
-from covey.select.feedback import Losses, known_losses, needs_of_losses
+from covey.ranges import Share
+from covey.select.feedback import ByLosses
 from covey.settings import validated
 
 Array = NDArray[np.float64]
@@ -26,42 +26,32 @@ Speed = Literal["mean", "fastest"]
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class ByCluster:
+class ByCluster(ByLosses):
     """HACCS as published: clusters drawn by latency and loss, and of each its fastest reachable device.
 
     theta is eq. 7, the draw Algorithm 1.
 
     Args:
-        step: what devices will do, for their latency.
-        send: which model they would be sent, where they are asked for its loss.
-        per_round: how many clients work in a round.
         rho: published: weight of latency against loss.
         speed: published: a cluster's latency is the mean of its devices' (eq. 6), or the fastest one's.
-        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
         squared: published: whether losses are squared first, as in the authors' code.
         draws: published: weighted draws clusters by chance; quasi first gives each its whole share of places.
         inside: published: of a cluster the fastest device works, or one sampled.
     """
 
-    step: Step
-    send: Send = to_everybody
-    per_round: Count = 10
     rho: Share = 0.5
     speed: Speed = "mean"
-    losses: Losses = "reported"
     squared: bool = False
     draws: Draws = "weighted"
     inside: Inside = "fastest"
 
-    @property
-    def needs(self) -> Facts:
-        return (KNOWN_GROUPS, *needs_of_losses(self.losses))
+    anyway: ClassVar[Facts] = (KNOWN_GROUPS,)
 
     def __call__(self, now: Round) -> list[int]:
         here, groups = now.here, with_singles(now)
         seconds = now.fleet.seconds(self.step, here)
         latency = np.array([seconds[i] for i in here])
-        loss = np.array(device_losses(here, groups, known_losses(now, self.losses, self.send)))
+        loss = np.array(device_losses(here, groups, self.known(now)))
         members: dict[int, list[int]] = {}
         for position, i in enumerate(here):
             members.setdefault(groups[i], []).append(position)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from covey.core import Round
 from covey.needs import Facts, Key, declares
-from covey.ranges import Count, NotNegative, Positive
+from covey.ranges import NotNegative, Positive
+from covey.select.plain import PerRound
 from covey.settings import validated
 
 Array = NDArray[np.float64]
-BIASES: Key[dict[int, Array]] = Key(
-    "hics.biases", 'add "biases" to after'
-)  # client -> its last update of the last tensor
+# client -> its last update of the last tensor
+BIASES: Key[dict[int, Array]] = Key("hics.biases", 'add "biases" to after')
 
 
 def entropy(update: Array, temperature: float) -> float:
@@ -39,17 +39,15 @@ def unlikeness(updates: Array, entropies: Array, weight: float) -> Array:
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class ByEntropy:
+class ByEntropy(PerRound):
     """Everybody once; then clusters by output biases, drawn by softmax of sharpness times mean entropy (HiCS-FL).
 
     Args:
-        per_round: how many clients work in a round.
         temperature: of the softmax over a bias update.
         weight: of the difference of entropies beside the angle.
         sharpness: how much clusters of even label mixes are preferred; 0: not at all.
     """
 
-    per_round: Count = 10
     temperature: Positive = 0.0025
     weight: NotNegative = 10.0
     sharpness: NotNegative = 4.0

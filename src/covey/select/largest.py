@@ -8,19 +8,17 @@ from typing import ClassVar
 
 from covey.core import Round
 from covey.needs import KNOWN_GROUPS, Facts
-from covey.ranges import Count
+from covey.select.plain import PerRound
 from covey.settings import validated
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class LargestGroup:
+class LargestGroup(PerRound):
     """So many reachable clients of the largest group, which CAFA calls the IID cluster.
 
     Of equally large groups, that of the lowest number. When nobody of it can be reached, the next largest.
     """
-
-    per_round: Count = 10
 
     needs: ClassVar[Facts] = (KNOWN_GROUPS,)
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Send, Step, to_everybody
+from covey.core import Round
 from covey.needs import UTILITY, Fact, Facts, Key, declares
 from covey.ranges import Count, Percentile, Share
-from covey.select.feedback import Losses, known_losses, needs_of_losses
+from covey.select.feedback import ByLosses
 from covey.settings import validated
 from covey.steps.size import sizes
 from covey.steps.train import Train
@@ -127,31 +127,19 @@ def remember_utilities(now: Round) -> None:
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class ByPenalisedLoss:
+class ByPenalisedLoss(ByLosses):
     """HACCS' simplified Oort: the highest losses, with a penalty for devices slower than T.
 
     Args:
-        step: what devices will do, for their latency.
-        send: which model they would be sent, where they are asked for its loss.
-        per_round: how many clients work in a round.
         percentile: of the clients' durations: T.
         penalty: exponent of (T / t) for clients slower than T.
-        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
     """
 
-    step: Step
-    send: Send = to_everybody
-    per_round: Count = 10
     percentile: Percentile = 10.0
     penalty: float = 2.0
-    losses: Losses = "reported"
-
-    @property
-    def needs(self) -> Facts:
-        return needs_of_losses(self.losses)
 
     def __call__(self, now: Round) -> list[int]:
-        known = known_losses(now, self.losses, self.send)
+        known = self.known(now)
         highest = max(known.values(), default=1.0)
         seconds = now.fleet.seconds(self.step, now.here)
         durations = np.array([seconds[i] for i in now.here])

@@ -10,12 +10,21 @@ from covey.ranges import Chance, Count
 from covey.settings import validated
 
 
-@validated
 @dataclass(frozen=True, kw_only=True)
-class Uniform:
-    """So many of the reachable clients, uniformly without replacement."""
+class PerRound:
+    """A selection of so many clients.
+
+    Args:
+        per_round: how many clients work in a round.
+    """
 
     per_round: Count = 10
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Uniform(PerRound):
+    """So many of the reachable clients, uniformly without replacement."""
 
     def __call__(self, now: Round) -> list[int]:
         count = min(self.per_round, len(now.here))

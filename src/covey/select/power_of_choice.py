@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from covey.core import Round, Send, to_everybody
 from covey.errors import UserError
 from covey.ranges import Count
+from covey.select.plain import PerRound
 from covey.settings import validated
 from covey.steps.evaluate import Evaluate
 from covey.steps.size import sizes
@@ -19,11 +20,10 @@ Array = NDArray[np.float64]
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class PowerOfChoice:
+class PowerOfChoice(PerRound):
     """Power-of-choice: of `candidates` clients drawn by their data, those with the highest loss work."""
 
     send: Send = to_everybody
-    per_round: Count = 10
     candidates: Count = 20
 
     def __post_init__(self) -> None:

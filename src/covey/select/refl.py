@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from covey.core import Round
 from covey.needs import Key
-from covey.ranges import Count
+from covey.select.plain import PerRound
 from covey.settings import validated
 
 PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each client could be reached
@@ -14,14 +14,8 @@ PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class LeastAvailable:
-    """Those who were reachable least often come first, while they are there (REFL); ties are drawn.
-
-    Args:
-        per_round: how many clients work in a round.
-    """
-
-    per_round: Count = 10
+class LeastAvailable(PerRound):
+    """Those who were reachable least often come first, while they are there (REFL); ties are drawn."""
 
     def __call__(self, now: Round) -> list[int]:
         seen = dict(PRESENCE.get(now.memory, {}))

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Round, Send, Step, to_everybody
-from covey.needs import Facts, Key
+from covey.core import Round
+from covey.needs import Key
 from covey.ranges import Count
-from covey.select.feedback import Losses, known_losses, needs_of_losses
+from covey.select.feedback import ByLosses
 from covey.settings import validated
 
 Array = NDArray[np.float64]
@@ -25,38 +25,26 @@ TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class ByTier:
+class ByTier(ByLosses):
     """TiFL: one tier of devices of like speed per round, drawn by probability while it has credits.
 
     Of its reachable clients `per_round` work, at random.
 
     Args:
-        step: what devices will do, for their latency.
-        send: which model they would be sent, where they are asked for its loss.
-        per_round: how many clients work in a round.
         tiers: how many tiers, fewer if they could not fill a round.
         interval: rounds without progress after which the tiers are ranked anew.
         rounds: of the whole run; a tier has ceil(rounds / tiers) credits, and when all are spent they start anew.
-        losses: how losses are known: reported with training, asked (and paid) each round, or as published.
     """
 
-    step: Step
-    send: Send = to_everybody
-    per_round: Count = 10
     tiers: Count = 5
     interval: Count = 5
     rounds: Count = 200
-    losses: Losses = "reported"
-
-    @property
-    def needs(self) -> Facts:
-        return needs_of_losses(self.losses)
 
     def __call__(self, now: Round) -> list[int]:
         seconds = now.fleet.seconds(self.step, sorted({*now.seen, *now.fleet.members()}))
         state = self._with_newcomers(now.memory.get(TIERS.name), now, seconds)
         tiers, here = state["tiers"], set(now.here)
-        history = grown(state["history"], tiers, known_losses(now, self.losses, self.send))
+        history = grown(state["history"], tiers, self.known(now))
         credits = np.array(state["credits"], dtype=np.int64)
         probabilities = np.array(state["probabilities"])
         due = now.number > 1 and now.number % self.interval == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from covey.core import Client, Method, Reply, Step, Task
 from covey.model import Layout
 from covey.needs import like
 from covey.ranges import Range
-from covey.settings import validated, validated_in
+from covey.settings import only_with, validated, validated_in
 from covey.statistics import Known, Stat
 
 How = Literal["top-k", "8-bit", "1-bit", "mask"]
@@ -36,6 +36,12 @@ class Compression:
     name: How | None = None
     share: PART = 0.05
     feedback: bool = True
+
+    def __post_init__(self) -> None:
+        by_share = self.name in ("top-k", "mask")
+        only_with("compress", self, "share", by_share, 'compress.name = "top-k" or "mask"')
+        every = ", ".join(get_args(How))
+        only_with("compress", self, "feedback", self.name is not None, f"compress.name, one of {every}")
 
 
 @validated

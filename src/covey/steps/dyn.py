@@ -7,15 +7,14 @@ from typing import ClassVar
 
 import torch
 
-from covey.core import Client, Reply, Step, Task
+from covey.core import Client, Reply, Task
 from covey.settings import validated
-from covey.statistics import Known, Stat
-from covey.steps.train import Train, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
-class DynTrain(Step):
+class DynTrain(AroundTraining):
     """FedDyn's training, pulled back by the client's memory of past rounds.
 
     It minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> from the received w, then s_k <- s_k + (w_k - w).
@@ -24,7 +23,6 @@ class DynTrain(Step):
     client; a_k s_k is minus the gradient of F_k at the last w_k.
     """
 
-    train: Train
     alpha: float = 0.01
 
     kind: ClassVar[str] = "train.dyn"
@@ -40,9 +38,3 @@ class DynTrain(Step):
         if bool(torch.isfinite(move).all()):  # a broken reply is refused; the memory must not keep it
             client.state["dyn"] = memory + move
         return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
-
-    def expects(self, known: Known) -> dict[str, Stat]:
-        return self.train.expects(known)
-
-    def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -103,8 +102,8 @@ UNDEFINED = "undefined"  # the statistic that names the metrics which a client's
 
 def told(metrics: Sequence[Metric], outputs: Tensor, target: Tensor) -> dict[str, Any]:
     """The numbers about all predictions; every client gives the same statistics, so undefined ones are 0 and named."""
-    found = {m.name: m.of(outputs, target) for m in metrics if m.of is not None}
-    undefined = [name for name, value in found.items() if value is None or not math.isfinite(value)]
+    found = {m.name: m.value(outputs, target) for m in metrics if m.of is not None}
+    undefined = [name for name, value in found.items() if value is None]
     values: dict[str, Any] = {name: 0.0 if name in undefined else found[name] for name in found}
     return {**values, UNDEFINED: ",".join(undefined)}
 

@@ -6,6 +6,7 @@ import math
 import secrets
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -53,8 +54,9 @@ class ExampleTrain(Step):
             raise Refused(f"this client has trained in {done} rounds, for which its privacy loss was planned")
         slot, start = best_row(client, task)
         x, y = self.train.training_part(client).tensors()
-        rate, steps = self.rate(len(y)), self.steps(len(y))
-        scale = self.clip * self.noise(len(y))
+        rate, steps, noise = self.rate(len(y)), self.steps(len(y)), self.noise(len(y))
+        client.state["private spent"] = self.spent(client, noise, rate, steps)
+        scale = self.clip * noise
         if client.account is not None:  # whatever was planned, a real device counts every step
             client.account.lose(
                 Loss(what="updates", mechanism="steps", noise=scale / self.clip, rate=rate), times=steps
@@ -62,20 +64,30 @@ class ExampleTrain(Step):
         client.state["private rounds"] = done + 1
         rng = np.random.default_rng(secrets.randbits(128)) if client.live else client.rng
         size = client.bench.layout.trainable
-        row = client.bench.fit_clipped(
-            start,
-            x,
-            y,
-            drawn(len(y), rate, rng, steps),
-            self.train.recipe(client.round),
-            Clipping(
-                clip=self.clip,
-                expected=max(1.0, rate * len(y)),
-                noise=lambda: system_gaussian(size, scale) if client.live else rng.normal(0.0, scale, size),
-            ),
+        batches = drawn(len(y), rate, rng, steps)
+        clipping = Clipping(
+            clip=self.clip,
+            expected=max(1.0, rate * len(y)),
+            noise=lambda: system_gaussian(size, scale) if client.live else rng.normal(0.0, scale, size),
             seed=int(rng.integers(2**62)),
         )
+        row = client.bench.fit_clipped(start, x, y, batches, self.train.recipe(client.round), clipping)
         return Reply(id=client.id, vector=row, slot=slot, size=1)
+
+    def spent(self, client: Client, noise: float, rate: float, steps: int) -> list[list[float]]:
+        """All steps of the client in this run with these, as [noise, rate, steps]; more than `epsilon` is refused.
+
+        As long as one plan holds, the number of rounds says it. A run that goes on for longer, or data that grow, make
+        another one.
+        """
+        told = {(z, q): count for z, q, count in client.state.get("private spent", [])}
+        told[noise, rate] = told.get((noise, rate), 0) + steps
+        history = tuple((z, q, int(count)) for (z, q), count in told.items())
+        if len(history) > 1 and opacus_epsilon(history, self.delta) > self.epsilon:
+            raise Refused(
+                f"one more round of this client would make its privacy loss more than {self.epsilon:g}"
+            )
+        return [list(entry) for entry in history]
 
     def rate(self, samples: int) -> float:
         """The chance of a sample to be in a batch."""
@@ -117,6 +129,18 @@ def opacus_noise(epsilon: float, delta: float, rate: float, steps: int) -> float
                 )
             )
     return FOUND[key]
+
+
+@lru_cache(maxsize=4096)
+def opacus_epsilon(history: tuple[tuple[float, float, int], ...], delta: float) -> float:
+    """What these steps cost, as (noise, rate, steps), by Opacus' accountant."""
+    from opacus.accountants import RDPAccountant
+
+    accountant = RDPAccountant()
+    accountant.history = list(history)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(accountant.get_epsilon(delta, alphas=ORDERS))
 
 
 ORDERS = (1.5, *range(2, 64), 80, 128, 256)  # of Renyi; whole ones are quick, and fewer are never too good

@@ -16,7 +16,7 @@ from covey.needs import Fact, Facts
 from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
-from covey.steps.train import Train, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 TRIED = (0.0, 0.5, 1.0)  # shares of the client's own update in the model that would serve it
 FOLDS = 10  # a tenth of the samples is kept out, another one in each round
@@ -24,15 +24,13 @@ JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedTrain(Step):
+class JudgedTrain(AroundTraining):
     """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
 
     The statistics `scores` and `losses` are the main metric and the loss on that tenth of w + a (v - w) for each a of
     `TRIED`, w the model as it was received and v as it was trained. The tenth changes from round to round, so that no
     sample is lost to training.
     """
-
-    train: Train
 
     kind: ClassVar[str] = "train.judged"
     gives: ClassVar[Facts] = (JUDGEMENTS,)

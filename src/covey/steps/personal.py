@@ -24,6 +24,9 @@ class DittoTrain(AroundTraining):
     """Trains the common model w, and then the client's own v on F_k(v) + (pull / 2) ||v - w||^2 (Li et al., 2021).
 
     w is the model as it was received, v starts from it. v never leaves the client, and is what it uses.
+
+    Args:
+        pull: how strongly the own model is held to the common one (the paper's lambda); 0: each for itself.
     """
 
     pull: NotNegative = 0.1

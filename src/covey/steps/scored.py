@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from covey.core import Client, Reply, Step, Task
+from covey.core import Client, Reply, Task
 from covey.errors import UserError
 from covey.needs import ACCURACY, Facts
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, outputs_of
-from covey.steps.train import Train, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredTrain(Step):
+class ScoredTrain(AroundTraining):
     """Training that also tells the accuracy of the model as it was received."""
-
-    train: Train
 
     kind: ClassVar[str] = "train.scored"
     gives: ClassVar[Facts] = (ACCURACY,)

@@ -17,7 +17,7 @@ from covey.bench.optimisers import OPTIMISER, check_optimiser
 from covey.core import Client, Reply, Step, Task
 from covey.data.augment import as_shown
 from covey.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
-from covey.settings import validated_in
+from covey.settings import only_with, validated_in
 from covey.statistics import Known, Stat
 
 if TYPE_CHECKING:
@@ -71,7 +71,10 @@ class Train(Step):
     kind: ClassVar[str] = "train.sgd"
 
     def __post_init__(self) -> None:
-        check_optimiser(self.optimiser, self.momentum)
+        check_optimiser(self.optimiser, momentum=self.momentum, weight_decay=self.weight_decay)
+        only_with("train", self, "lr_floor", self.lr_decay < 1, "train.lr_decay below 1")
+        carried = self.momentum > 0 and self.optimiser == "sgd"
+        only_with("train", self, "keep_momentum", carried, 'train.momentum above 0 and optimiser = "sgd"')
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)

@@ -9,21 +9,20 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from covey.core import Client, Reply, Step, Task
+from covey.core import Client, Reply, Task
 from covey.needs import UTILITY, Facts
 from covey.statistics import Known, Stat
-from covey.steps.train import Train, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainWithUtility(Step):
+class TrainWithUtility(AroundTraining):
     """Training that also tells how useful the client's data are: |B| sqrt(mean of the squared per-sample losses).
 
     B are the samples of the first epoch's batches, as training draws them. The losses are those of the model as it
-    was sent: Oort's own client averages them while the model already changes, which no other party could check.
+    was sent: Oort's own client averages them while the model already changes, which no other party could check. They
+    come out of training itself on a device, and cost nothing more.
     """
-
-    train: Train
 
     kind: ClassVar[str] = "train.utility"
     gives: ClassVar[Facts] = (UTILITY,)
@@ -41,10 +40,6 @@ class TrainWithUtility(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return {**self.train.expects(known), "utility": Stat(low=0.0)}
-
-    def work(self, train: int, test: int) -> float:
-        """The losses come out of training itself on a device: they cost nothing more."""
-        return self.train.work(train, test)
 
 
 def first_epoch(train: Train, samples: int, rng: np.random.Generator) -> np.ndarray:

@@ -23,10 +23,14 @@ PATIENCE = 60.0  # seconds that interrupted runs have to write their checkpoints
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended: with its last numbers, or with what went wrong in one sentence, or it was stopped early."""
+    """How a run ended: with its last numbers, or with what went wrong in one sentence, or it was stopped early.
+
+    refused: it failed before its first round, because its settings do not go together.
+    """
 
     last: Mapping[str, float] = field(default_factory=dict)
     failed: str = ""
+    refused: bool = False
     stopped: bool = False
 
 
@@ -168,7 +172,11 @@ def _send(worker: Worker, extra: Extra) -> None:
 def _outcome(message: Mapping[str, Any]) -> Outcome:
     if "done" in message:
         return Outcome(last={name: value for name, value in message["done"].items() if value is not None})
-    return Outcome(failed=message.get("failed", ""), stopped="interrupted" in message)
+    return Outcome(
+        failed=message.get("failed", ""),
+        refused=message.get("refused", False),
+        stopped="interrupted" in message,
+    )
 
 
 def _death(worker: Worker) -> str:

@@ -73,7 +73,7 @@ def space_of(config: Config, over: Sequence[str]) -> dict[str, Knob]:
     train = config["train"]
     found = {
         "train.lr": Knob(low=train["lr"] / WIDE, high=train["lr"] * WIDE, log=True),
-        "train.momentum": Knob(values=(0.0, 0.5, 0.9)),
+        **({"train.momentum": Knob(values=(0.0, 0.5, 0.9))} if train["optimiser"] == "sgd" else {}),
         "train.batch": Knob(values=tuple(sorted({8, 16, 32, train["batch"]}))),
     }
     method = config["method"]

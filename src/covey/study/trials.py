@@ -25,6 +25,7 @@ PRUNERS = {
     "none": "NopPruner",
 }
 FILE = "optuna.db"
+REFUSED = "refused"  # what Optuna keeps with a combination of settings that no run takes: why
 
 
 def optuna() -> Any:
@@ -69,7 +70,7 @@ def put_back(study: Any) -> None:
 
 
 def decided(study: Any) -> int:
-    """Trials that came to an end, complete or pruned, or failed of their own accord."""
+    """Trials that came to an end, complete or pruned, or failed on their way; what was refused is no trial."""
     states = optuna().trial.TrialState
     done = study.get_trials(states=(states.COMPLETE, states.PRUNED), deepcopy=False)
     failed = [t for t in study.get_trials(states=(states.FAIL,), deepcopy=False) if "why" in t.user_attrs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from covey.study.room import side_by_side
 from covey.study.space import Knob, space_of, with_values
 from covey.study.trials import (
     PRUNERS,
+    REFUSED,
     SAMPLERS,
     decided,
     importances,
@@ -33,6 +34,7 @@ from covey.study.trials import (
 from covey.writing import storing, write_atomically
 
 FILE = "tune.json"
+MOST_REFUSED = 100  # combinations in a row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class Tuned:
     complete: int
     pruned: int
     failed: int
+    refused: int
     rounds: int
     file: Path
     tested: Studied | None = None
@@ -99,6 +102,7 @@ class Race:
     study: Any
     rounds: int = 0
     asked: dict[str, Any] = field(default_factory=dict)  # title of a job -> Optuna's trial
+    in_a_row: int = 0  # combinations that were refused since one was not
 
 
 def keep(tuning: Tuning, folder: Path) -> None:
@@ -135,24 +139,13 @@ def tune(
     keep(tuning, folder)
     metric = tuning.measured()
     races = [begin(tuning, method, folder, metric) for method in tuning.methods]
-    of_job: dict[str, Race] = {}
-
-    def jobs() -> Iterator[Job]:
-        """The next trial of whoever has had the fewest."""
-        while True:
-            left = [race for race in races if decided(race.study) + len(race.asked) < tuning.trials]
-            if not left:
-                return
-            race = min(left, key=lambda race: decided(race.study) + len(race.asked))
-            job = ask(race, folder)
-            of_job[job.title] = race
-            yield job
+    queue = Trials(races=races, each=tuning.trials, folder=folder)
 
     def ended(job: Job, outcome: Outcome) -> None:
-        tell(of_job[job.title], job, outcome, metric)
+        tell(queue.of_job[job.title], job, outcome, metric)
 
     def extra(job: Job) -> Mapping[str, Any]:
-        race = of_job[job.title]
+        race = queue.of_job[job.title]
         trial = race.asked[job.title]._trial_id
         told = {"storage": storage_of(folder), "study": race.method, "trial": trial, "metric": metric}
         return {"trial": told}
@@ -165,7 +158,7 @@ def tune(
                 say(
                     f"{left} trials on validation data ({tuning.validation:.0%} of each client's), {at_once} at a time"
                 )
-                run_jobs(jobs(), processes=at_once, show=shown, ended=ended, extra=extra)
+                run_jobs(queue, processes=at_once, show=shown, ended=ended, extra=extra)
         found = [conclude(race, tuning, folder) for race in races]
         for one in found if tuning.test_seeds else ():
             one.tested = on_test_data(one, tuning, folder, show, say, processes)
@@ -174,6 +167,29 @@ def tune(
     except StudyInterrupted:
         raise KeyboardInterrupt from None
     return found
+
+
+@dataclass(kw_only=True)
+class Trials:
+    """The next trial of whoever has had the fewest; there may be more after the last, when that one was refused."""
+
+    races: Sequence[Race]
+    each: int
+    folder: Path
+    of_job: dict[str, Race] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Job]:
+        return self
+
+    def __next__(self) -> Job:
+        had = [decided(race.study) + len(race.asked) for race in self.races]
+        fewest = min(had)
+        if fewest >= self.each:
+            raise StopIteration
+        race = self.races[had.index(fewest)]
+        job = ask(race, self.folder)
+        self.of_job[job.title] = race
+        return job
 
 
 def begin(tuning: Tuning, method: str, folder: Path, metric: str) -> Race:
@@ -206,8 +222,8 @@ def value_in(config: Config, key: str) -> Any:
 
 
 def ask(race: Race, folder: Path) -> Job:
-    """The next trial as a run; settings that do not go together are told as a failed trial, and another is asked."""
-    for _ in range(100):
+    """The next trial as a run; settings that do not go together cost no trial, and others are drawn in their place."""
+    while True:
         trial = race.study.ask()
         values = {key: knob.suggest(trial, key) for key, knob in race.space.items()}
         place = trial.user_attrs.get("folder") or f"trial-{trial.number:03}"
@@ -216,8 +232,7 @@ def ask(race: Race, folder: Path) -> Job:
             config = resolve(with_values(race.config.tables, {**values, "name": f"{race.method} {place}"}))
             method_of(config)
         except UserError as error:
-            trial.set_user_attr("why", str(error))
-            race.study.tell(trial, state=optuna().trial.TrialState.FAIL)
+            refuse(race, trial, str(error))
             continue
         job = Job(
             label=f"{race.method} {place}",
@@ -227,13 +242,27 @@ def ask(race: Race, folder: Path) -> Job:
         )
         race.asked[job.title] = trial
         return job
-    raise UserError(f"of 100 tries for {race.method} none has settings that go together")
+
+
+def refuse(race: Race, trial: Any, why: str) -> None:
+    """A combination that no run takes; where none of very many is taken, one sentence says why not."""
+    trial.set_user_attr(REFUSED, why)
+    race.study.tell(trial, state=optuna().trial.TrialState.FAIL)
+    race.in_a_row += 1
+    if race.in_a_row == MOST_REFUSED:
+        raise UserError(
+            f"{MOST_REFUSED} combinations in a row were refused for {race.method}; the last: {why}"
+        )
 
 
 def tell(race: Race, job: Job, outcome: Outcome, metric: str) -> None:
     """How the trial ended."""
     states = optuna().trial.TrialState
     trial = race.asked.pop(job.title)
+    if outcome.refused:
+        refuse(race, trial, outcome.failed)
+        return
+    race.in_a_row = 0
     if outcome.stopped:
         race.study.tell(trial, state=states.PRUNED)
     elif metric in outcome.last:
@@ -253,7 +282,8 @@ def conclude(race: Race, tuning: Tuning, folder: Path) -> Tuned:
     by_state = {state: [t for t in trials if t.state == state] for state in states}
     complete = by_state[states.COMPLETE]
     if not complete:
-        why = next((t.user_attrs["why"] for t in trials if "why" in t.user_attrs), "none came to its end")
+        said = (t.user_attrs.get("why") or t.user_attrs.get(REFUSED) for t in trials)
+        why = next(filter(None, said), "none came to its end")
         raise UserError(f"no trial of {race.method} gave a number: {why}")
     best = race.study.best_trial
     config = resolve(with_values(tuning.default(race.method).tables, best.params))
@@ -272,6 +302,7 @@ def conclude(race: Race, tuning: Tuning, folder: Path) -> Tuned:
         complete=len(complete),
         pruned=len(by_state[states.PRUNED]),
         failed=sum("why" in t.user_attrs for t in by_state[states.FAIL]),
+        refused=sum(REFUSED in t.user_attrs for t in by_state[states.FAIL]),
         rounds=sum(max(t.intermediate_values, default=0) for t in trials),
         file=file,
     )

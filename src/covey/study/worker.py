@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from covey.comparing import in_one_sentence
 from covey.config import resolve
 from covey.core import RoundEnd, Watcher
+from covey.errors import UserError
 from covey.progress import main_numbers
 from covey.runs import Interrupted, run_or_resume
 from covey.study.plan import without_nothing
@@ -55,8 +56,11 @@ def _listen(lines: TextIO, jobs: queue.Queue[dict[str, Any]]) -> None:
 
 def do(job: dict[str, Any], tell: Tell) -> None:
     """One run, and how it ended."""
+    begun = False
 
     def watch(end: RoundEnd) -> None:
+        nonlocal begun
+        begun = True
         tell({"round": end.state.round, "rounds": end.rounds, "text": main_numbers(end)})
 
     try:
@@ -75,7 +79,8 @@ def do(job: dict[str, Any], tell: Tell) -> None:
         if not interrupted.pruned:
             raise KeyboardInterrupt from None
     except Exception as error:  # the other runs are worth having
-        tell({"failed": in_one_sentence(error)})
+        refused = isinstance(error, UserError) and not begun
+        tell({"failed": in_one_sentence(error), "refused": refused})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,8 @@ from covey.settings import validated
 from covey.steps.judged import JUDGEMENTS
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
+SPAN = 3  # rounds over which a model's held-out loss is averaged
+RISEN = 2.0  # standard errors by which it has to rise to count as risen
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
 CorrectionScale = Literal["relative", "absolute"]
@@ -29,7 +32,9 @@ Per = Literal["model", "group"]
 
 HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
 BETAS: Key[dict[int, float]] = Key("cfic.beta")
-HELD_OUT: Key[dict[int, list[float]]] = Key("held-out loss")  # of each model: mean and squared error, at last
+HELD_OUT: Key[dict[int, list[list[float]]]] = Key(
+    "held-out loss"
+)  # of each model's rounds: mean, squared error
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,8 +132,8 @@ class AdaptiveCorrection:
 
     No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
     Where clients have nothing left to learn, momentum of their past must not carry the model on. `held_out`: where the
-    model that clients received is worse on data that they keep out of training than the one before, by more than one
-    standard error, its history is forgotten and beta halved (needs the judgements of "judged" training).
+    loss of the model that clients received, on data that they keep out of training, rose over SPAN rounds beyond its
+    noise, its history is forgotten and beta halved (needs the judgements of "judged" training).
     """
 
     alpha: PartBelowOne = 0.9
@@ -151,6 +156,10 @@ class AdaptiveCorrection:
             if self.held_out and past is not None and is_worse(now, model):
                 past.zero_()
                 beta /= 2
+                now.notes["held-out loss"] = {
+                    "text": f"In round {now.number} the loss of model {model.number} on data kept out of training had "
+                    f"risen beyond its noise: its correction began anew, half as strong."
+                }
             elif past is not None:
                 lengths = max(float(past.double().norm()) * directions.length, STANDSTILL)
                 beta *= math.exp(-RATE * float(past.double() @ directions.mean) / lengths)
@@ -164,15 +173,24 @@ class AdaptiveCorrection:
 
 
 def is_worse(now: Round, model: Corrected) -> bool:
-    """Whether the held-out loss of the model as it was received rose since its last round, beyond its noise."""
+    """Whether the held-out loss of the model as it was received rose, beyond its noise.
+
+    The last SPAN rounds are compared with the best SPAN in a row before them, by RISEN standard errors of the
+    difference, each round's mean with the error that its clients' losses show. After a rise all is counted anew.
+    """
     kept = HELD_OUT.get(now.memory, {})
     told = [float(reply.stats["losses"][0]) for reply in model.replies if "losses" in reply.stats]
     if not told:
         return False
     mean, error = statistics.fmean(told), statistics.pvariance(told) / max(1, len(told) - 1)
-    HELD_OUT.keep(now.memory, {**kept, model.number: [mean, error]})
-    before, its_error = kept.get(model.number, [math.inf, 0.0])
-    return mean > before + math.sqrt(error + its_error)
+    rounds = [*kept.get(model.number, []), [mean, error]]
+    spans = [np.mean(rounds[first : first + SPAN], axis=0) for first in range(len(rounds) - SPAN + 1)]
+    worse = False
+    if len(spans) > SPAN:
+        best, last = min(spans[:-SPAN], key=lambda span: float(span[0])), spans[-1]
+        worse = bool(last[0] > best[0] + RISEN * math.sqrt((best[1] + last[1]) / SPAN))
+    HELD_OUT.keep(now.memory, {**kept, model.number: [] if worse else rounds})
+    return worse
 
 
 def facts_for(among: Among, per: Per) -> Facts:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from covey.core import Round
 from covey.needs import Key
+from covey.ranges import PartBelowOne
 from covey.settings import validated
 from covey.steps.train import Train
 
@@ -28,10 +29,14 @@ class ServerMomentum:
     w - new is the round's pseudo-gradient, so the model goes on in the direction of its past steps. The `published`
     code has new - w in its place: there the momentum brakes. Every model has its own momentum; one that nobody
     worked on stays.
+
+    Args:
+        gamma: momentum of clients and server.
+        momentum: accelerate goes on along the smoothed step; published has the public code's sign, which brakes.
     """
 
     train: Train
-    gamma: float = 0.9
+    gamma: PartBelowOne = 0.9
     momentum: Momentum = "accelerate"
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:

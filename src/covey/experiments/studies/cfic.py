@@ -52,7 +52,8 @@ def poison(settings: Mapping[str, Any], seed: int) -> Findings:
     rows: dict[str, dict[str, float]] = {}
     for name, own in settings["methods"].items():
         method = {key: value for key, value in own.items() if key != "robust"}
-        tables = {**settings["base"], "seed": seed, "method": method, "robust": own.get("robust", {})}
+        rule = {"robust": own["robust"]} if "robust" in own else {}
+        tables = {**settings["base"], "seed": seed, "method": method, **rule}
         config = resolve(tables)
         clients = config["data"]["clients"]
         hostile = np.random.default_rng(seed).choice(clients, size=settings["hostile"], replace=False)

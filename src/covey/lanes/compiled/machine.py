@@ -5,9 +5,9 @@ from typing import Any
 from covey.lanes.compiled import convolutions, dropouts, linears, losses, moving, norms, samples, windows
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.emit import LANES
-from covey.lanes.compiled.instructions import WIDTH, Operation
 from covey.lanes.compiled.jit import jit
 from covey.lanes.compiled.native import at, doubles, f32, fields, floats, int64, ints, marks
+from covey.lanes.compiled.operations import WIDTH, Operation
 from covey.lanes.compiled.state import Machine
 from covey.lanes.compiled.update import BETA1, BETA2, Update, finish, finish_all
 
