@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from covey.codec import task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
-from covey.data.types import Federation
-from covey.deploy.outcomes import outcome_of
+from covey.data.types import Federation, Scale
+from covey.deploy.outcomes import outcome_of, row_bytes
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
+from covey.deploy.standardise import as_stored, ask_scale, with_scale
 from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Transport
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
@@ -35,6 +36,7 @@ from covey.mix.peers import peer_links
 from covey.model import Layout, fresh_row
 from covey.objective import Objective, lowest_loss
 from covey.statistics import Known
+from covey.steps.scale import TellScale, of_scale, to_scale
 from covey.version import __version__
 
 READING = 10.0  # seconds after a deadline in which answers that came by then are read
@@ -66,8 +68,10 @@ class SiteFleet:
         guard: Guard | None = None,
         say: Callable[[str], None] = lambda _: None,
         status: Status | None = None,
+        scaling: TellScale | None = None,
     ) -> None:
         self.status = status or Status()
+        self.scaling = scaling  # what sites are asked once, if their sums say how inputs are standardised
         self.transport = transport
         self.spec = spec
         self.server_data = server_data
@@ -113,11 +117,20 @@ class SiteFleet:
             self.ledger.open()
         least = self.least if round == 1 or not self.registry.sites else 1
         self.here = self._believed(self.registry.wait(least, self.patience, round))
+        if self.scaling is not None:
+            self._use(ask_scale(self, self.scaling))
         self.info["workers"] = len(self.registry.sites)
         sites = sorted(self.registry.sites.items())
         self.info["sites"] = ", ".join(f"{site.name} = {i}" for i, site in sites)
         self.info["names"] = {str(i): site.name for i, site in sites}
         return list(self.here)
+
+    def _use(self, scale: Scale | None) -> None:
+        """Sites and the server's own test data are standardised alike, and nobody is asked again."""
+        self.scaling = None
+        if scale is not None:
+            self.spec, self._server_executor = replace(self.spec, scale=scale), None
+            self.server_data = with_scale(self.server_data, scale)
 
     def _believed(self, here: list[int]) -> list[int]:
         """Those of the sites that may take part: not barred, and with a number of samples that can be believed."""
@@ -292,9 +305,9 @@ class SiteFleet:
         self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], holders: Sequence[int]
     ) -> Tensor:
         """Applies the matrices at the server, which stands for the links between peers and books them."""
-        for used, row_bytes in peer_links(mixings, bank.shape[1], holders, replies):
+        for used, size in peer_links(mixings, bank.shape[1], holders, replies):
             rows = int(used.rows.sum())
-            self.ledger.charge("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes))
+            self.ledger.charge("mix.peers", Cost(messages=rows, bytes_peer=rows * size))
         return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
 
     def start(self, number: int = 0) -> Tensor:
@@ -347,7 +360,7 @@ class SiteFleet:
     @cached_property
     def server_data_digest(self) -> str:
         """Equal for equal test data at the server."""
-        x, y = self.server_data.test.tensors()
+        x, y = as_stored(self.server_data, self.spec.scale).test.tensors()
         mark = hashlib.sha256("\0".join(self.server_data.dataset.classes).encode())
         mark.update(x.numpy().tobytes() + y.numpy().tobytes())
         return mark.hexdigest()
@@ -367,11 +380,14 @@ class SiteFleet:
             "trainer": self.info["trainer"],
             "least": self.least,
             "own": self.server_data_digest,
+            "scale": of_scale(self.spec.scale),
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         if "run" not in saved:
             raise UserError("this run is a simulation; go on with: covey run --resume")
+        if "scale" in saved:
+            self._use(to_scale(saved["scale"], self.spec.shape[0]))
         if saved["own"] != self.server_data_digest:
             raise UserError("the run began with other test data at the server; give the same --data again")
         if saved["trainer"] != self.info["trainer"]:
@@ -387,9 +403,3 @@ class SiteFleet:
 
     def close(self) -> None:
         """The sites go on waiting for a next run."""
-
-
-def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
-    """The bytes of one row: of the model, or of what was sent where that is another one."""
-    sent = [task.models.shape[1] for task in tasks.values() if task.models.dim() == 2]
-    return 4 * max([layout.size, *sent])

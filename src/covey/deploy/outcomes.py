@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from covey.codec import named_from_bytes, reply_from_plain
+from covey.core import Task
 from covey.deploy.transport import Response
 from covey.fleet.work import Outcome
+from covey.model import Layout
 from covey.text import printable
 
 
@@ -27,3 +31,9 @@ def outcome_of(client: int, response: Response) -> Outcome:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         reason = f"its answer cannot be read: {type(error).__name__}: {error}"
         return Outcome(id=client, refused=printable(reason))
+
+
+def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
+    """The bytes of one row: of the model, or of what was sent where that is another one."""
+    sent = [task.models.shape[1] for task in tasks.values() if task.models.dim() == 2]
+    return 4 * max([layout.size, *sent])

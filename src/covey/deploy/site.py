@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from covey.bench import Bench
 from covey.codec import named_from_bytes, to_bytes
 from covey.core import Reply, Task
-from covey.data.types import Dataset, Samples, View
+from covey.data.types import Dataset, Samples, Scale, View
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds
@@ -58,6 +58,14 @@ class SiteData:
             for part in self.train_samples.select(slice(start, start + CHUNK)).tensors():
                 mark.update(part.numpy().tobytes())
         return mark.hexdigest()
+
+    def scaled(self, scale: Scale | None) -> SiteData:
+        """The same data, standardised as the server says; as they are where it says nothing."""
+        parts = self.train_samples, self.test_samples
+        if scale is None or not all(isinstance(part, Samples) for part in parts):
+            return self
+        train, test = (replace(part, dataset=replace(part.dataset, scale=scale)) for part in parts)  # type: ignore[type-var]
+        return SiteData(train_samples=train, test_samples=test)
 
     @classmethod
     def of(cls, data: Any) -> SiteData:
@@ -184,7 +192,8 @@ class Site:
         self.bounds.check_work(step, task, *sizes, exact=not self.strict)
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
             job = Job(ids=(client,), tasks=(task,), states=(state,))
-            outcome = do(call, job, self.data, self._bench(spec))[0]  # type: ignore[arg-type]
+            data = self.data.scaled(spec.scale)
+            outcome = do(call, job, data, self._bench(spec))[0]  # type: ignore[arg-type]
         seconds = time.perf_counter() - started
         answer = {
             "reply": _plain_reply(outcome.reply, self.strict) if outcome.reply else None,
