@@ -55,6 +55,20 @@ def test_names_and_objects_give_the_same_run(tmp_path: Path) -> None:
     assert torch.equal(named.state.models, given.state.models)
 
 
+def test_a_table_with_a_client_column_knows_its_clients(tmp_path: Path) -> None:
+    table = tmp_path / "patients.csv"
+    rows = [f"{i},{i % 7},{'ill' if i % 7 > 3 else 'well'},{'ABC'[i % 3]}" for i in range(60)]
+    table.write_text("\n".join(["age,pressure,state,hospital", *rows]))
+    data = covey.read_table(table, label="state", client="hospital")
+    run = covey.simulate("fedavg", data, rounds=1, out=tmp_path / "run", **QUIET)
+    assert (run.summary["clients"], read_run(tmp_path / "run").summary.clients) == (3, 3)
+    assert read_tables(tmp_path / "run" / "config.toml")["partition"]["name"] == "natural"
+    shared = covey.simulate(
+        "fedavg", data, rounds=1, clients=4, partition={"name": "iid"}, out=tmp_path / "iid", **QUIET
+    )
+    assert shared.summary["clients"] == 4
+
+
 def test_a_folder_of_ones_own_data_tells_the_truth(tmp_path: Path) -> None:
     data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
     run = covey.simulate(

@@ -53,7 +53,7 @@ class About:
             metrics=metrics,
             dataset=data.dataset.name,
             classes=data.dataset.classes,
-            clients=tuple(share.name for share in data.shares) if any(s.name for s in data.shares) else (),
+            clients=data.names(),
             inputs=Inputs.of(data.dataset),
         )
 

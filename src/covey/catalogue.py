@@ -270,6 +270,7 @@ STEPS: Registry[type] = Registry(
         "ExampleTrain": "covey.steps.example:ExampleTrain",
         "ScoredTrain": "covey.steps.scored:ScoredTrain",
         "Size": "covey.steps.size:Size",
+        "TellScale": "covey.steps.scale:TellScale",
         "Style": "covey.steps.style:Style",
         "LabelSummary": "covey.steps.summaries:LabelSummary",
         "FeatureSummary": "covey.steps.summaries:FeatureSummary",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 import torch
+from numpy.typing import NDArray
 
 from covey.checksums import FILE, Index, Kept, Piece, read_index, write_index
 from covey.codec import put_together, take_apart
@@ -87,8 +88,12 @@ def read_checkpoint(folder: Path, index: Index) -> Checkpoint:
     arrays = folder / "checkpoint" / Path(newest.file).name
     try:
         value = _from_bytes(newest.content.read_all(arrays))
+        seen = long_ids(value["state"]["seen"])
         return Checkpoint(
-            state=State(**value["state"]), fleet=value["fleet"], extra=value["extra"], journal=newest.journal
+            state=State(**{**value["state"], "seen": seen}),
+            fleet=value["fleet"],
+            extra=value["extra"],
+            journal=newest.journal,
         )
     except UserError as damage:
         raise UserError(f"{arrays} or {path} is damaged and cannot be resumed: {damage}") from damage
@@ -106,7 +111,7 @@ def _to_bytes(checkpoint: Checkpoint) -> bytes:
                 "models": state.models,
                 "groups": dict(state.groups),
                 "memory": dict(state.memory),
-                "seen": state.seen,
+                "seen": short_ids(state.seen),
                 "notes": dict(state.notes),
                 "round": state.round,
                 "worked": state.worked,
@@ -117,6 +122,18 @@ def _to_bytes(checkpoint: Checkpoint) -> bytes:
     )
     plain = torch.from_numpy(np.frombuffer(json.dumps(data).encode(), dtype=np.uint8).copy())
     return safetensors.torch.save({**arrays, PLAIN: plain})
+
+
+def short_ids(ids: Sequence[int]) -> int | NDArray[np.int64]:
+    """Clients as they are kept: everybody from 0 on as one number, others as an array."""
+    return len(ids) if ids == range(len(ids)) else np.array(ids, dtype=np.int64)
+
+
+def long_ids(kept: int | NDArray[np.int64] | Sequence[int]) -> Sequence[int]:
+    """The clients that `short_ids` made short (or that an earlier version listed)."""
+    if isinstance(kept, int):
+        return range(kept)
+    return tuple(kept.tolist()) if isinstance(kept, np.ndarray) else tuple(kept)
 
 
 def _from_bytes(content: bytes) -> Any:

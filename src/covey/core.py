@@ -76,7 +76,7 @@ class State:
     groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
     # what parts keep (`needs.Key`): arrays, plain values
     memory: Mapping[str, Any] = field(default_factory=dict)
-    seen: tuple[int, ...] = ()  # clients in the order in which they first appeared
+    seen: Sequence[int] = ()  # clients in the order in which they first appeared
     notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
     round: int = 0  # rounds done
     worked: tuple[int, ...] = ()  # whose replies made the last round
@@ -97,11 +97,11 @@ class Round:
 
     number: int
     fleet: Fleet
-    here: list[int]
+    here: Sequence[int]
     models: Tensor
     groups: dict[int, int]
     memory: dict[str, Any]
-    seen: tuple[int, ...]
+    seen: Sequence[int]
     notes: dict[str, Any]
     chosen: list[int] = field(default_factory=list)  # who works; a client drawn twice stands there twice
     tasks: dict[int, Task] = field(default_factory=dict)
@@ -205,13 +205,21 @@ def new_rows(method: Method, now: Round) -> Tensor:
     return rows
 
 
+def with_newcomers(seen: Sequence[int], here: Sequence[int]) -> Sequence[int]:
+    """Everybody seen so far, then who is new; a fleet without comings and goings is a `range` and stays one."""
+    if isinstance(here, range) and (not seen or seen == here):
+        return here
+    known = seen if isinstance(seen, range) else set(seen)
+    new = [i for i in here if i not in known]
+    return (*seen, *new) if new else seen
+
+
 def open_round(state: State, fleet: Fleet) -> Round:
     """Fixes who is here, once per round."""
     number = state.round + 1
     here = fleet.begin(number)
     if not here and not fleet.underway:
         raise SilentRoundError(f"round {number}: no client can be reached")
-    known = set(state.seen)
     return Round(
         number=number,
         fleet=fleet,
@@ -219,7 +227,7 @@ def open_round(state: State, fleet: Fleet) -> Round:
         models=state.models,
         groups=dict(state.groups),
         memory=dict(state.memory),
-        seen=state.seen + tuple(i for i in here if i not in known),
+        seen=with_newcomers(state.seen, here),
         notes=dict(state.notes),
     )
 

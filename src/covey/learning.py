@@ -56,7 +56,7 @@ def guessing(data: Federation) -> float:
 def likeliest_reason(config: Config, data: Federation, losses: list[float]) -> str:
     """What to change first."""
     train = Train(**config["train"])
-    samples = round(float(np.median([len(share.train) for share in data.shares])))
+    samples = round(float(np.median(data.sizes()[:, 0])))
     batches = len(train.order(samples, np.random.default_rng(0)))
     blown_up = 3 * math.log(len(data.dataset.classes))
     if any(not math.isfinite(loss) or loss > blown_up for loss in losses):

@@ -163,15 +163,15 @@ class Fleet(Protocol):
         """What the server itself knows of a client, by which its answers are measured."""
         ...
 
-    def begin(self, round: int) -> list[int]:
+    def begin(self, round: int) -> Sequence[int]:
         """Opens a round and says who can be reached in it, in ascending order."""
         ...
 
-    def trainers(self, ids: Sequence[int]) -> list[int]:
+    def trainers(self, ids: Sequence[int]) -> Sequence[int]:
         """Those of them who can train: newcomers without labels are grouped and served, and never chosen."""
         ...
 
-    def members(self) -> list[int]:
+    def members(self) -> Sequence[int]:
         """Who belongs to the fleet in this round, reachable or not."""
         ...
 

@@ -33,6 +33,7 @@ EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample
 # the standard error, as a share of the distance between classes, up to which a shift can be seen
 VISIBLE = 0.15
 FEWEST = 3  # samples of a class from which its mean is worth comparing
+MOST_TIMED = 10_000  # devices of a simulated fleet that are compared
 MOST_CLIENTS, MOST_SAMPLES = 50, 200  # of a simulated fleet that its report looks at, of each client
 
 
@@ -87,18 +88,19 @@ def measure_unlikeness(fleet: Fleet, *, privacy: Privacy | None = None) -> Unlik
 def of_simulation(fleet: Fleet) -> dict[str, float]:
     """The numbers of a simulated fleet, at no cost to its clients; without classes, those of sizes and devices alone.
 
-    Of a large fleet, shift and conflict are those of some clients and of their first samples.
+    Of a large fleet, shift and conflict are those of some clients and their first samples, and devices of some.
     """
     data = fleet.data
     if data is None or not data.shares:
         return {}
-    seconds = np.array(list(fleet.seconds(UnitOfWork(), range(len(data.shares))).values()))
-    sizes = np.array([float(len(share.train)) for share in data.shares])
+    timed = evenly(len(data.shares), MOST_TIMED)
+    seconds = np.array(list(fleet.seconds(UnitOfWork(), timed.tolist()).values()))
+    sizes = data.sizes()[:, 0].astype(np.float64)
     found = {"size_skew": gini(sizes), "device_spread": spread(seconds)}
     if not data.dataset.classes or len(data.shares) < 2:
         return found
     counts = data.label_counts().astype(np.float64)
-    some = np.unique(np.linspace(0, len(data.shares) - 1, MOST_CLIENTS).astype(np.int64))
+    some = evenly(len(data.shares), MOST_CLIENTS)
     tables = []
     for client in some.tolist():
         x, y = data.shares[client].train.select(slice(MOST_SAMPLES)).tensors()
@@ -111,6 +113,11 @@ def of_simulation(fleet: Fleet) -> dict[str, float]:
         "concept_conflict": conflict,
         **found,
     }
+
+
+def evenly(clients: int, most: int) -> NDArray[np.int64]:
+    """Up to so many clients, evenly spaced."""
+    return np.unique(np.linspace(0, clients - 1, most).astype(np.int64))
 
 
 def noise_variance(privacy: Privacy) -> float:

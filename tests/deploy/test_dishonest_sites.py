@@ -22,6 +22,7 @@ from covey.deploy.transport import Response
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Outcome
 from covey.measure import Measuring
+from covey.methods.baselines import fedavg
 from covey.methods.pretraining import look
 from covey.steps import Train
 from covey.testing import check_toml
@@ -259,3 +260,29 @@ def test_sizes_are_those_of_first_contact_and_must_be_believable() -> None:
     replied, fleet = asked(stated, hello)
     assert replied == [0, 1, 2]
     assert "guard.samples" in fleet.ledger.last_problem()
+
+
+class Late(Site):
+    """Answers every question but the first with what it answered the one before, of whatever kind and round."""
+
+    before: bytes | None = None
+
+    def answer(self, block: bytes) -> bytes:
+        now = super().answer(block)
+        if "hello" in from_bytes(block):
+            return now
+        given, self.before = self.before or now, now
+        return given
+
+
+def test_answers_to_other_questions_cost_their_site_its_place_and_nobody_else_anything() -> None:
+    """Questions alternate between training and evaluation: each of its answers is of the wrong kind."""
+    late = Late((DATA.shares[3].train, DATA.shares[3].test), name="site-3")
+    fleet = deployed(Hand({**sites(), 103: late}), least=3)
+    state = run(
+        fedavg(Train(lr=0.1), per_round=CLIENTS), fleet, rounds=3, measure=Measuring(global_test=False)
+    )
+    assert state.round == 3
+    assert bool(torch.isfinite(state.models).all())
+    assert sorted(state.worked) == [0, 1, 2]
+    assert {example["client"] for example in fleet.ledger.examples("refused")} == {3}

@@ -106,6 +106,16 @@ def test_numbers_of_samples_are_not_told() -> None:
     assert asked(open_one, TRAIN)["reply"]["size"] > 1
 
 
+def test_a_private_run_asks_no_site_how_many_samples_it_has() -> None:
+    """Nor does a site that has no budget of its own tell it then; how long it takes is measured all the same."""
+    fleet = deployed(Hand(sites()), sizes=False)
+    private = Private(noise=2.0, clip=0.5)
+    run(made_private(fedavg(TRAIN, per_round=CLIENTS), private, clients=CLIENTS, rounds=1), fleet, rounds=1)
+    assert {site.sizes for site in fleet.registry.sites.values()} == {(0, 0)}
+    assert set(fleet.pace) == {0, 1, 2, 3}
+    assert min(fleet.seconds(TRAIN, range(CLIENTS)).values()) > 0
+
+
 @pytest.mark.parametrize("level", ["local", "example"])
 def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(level: Any) -> None:
     """Noisy summaries, updates and evaluations: all of it is in the account, composed, and in the server's ledger."""

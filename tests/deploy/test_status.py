@@ -177,6 +177,11 @@ def test_prometheus_can_read_the_numbers() -> None:
     assert all(line.fullmatch(one) for one in text.splitlines()), text
     assert 'covey_site_answer_seconds_total{site="b"} 3.5' in text
     assert "covey_round 2" in text
+    seen = re.search(r"covey_site_last_seen_seconds\{.*\} (\S+)", text)
+    assert seen is not None
+    assert float(seen[1]) == pytest.approx(
+        busy().snapshot()["time"], abs=600
+    )  # to the second, not to the hour
     assert 'why="its \\"key\\" is not on the list"} 1' in text
 
 

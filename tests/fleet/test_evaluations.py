@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
-from covey.core import Task, run
+from covey.config import resolve
+from covey.core import RoundEnd, Task, run
 from covey.data.types import Samples
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
@@ -17,6 +20,7 @@ from covey.ledger import Ledger
 from covey.measure import FREE, Measuring, interval, seldom_measured
 from covey.methods.baselines import fedavg, local_only
 from covey.metrics import metric_named
+from covey.runs import Interrupted, resume, run_config
 from covey.steps import Train
 from covey.steps.evaluate import Evaluate
 from covey.testing import small_fleet
@@ -144,3 +148,39 @@ def _turned(fleet: LocalFleet) -> Any:
     from dataclasses import replace
 
     return replace(fleet.data.test.shift, turns=1)
+
+
+def test_a_resumed_run_measures_the_rounds_that_a_straight_one_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "covey.measure.FREE", 0.0
+    )  # from the first measurement on, measuring may cost too much
+    tables = {
+        "rounds": 9,
+        "checkpoint_seconds": 0.0,
+        "data": {"name": "digits", "clients": 30},
+        "model": {"name": "softmax"},
+        "method": {"name": "fedavg", "per_round": 2},
+        "train": {"epochs": 1},
+        "measure": {"every": "auto"},
+        "engine": {"mode": "serial"},
+    }
+
+    def stop(end: RoundEnd) -> None:
+        if end.state.round == 4:  # between two measured rounds
+            raise KeyboardInterrupt
+
+    straight = run_config(resolve(tables), tmp_path / "straight", report=False)
+    with pytest.raises(Interrupted):
+        run_config(resolve(tables), tmp_path / "stopped", watchers=[stop], report=False)
+    resumed = resume(tmp_path / "stopped", report=False)
+
+    rounds = []
+    for done in (straight, resumed):
+        table = pq.read_table(done.folder / "metrics.parquet").to_pylist()
+        rounds.append(sorted({row["round"] for row in table if row["split"] == "global-test"}))
+    assert rounds[0] == rounds[1]
+    assert 4 not in rounds[0]
+    assert 2 <= len(rounds[0]) < 9
+    assert torch.equal(straight.state.models, resumed.state.models)

@@ -1,17 +1,21 @@
 """What a client tells of its classes: unbiased, in two halves that share nothing."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from covey.core import Task, empty_state, open_round
 from covey.data import Dataset, Samples
+from covey.errors import UserError
 from covey.steps.portrait import (
     RANGE,
     DescribeClasses,
     class_means,
     classes_in,
     described,
+    halves_by_themselves,
     portraits_of,
     standardised,
     strokes,
@@ -111,3 +115,27 @@ def test_a_portrait_takes_part_in_the_privacy_account():
     assert reply.stats["epsilon"] == pytest.approx(2 * 6144 * np.log(3) + 4)
     assert DescribeClasses(privacy=Privacy(epsilon=4.0)).counted
     assert not DescribeClasses(flip=0.0, privacy=Privacy(epsilon=4.0)).counted
+
+
+def test_under_noise_one_sample_more_moves_no_other_one():
+    """Halves are by each sample's own values, so that the loss of one sample's bits is that of its class and half."""
+    x = torch.rand(40, 1, 8, 8)
+    whole, part = halves_by_themselves(x), halves_by_themselves(torch.cat([x[:7], x[8:]]))
+    assert np.delete(whole, 7).tolist() == part.tolist()
+    assert 5 < whole.sum() < 35
+
+
+def test_a_portrait_under_noise_needs_classes_and_tells_no_size():
+    private = DescribeClasses(privacy=Privacy(epsilon=1.0))
+    assert {reply.size for reply in replies(private)} == {1}
+    data = Dataset(
+        name="real",
+        x=torch.zeros(4, 2),
+        y=torch.arange(4.0),
+        train=np.arange(4),
+        test=np.arange(0),
+        classes=(),
+    )
+    client = SimpleNamespace(train=Samples(data, np.arange(4)))
+    with pytest.raises(UserError, match="a portrait under noise needs classes"):
+        private(client, Task())

@@ -40,8 +40,7 @@ def look(
     counts = federation.label_counts()
     classes = list(federation.dataset.classes)
     Console().print(drawn(counts, classes))
-    sizes = counts.sum(axis=1) if counts.size else [len(share.train) for share in federation.shares]
-    tests = [len(share.test) for share in federation.shares]
+    sizes, tests = federation.sizes().T.tolist()
     Console().print(
         f"{len(federation.shares)} clients; training samples {min(sizes)} to {max(sizes)}; "
         f"local test samples {min(tests)} to {max(tests)}",

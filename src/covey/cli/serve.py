@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from covey.deploy.fleet import SiteFleet
     from covey.deploy.status_page import PagePlace
     from covey.deploy.superlink import Link
+    from covey.steps.scale import TellScale
 
 CertsOption = Annotated[Path, typer.Option(help="The folder that covey certs made.")]
 InsecureOption = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys; only on loopback.")]
@@ -70,6 +71,20 @@ def serve(
             help="A file with a password that the status page asks a browser for.", show_default=False
         ),
     ] = None,
+    scale: Annotated[
+        bool,
+        typer.Option(
+            help="Standardise inputs by what the sites tell, where the server's test data have no scale of their own."
+        ),
+    ] = True,
+    scale_epsilon: Annotated[
+        float | None,
+        typer.Option(help="Privacy loss of what a site tells for that. [default: exact sums]"),
+    ] = None,
+    scale_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The agreed range of inputs that are not pictures, for --scale-epsilon: LOW HIGH."),
+    ] = None,
     insecure: InsecureOption = False,
     changed_code: ChangedCodeOption = False,
     set_: Annotated[
@@ -100,6 +115,7 @@ def serve(
             f"--data {data} gave a {type(own).__name__}; it must give a Dataset (see from_tensors)"
         )
     secrets = None if insecure else certs
+    scaling = asked_scale(scale_epsilon, scale_range) if scale else None
     page = page_place(status_port, status_host, status_key, secrets)
     place = listening(host, port, insecure)
     read_only = certs.exists() and not os.access(certs, os.W_OK)  # as a container's secrets are
@@ -115,7 +131,9 @@ def serve(
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
-        open_sites(config, link, secrets, place, least, own, folder=folder, page=page) as fleet,
+        open_sites(
+            config, link, secrets, place, least, own, folder=folder, page=page, scaling=scaling
+        ) as fleet,
     ):
         if resume is not None:
             done = go_on(folder, watchers=[watch], say=say, fleet=fleet, changed_code=changed_code)
@@ -174,6 +192,7 @@ def open_sites(
     *,
     folder: Path | None = None,
     page: PagePlace | None = None,
+    scaling: TellScale | None = None,
 ) -> Iterator[SiteFleet]:
     """The fleet of the sites that join at this place; the door opens when all keys are known.
 
@@ -202,7 +221,25 @@ def open_sites(
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
-        yield site_fleet(config, transport, keys=sites or {}, least=least, own=own, say=say, status=status)
+        yield site_fleet(
+            config,
+            transport,
+            keys=sites or {},
+            least=least,
+            own=own,
+            say=say,
+            status=status,
+            scaling=scaling,
+        )
+
+
+def asked_scale(epsilon: float | None, limits: tuple[float, float] | None) -> TellScale:
+    """What sites are asked to standardise inputs by."""
+    from covey.steps.privacy import Privacy
+    from covey.steps.scale import TellScale
+
+    low, high = limits or (None, None)
+    return TellScale(privacy=Privacy(epsilon=epsilon), low=low, high=high)
 
 
 def server_warning(certs: Path) -> list[str]:

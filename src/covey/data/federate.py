@@ -14,7 +14,8 @@ from covey.catalogue import PARTITIONS, SHIFTS
 from covey.data.ground_truth import UNKNOWN, with_shifts
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions.cutting import Cut, Parts, TestRule
-from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Share
+from covey.data.pieces import Pieces, table_of_counts
+from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Shares
 from covey.errors import UserError
 from covey.ranges import Count, Range, Seed
 from covey.settings import checked, settings_of, validated
@@ -56,9 +57,9 @@ def federate(
         **_only(settings, cut_settings),
     )
     found = given if isinstance(given, Cut) else Cut(given)
-    parts = [dataset.train[place] for place in found]
+    parts = Pieces(dataset.train[found.parts.whole], found.parts.ends)
     counts = _label_table(dataset, parts)
-    parts, tests = _local_tests(
+    train, test = _local_tests(
         dataset,
         parts,
         "own" if test_fraction is not None and found.tests != "leaky" else found.tests,
@@ -67,19 +68,13 @@ def federate(
         rng=stream(seed, "local test"),
     )
     shifts = [UNSHIFTED] * len(parts)
+    kinds = np.full(len(parts), UNKNOWN) if found.truth is None else found.truth
     if move:
         shifts = move(dataset, counts, **_only(settings, move_settings))
-    known = np.full(len(parts), UNKNOWN) if found.truth is None else found.truth
-    shares = tuple(
-        Share(Samples(dataset, train, change), Samples(dataset, test, change), kind, name)
-        for train, test, change, kind, name in zip(
-            parts,
-            tests,
-            shifts,
-            with_shifts(known, shifts).tolist(),
-            _names(dataset, found.tests, parts),
-            strict=True,
-        )
+        kinds = with_shifts(kinds, shifts)
+    names = _names(dataset, found.tests, train)
+    shares = Shares(
+        dataset, train=Pieces.of(train), test=Pieces.of(test), shifts=shifts, kinds=kinds, names=names
     )
     return Federation(dataset, shares, Samples(dataset, dataset.test))
 
@@ -140,14 +135,14 @@ def _names(dataset: Dataset, tests: TestRule, parts: Parts) -> list[str]:
     return [names[int(dataset.natural[key][part[0]])] for part in parts]
 
 
-def _label_table(dataset: Dataset, parts: Parts) -> Indices:
+def _label_table(dataset: Dataset, parts: Pieces) -> Indices:
     labels = _labels(dataset)
-    return np.stack([np.bincount(labels[part], minlength=len(dataset.classes)) for part in parts])
+    return table_of_counts(labels, parts, max(1, len(dataset.classes)))
 
 
 def _local_tests(
     dataset: Dataset,
-    parts: Parts,
+    parts: Pieces,
     rule: TestRule,
     share: float,
     *,

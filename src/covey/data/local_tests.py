@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from covey.data.partitions.cutting import Floats, Parts, deal
+from covey.data.pieces import Pieces, table_of_counts
 from covey.data.types import Indices
 
 OWN_SHARE = 0.2  # of a client's own samples, where no test set has samples for it
 
 
-def from_pool(parts: Parts, strata: Indices, test: Indices, rng: np.random.Generator) -> tuple[Parts, Parts]:
+def from_pool(
+    parts: Parts, strata: Indices, test: Indices, rng: np.random.Generator
+) -> tuple[Pieces, Pieces]:
     """Give every client test samples from the global test set in its own training mix; no sample twice.
 
     `strata` is the stratum (label, or label and domain) of every sample. Client i gets r * n_ic test samples
@@ -20,21 +24,31 @@ def from_pool(parts: Parts, strata: Indices, test: Indices, rng: np.random.Gener
     stratum possible, spare ones first, else from a client that has two or more; failing that, one of its own
     training samples if it has two. Returns the training and the test parts.
     """
+    parts = Pieces.of(parts)
     _, strata = np.unique(strata, return_inverse=True)
     width = int(strata.max()) + 1
-    held = np.stack([np.bincount(strata[part], minlength=width) for part in parts])
+    held = table_of_counts(strata, parts, width)
     pool = np.bincount(strata[test], minlength=width)
     totals = held.sum(axis=0)
     usable = (totals > 0) & (pool > 0)
     rate = (pool[usable] / totals[usable]).min() if usable.any() else 0.0
     counts = _round_at_random(held * (rate * usable), pool, rng)
     _leave_nobody_out(counts, held, pool)
-    tests = [test[places] for places in deal(strata[test], counts, rng)]
-    kept = list(parts)
-    for client in np.flatnonzero(counts.sum(axis=1) == 0).tolist():
-        if len(kept[client]) > 1:
-            tests[client], kept[client] = kept[client][:1], kept[client][1:]
-    return kept, tests
+    dealt = Pieces.of(deal(strata[test], counts, rng))
+    gives_one = (dealt.sizes == 0) & (parts.sizes > 1)
+    return _first_to_test(parts, Pieces(test[dealt.whole], dealt.ends), gives_one)
+
+
+def _first_to_test(train: Pieces, test: Pieces, whose: NDArray[np.bool_]) -> tuple[Pieces, Pieces]:
+    """The first training sample of some clients, who have no test sample, becomes their test sample."""
+    first = (train.ends - train.sizes)[whose]
+    kept = np.delete(train.whole, first)
+    ends = test.ends + np.cumsum(whose)
+    tested = np.empty(len(test.whole) + len(first), np.int64)
+    is_own = np.zeros(len(tested), bool)
+    is_own[ends[whose] - 1] = True  # it is the only one of its client
+    tested[is_own], tested[~is_own] = train.whole[first], test.whole
+    return Pieces(kept, train.ends - np.cumsum(whose)), Pieces(tested, ends)
 
 
 def from_groups(
@@ -86,13 +100,20 @@ def _leave_nobody_out(counts: Indices, held: Indices, pool: Indices) -> None:
     """Give clients without test data one sample: a spare one, else one of the client with most of them."""
     spare = pool - counts.sum(axis=0)
     sizes = counts.sum(axis=1)
+    # A stratum of which nobody has one to give will never have one again: who has two or more only gives.
+    empty: set[int] = set()
     for client in np.flatnonzero(sizes == 0).tolist():
+        if len(empty) == len(pool):
+            return
         for stratum in np.argsort(-held[client], kind="stable")[: (held[client] > 0).sum()].tolist():
+            if stratum in empty:
+                continue
             if spare[stratum] > 0:
                 spare[stratum] -= 1
             else:
                 giver = int(np.argmax(np.where(sizes > 1, counts[:, stratum], 0)))
                 if sizes[giver] < 2 or counts[giver, stratum] == 0:
+                    empty.add(stratum)
                     continue
                 counts[giver, stratum] -= 1
                 sizes[giver] -= 1

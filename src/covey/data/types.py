@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from covey.data.augment import Augment
 from covey.data.effects import Effect, applied, turned
+from covey.data.pieces import Pieces, table_of_counts
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -169,25 +170,66 @@ class Share:
 
 
 @dataclass(frozen=True, eq=False)
+class Shares(Sequence[Share]):
+    """All clients' parts in a few arrays; each is put together when it is asked for."""
+
+    dataset: Dataset
+    train: Pieces
+    test: Pieces
+    shifts: Sequence[Shift]
+    kinds: Indices
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    @overload
+    def __getitem__(self, client: int) -> Share: ...
+    @overload
+    def __getitem__(self, client: slice) -> tuple[Share, ...]: ...
+    def __getitem__(self, client: int | slice) -> Share | tuple[Share, ...]:
+        if isinstance(client, slice):
+            return tuple(self[i] for i in range(len(self))[client])
+        shift = self.shifts[client]
+        train, test = (Samples(self.dataset, part[client], shift) for part in (self.train, self.test))
+        return Share(train, test, int(self.kinds[client]), self.names[client])
+
+
+@dataclass(frozen=True, eq=False)
 class Federation:
     """A data set shared out among clients, with the global test set."""
 
     dataset: Dataset
-    shares: tuple[Share, ...]
+    shares: Sequence[Share]
     test: Samples
 
     def __repr__(self) -> str:
-        sizes = [len(share.train) for share in self.shares] or [0]
+        sizes = self.sizes()[:, 0].tolist() or [0]
         per_client = f"{min(sizes):,} to {max(sizes):,} training samples each"
         return f"Federation({self.dataset.name!r}: {len(self.shares):,} clients, {per_client})"
 
     def label_counts(self) -> Indices:
         """Training samples of each client (row) and label (column), after the clients' shifts."""
-        counts = np.zeros((len(self.shares), len(self.dataset.classes)), dtype=np.int64)
-        if self.dataset.classes:
+        classes = len(self.dataset.classes)
+        if classes and isinstance(self.shares, Shares) and all(s is UNSHIFTED for s in self.shares.shifts):
+            return table_of_counts(self.dataset.labels().astype(np.int64), self.shares.train, classes)
+        counts = np.zeros((len(self.shares), classes), dtype=np.int64)
+        if classes:
             for row, share in zip(counts, self.shares, strict=True):
                 row += np.bincount(share.train.labels().astype(np.int64), minlength=len(row))
         return counts
+
+    def sizes(self) -> Indices:
+        """Training samples and test samples (columns) of each client (row)."""
+        if isinstance(self.shares, Shares):
+            return np.stack([self.shares.train.sizes, self.shares.test.sizes], axis=1)
+        sizes = [(len(share.train), len(share.test)) for share in self.shares]
+        return np.array(sizes, dtype=np.int64).reshape(len(sizes), 2)
+
+    def names(self) -> tuple[str, ...]:
+        """What the clients are called; nothing where none has a name."""
+        names = self.shares.names if isinstance(self.shares, Shares) else [s.name for s in self.shares]
+        return tuple(names) if any(names) else ()
 
 
 def scaled(x: Tensor, scale: Scale) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from covey.deploy.outcomes import book_unheard
 from covey.deploy.transport import POLL
 from covey.deploy.underway import Landed, Sent
 from covey.fleet.replies import Trip, accept_replies
@@ -84,7 +85,7 @@ def accepted(fleet: SiteFleet, call: Call, landed: Sequence[Landed]) -> list[Rep
         known=fleet.known,
         guard=fleet.guard,
     )
-    fleet.book_unheard(call.step, {reply.id for reply in replies}, {one.sent.client for one in landed})
+    book_unheard(fleet.ledger, call.step, {reply.id for reply in replies}, set(tasks))
     return replies
 
 

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from covey.codec import task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
-from covey.data.types import Federation
+from covey.data.types import Federation, Scale
 from covey.deploy.arrivals import first_arrivals
-from covey.deploy.outcomes import outcome_of
+from covey.deploy.outcomes import book_unheard, outcome_of, row_bytes
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
+from covey.deploy.standardise import as_stored, ask_scale, with_scale
 from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Transport
 from covey.deploy.underway import READING, Underway
@@ -37,6 +38,7 @@ from covey.mix.peers import peer_links
 from covey.model import Layout, fresh_row
 from covey.objective import Objective, lowest_loss
 from covey.statistics import Known
+from covey.steps.scale import TellScale, of_scale, to_scale
 from covey.version import __version__
 
 UNTOLD = 2**31  # samples that a site may have that does not tell how many
@@ -63,11 +65,14 @@ class SiteFleet:
         patience: float = 3600.0,
         run: str = "",
         lanes: bool = False,
+        sizes: bool = True,
         guard: Guard | None = None,
         say: Callable[[str], None] = lambda _: None,
         status: Status | None = None,
+        scaling: TellScale | None = None,
     ) -> None:
         self.status = status or Status()
+        self.scaling = scaling  # what sites are asked once, if their sums say how inputs are standardised
         self.transport = transport
         self.spec = spec
         self.server_data = server_data
@@ -86,9 +91,9 @@ class SiteFleet:
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
         self.schemas = ReplySchemas()
-        labels = names_mark(server_data.dataset.classes)
+        marks: dict[str, Any] = {"labels": names_mark(server_data.dataset.classes), "sizes": sizes}
         self.registry = SiteRegistry(
-            transport, spec, names, labels=labels, hello_seconds=deadline, say=say, status=self.status
+            transport, spec, names, hello_seconds=deadline, say=say, status=self.status, **marks
         )
         self.round = 0
         self.calls: dict[str, int] = {}
@@ -114,11 +119,20 @@ class SiteFleet:
             self.ledger.open()
         least = self.least if round == 1 or not self.registry.sites else 1
         self.here = self._believed(self.registry.wait(least, self.patience, round))
+        if self.scaling is not None:
+            self._use(ask_scale(self, self.scaling))
         self.info["workers"] = len(self.registry.sites)
         sites = sorted(self.registry.sites.items())
         self.info["sites"] = ", ".join(f"{site.name} = {i}" for i, site in sites)
         self.info["names"] = {str(i): site.name for i, site in sites}
         return [i for i in self.here if i not in self.underway]
+
+    def _use(self, scale: Scale | None) -> None:
+        """Sites and the server's own test data are standardised alike, and nobody is asked again."""
+        self.scaling = None
+        if scale is not None:
+            self.spec, self._server_executor = replace(self.spec, scale=scale), None
+            self.server_data = with_scale(self.server_data, scale)
 
     def _believed(self, here: list[int]) -> list[int]:
         """Those of the sites that may take part: not barred, and with a number of samples that can be believed."""
@@ -176,7 +190,7 @@ class SiteFleet:
             known=self.known,
             guard=self.guard,
         )
-        self.book_unheard(step, {reply.id for reply in replies}, set(trips))
+        book_unheard(self.ledger, step, {reply.id for reply in replies}, set(trips))
         for reply in replies:
             if reply.id in trips:
                 self.note_pace(step, reply.id, trips[reply.id].seconds)
@@ -184,9 +198,8 @@ class SiteFleet:
 
     def note_pace(self, step: Step, client: int, seconds: float) -> None:
         """How fast a site trains, as it was seen."""
-        work = step.work(*self.registry.sites[client].sizes) if step.kind.startswith("train.") else 0
-        if work:
-            self.pace[client] = seconds / work
+        if step.kind.startswith("train."):
+            self.pace[client] = seconds / self._work(step, client)
 
     @property
     def underway(self) -> Collection[int]:
@@ -198,16 +211,6 @@ class SiteFleet:
         """Sends the tasks and waits for the first `count` answers to these and to earlier ones."""
         call = next_call(self.calls, step, where=self.name, seed=self.seed, round=self.round)
         return first_arrivals(self, call, tasks, count, 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES)
-
-    def book_unheard(self, step: Step, heard: set[int], asked: set[int]) -> None:
-        """What a site was asked for it has told, whether its answer came in time or not."""
-        told = [self.ledger.epsilon[i] for i in heard if i in self.ledger.epsilon]
-        privacy = getattr(step, "privacy", None)
-        for client in asked - heard:
-            if getattr(step, "counted", False) and told:  # as much as others at most
-                self.ledger.epsilon[client] = max(self.ledger.epsilon.get(client, 0.0), *told)
-            elif privacy is not None and privacy.counted:
-                self.ledger.epsilon[client] = self.ledger.epsilon.get(client, 0.0) + privacy.epsilon
 
     def _at_sites(
         self, call: Call, tasks: Mapping[int, Task], limit: float, trips: dict[int, Trip]
@@ -296,9 +299,9 @@ class SiteFleet:
         self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], holders: Sequence[int]
     ) -> Tensor:
         """Applies the matrices at the server, which stands for the links between peers and books them."""
-        for used, row_bytes in peer_links(mixings, bank.shape[1], holders, replies):
+        for used, size in peer_links(mixings, bank.shape[1], holders, replies):
             rows = int(used.rows.sum())
-            self.ledger.charge("mix.peers", Cost(messages=rows, bytes_peer=rows * row_bytes))
+            self.ledger.charge("mix.peers", Cost(messages=rows, bytes_peer=rows * size))
         return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
 
     def start(self, number: int = 0) -> Tensor:
@@ -308,7 +311,11 @@ class SiteFleet:
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
         """As measured in earlier rounds; before that, in proportion to the samples."""
         usual = Devices().pace
-        return {i: step.work(*self.registry.sites[i].sizes) * self.pace.get(i, usual) for i in ids}
+        return {i: self._work(step, i) * self.pace.get(i, usual) for i in ids}
+
+    def _work(self, step: Step, client: int) -> float:
+        """Samples that the client has to train on; 1 where it does not tell how many it has."""
+        return step.work(*self.registry.sites[client].sizes) or 1.0
 
     def child(self, name: str, model: nn.Module, objective: Objective) -> SiteFleet:  # noqa: ARG002
         """The same sites and ledger under a model of the method's own, which the sites build themselves."""
@@ -347,7 +354,7 @@ class SiteFleet:
     @cached_property
     def server_data_digest(self) -> str:
         """Equal for equal test data at the server."""
-        x, y = self.server_data.test.tensors()
+        x, y = as_stored(self.server_data, self.spec.scale).test.tensors()
         mark = hashlib.sha256("\0".join(self.server_data.dataset.classes).encode())
         mark.update(x.numpy().tobytes() + y.numpy().tobytes())
         return mark.hexdigest()
@@ -367,11 +374,14 @@ class SiteFleet:
             "trainer": self.info["trainer"],
             "least": self.least,
             "own": self.server_data_digest,
+            "scale": of_scale(self.spec.scale),
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         if "run" not in saved:
             raise UserError("this run is a simulation; go on with: covey run --resume")
+        if "scale" in saved:
+            self._use(to_scale(saved["scale"], self.spec.shape[0]))
         if saved["own"] != self.server_data_digest:
             raise UserError("the run began with other test data at the server; give the same --data again")
         if saved["trainer"] != self.info["trainer"]:
@@ -387,9 +397,3 @@ class SiteFleet:
 
     def close(self) -> None:
         """The sites go on waiting for a next run."""
-
-
-def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
-    """The bytes of one row: of the model, or of what was sent where that is another one."""
-    sent = [task.models.shape[1] for task in tasks.values() if task.models.dim() == 2]
-    return 4 * max([layout.size, *sent])

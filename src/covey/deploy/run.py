@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from covey.bench.choose import choose_bench
 from covey.config import Config
@@ -19,6 +20,7 @@ from covey.deploy.wire import ModelSpec
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.sections import DataSection, ModelSection, own_settings
+from covey.steps.scale import TellScale
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
 
@@ -32,8 +34,13 @@ def site_fleet(
     own: Dataset | None = None,
     say: Callable[[str], None] = lambda _: None,
     status: Status | None = None,
+    scaling: TellScale | None = None,
 ) -> SiteFleet:
-    """The fleet of a deployment; the global test set is all of `own`, else that of the configuration's data set."""
+    """The fleet of a deployment; the global test set is all of `own`, else that of the configuration's data set.
+
+    Where that set comes without a scale, sites are asked once for sums of their inputs (`scaling`), and all inputs are
+    standardised by these.
+    """
     data = config["data"]
     dataset = own or load(data["name"], **own_settings(data, DataSection))
     model = config["model"]
@@ -59,9 +66,11 @@ def site_fleet(
         deadline=Devices(**config["devices"]).deadline or DEADLINE,
         least=least,
         lanes=config["engine"]["lanes"],
+        sizes="private" not in config.tables,
         guard=Guard(**config["guard"]),
         say=say,
         status=status,
+        scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
     )
 
 

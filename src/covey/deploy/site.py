@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from covey.bench import Bench
 from covey.codec import named_from_bytes, to_bytes
 from covey.core import Reply, Task
-from covey.data.types import Dataset, Samples, View
+from covey.data.types import Dataset, Samples, Scale, View
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds
@@ -31,6 +31,7 @@ from covey.text import printable
 from covey.version import __version__
 
 HELLO = "query.hello"
+UNSAID = "its step failed; the site's own log says why"  # an error may quote the data that it met
 CHUNK = 1024  # samples of which a digest is taken at a time
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
 BENCHES_KEPT = 4  # models that are ready to work
@@ -57,6 +58,14 @@ class SiteData:
             for part in self.train_samples.select(slice(start, start + CHUNK)).tensors():
                 mark.update(part.numpy().tobytes())
         return mark.hexdigest()
+
+    def scaled(self, scale: Scale | None) -> SiteData:
+        """The same data, standardised as the server says; as they are where it says nothing."""
+        parts = self.train_samples, self.test_samples
+        if scale is None or not all(isinstance(part, Samples) for part in parts):
+            return self
+        train, test = (replace(part, dataset=replace(part.dataset, scale=scale)) for part in parts)  # type: ignore[type-var]
+        return SiteData(train_samples=train, test_samples=test)
 
     @classmethod
     def of(cls, data: Any) -> SiteData:
@@ -115,7 +124,7 @@ class Site:
             agreed(request, "the server", self.speaks, self.version)
             if "hello" in request:
                 self.hear(str(request.get("left_out", "")))
-                return to_bytes(self.hello())
+                return to_bytes(self.hello(sizes=request.get("sizes", True) is True))
             with only_installed(self.allowed):
                 return to_bytes(self._work(request))
         except Refused as no:
@@ -126,15 +135,18 @@ class Site:
         self.say(f"refused: {reason}")
         return to_bytes({"refused": reason})
 
-    def hello(self) -> dict[str, Any]:
-        """What a site tells about itself: how many samples (0: it does not tell), of what shape; not what they are."""
+    def hello(self, *, sizes: bool = True) -> dict[str, Any]:
+        """What a site tells about itself: how many samples (0: it does not tell), of what shape; not what they are.
+
+        A private run does not ask for sizes, and a site with a budget does not tell them.
+        """
         samples = self.data.train_samples
-        sizes = [0, 0] if self.strict else [len(samples), len(self.data.test_samples)]
+        told = [len(samples), len(self.data.test_samples)] if sizes and not self.strict else [0, 0]
         return {
             "covey": self.version,
             "protocol": list(self.speaks),
             "name": self.name,
-            "sizes": sizes,
+            "sizes": told,
             "shape": list(samples.dataset.x.shape[1:]),
             "classes": len(samples.dataset.classes),
             "labels": names_mark(samples.dataset.classes),
@@ -176,17 +188,19 @@ class Site:
         task = Task(**request["task"])
         if self.strict:
             check_choice(step, task)
-        self.bounds.check_work(step, task, len(self.data.train_samples), len(self.data.test_samples))
+        sizes = len(self.data.train_samples), len(self.data.test_samples)
+        self.bounds.check_work(step, task, *sizes, exact=not self.strict)
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
             job = Job(ids=(client,), tasks=(task,), states=(state,))
-            outcome = do(call, job, self.data, self._bench(spec))[0]  # type: ignore[arg-type]
+            data = self.data.scaled(spec.scale)
+            outcome = do(call, job, data, self._bench(spec))[0]  # type: ignore[arg-type]
         seconds = time.perf_counter() - started
         answer = {
             "reply": _plain_reply(outcome.reply, self.strict) if outcome.reply else None,
-            "lost": outcome.lost,
+            "lost": UNSAID if outcome.lost and self.strict else outcome.lost,
             "refused": outcome.refused,
             "mistake": outcome.mistake,
-            "seconds": seconds,
+            "seconds": 0.0 if self.strict else seconds,  # they would tell how many samples there are
         }
         if not outcome.mistake:
             paid = outcome.reply is not None and self.account.drawn != drawn

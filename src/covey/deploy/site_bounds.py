@@ -36,13 +36,12 @@ class Bounds:
             if not value > 0:
                 raise UserError(f"--most-{field.name} is {value!r}; allowed: a number above 0")
 
-    def check_work(self, step: Step, task: Task, train: int, test: int) -> None:
-        """Refuses what would take too many passes over the data."""
+    def check_work(self, step: Step, task: Task, train: int, test: int, *, exact: bool = True) -> None:
+        """Refuses what would take too many passes over the data; how many tells how much test data there is."""
         passes = max(1, len(task.models)) * step.work(train, test) / max(1, train)
         if not passes <= self.passes:
-            raise Refused(
-                f"{step.kind} would pass over this site's data {passes:.3g} times; it allows {self.passes:g}"
-            )
+            often = f"{passes:.3g} times" if exact else "too often"
+            raise Refused(f"{step.kind} would pass over this site's data {often}; it allows {self.passes:g}")
 
     def check_model(self, spec: ModelSpec) -> None:
         """Refuses a model that is too large, before any memory is taken for it."""

@@ -79,6 +79,7 @@ class SiteRegistry:
         *,
         labels: str,
         hello_seconds: float,
+        sizes: bool = True,
         say: Callable[[str], None],
         status: Status | None = None,
     ) -> None:
@@ -88,6 +89,7 @@ class SiteRegistry:
         self.names = names
         self.labels = labels  # the mark of the server's class names
         self.hello_seconds = hello_seconds  # how long a message of introduction lives
+        self.ask_sizes = sizes  # a private run does not ask how many samples a site has
         self.say = say
         self.sites: dict[int, RegisteredSite] = {}
         self.greeted: dict[str, int] = {}  # messages of introduction that wait for an answer
@@ -138,7 +140,12 @@ class SiteRegistry:
         known |= {node for node, (_, again) in self.left_out.items() if again > now}
         new = [node for node in nodes if node not in known]
         if new:
-            known_as = {"covey": __version__, "protocol": list(SPOKEN), "hello": True}
+            known_as = {
+                "covey": __version__,
+                "protocol": list(SPOKEN),
+                "hello": True,
+                "sizes": self.ask_sizes,
+            }
             blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
             self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))
         fresh = {number for number, node in self.greeted.items() if node in new}

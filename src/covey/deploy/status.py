@@ -215,7 +215,7 @@ def metrics(snapshot: Mapping[str, Any]) -> str:
     for name, kind, value in tables:
         lines.append(f"# TYPE {name} {kind}")
         lines += [
-            f'{name}{{site="{quoted(site["name"])}"}} {float(value(site)):g}' for site in snapshot["sites"]
+            f'{name}{{site="{quoted(site["name"])}"}} {float(value(site)):.15g}' for site in snapshot["sites"]
         ]
     lines.append("# TYPE covey_refused_requests_total counter")
     lines += [

@@ -15,6 +15,7 @@ from covey.bench.choose import choose_bench
 from covey.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, STEPS
 from covey.choices import OneOf
 from covey.core import Step
+from covey.data.types import Scale
 from covey.errors import Refused, UserError
 from covey.metrics import Metric
 from covey.model import BufferPolicy, maker_of
@@ -23,6 +24,7 @@ from covey.objective import Objective, objective_named
 from covey.own_code import bare_name, is_own
 from covey.registry import Registry, only_installed
 from covey.settings import checked, convert, reader_of, settings_of
+from covey.steps.scale import of_scale, to_scale
 
 
 def step_kinds() -> list[str]:
@@ -144,10 +146,14 @@ class ModelSpec:
     buffers: BufferPolicy = "average"
     lanes: bool = False
     child: bool = False  # a method's own model, of the registry CHILD_MODELS
+    scale: Scale | None = None  # by which inputs are standardised, if not as a site's own data set says
 
     def plain(self) -> dict[str, Any]:
-        """What travels: names without the files that they are in here."""
+        """What travels: names without the files that they are in here, and a scale only where there is one."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields["scale"] = of_scale(self.scale)
+        if self.scale is None:
+            del fields["scale"]
         return {**fields, "name": bare_name(self.name), "objective": bare_name(self.objective)}
 
     def build(self, seed: int = 0) -> nn.Module:
@@ -205,8 +211,9 @@ def model_from_plain(plain: Mapping[str, Any]) -> ModelSpec:
     _known(CHILD_MODELS if plain.get("child") is True else MODELS, name)
     _known(OBJECTIVES, plain.get("objective"))
     try:
-        return ModelSpec(**{**plain, "shape": tuple(plain["shape"])})
-    except (TypeError, KeyError) as error:
+        shape = tuple(plain["shape"])
+        return ModelSpec(**{**plain, "shape": shape, "scale": to_scale(plain.get("scale"), shape[0])})
+    except (TypeError, KeyError, IndexError, ValueError, UserError) as error:
         raise Refused(
             f"the model {name!r} comes with settings that this site's covey does not know"
         ) from error

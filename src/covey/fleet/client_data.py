@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, overload
+
+import numpy as np
 
 from covey.data.pooled import Pooled
 from covey.data.types import Federation, Samples, View
@@ -25,6 +29,13 @@ class ClientData:
         """Clients without labels: nothing to train on; their inputs are those of their test data."""
         return self.devices.unlabelled()
 
+    @cached_property
+    def all_train(self) -> int:
+        """Everybody's training samples."""
+        labelled = np.ones(len(self), bool)
+        labelled[list(self.unlabelled)] = False
+        return int(self.data.sizes()[labelled, 0].sum())
+
     def __len__(self) -> int:
         return len(self.data.shares)
 
@@ -32,28 +43,54 @@ class ClientData:
         """A client's training data in round `number`; at the server itself, everybody's."""
         if client < 0:
             members = self.devices.members(len(self), number)
-            return Pooled([self.train(i, number) for i in members if i not in self.unlabelled])
+            if self.unlabelled:
+                members = [i for i in members if i not in self.unlabelled]
+            return Pooled(TrainingData(self, members, number))
         if client in self.unlabelled:
             return self.data.shares[client].train.select(slice(0))
-        return self._drifted(self.data.shares[client].train, client, number)
+        return self._drifted("train", client, number)
 
     def test(self, client: int, number: int) -> View:
         """A client's test data in round `number`; at the server itself, the global test set."""
         if client < 0:
             return self.data.test
-        return self._drifted(self.data.shares[client].test, client, number)
+        return self._drifted("test", client, number)
 
     def sizes(self, client: int) -> tuple[int, int]:
         """Number of training and test samples."""
         if client < 0:
-            train = sum(self.sizes(i)[0] for i in range(len(self)))
-            return train, len(self.data.test)
+            return self.all_train, len(self.data.test)
         share = self.data.shares[client]
         return 0 if client in self.unlabelled else len(share.train), len(share.test)
 
-    def _drifted(self, samples: Samples, client: int, number: int) -> View:
-        if not self.devices.drifts:
-            return samples
-        training = samples is self.data.shares[client].train
-        others = {i: share.train if training else share.test for i, share in enumerate(self.data.shares)}
-        return drifted(samples, client, number, self.devices.drifts, others)
+    def _drifted(self, part: Literal["train", "test"], client: int, number: int) -> View:
+        def of(other: int) -> Samples:
+            share = self.data.shares[other]
+            return share.train if part == "train" else share.test
+
+        return (
+            drifted(of(client), client, number, self.devices.drifts, of)
+            if self.devices.drifts
+            else of(client)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData(Sequence[View]):
+    """The training data of several clients, each put together when it is looked at: the server seldom looks."""
+
+    data: ClientData
+    clients: Sequence[int]
+    number: int
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    @overload
+    def __getitem__(self, place: int) -> View: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[View]: ...
+    def __getitem__(self, place: int | slice) -> View | list[View]:
+        if isinstance(place, slice):
+            return [self.data.train(client, self.number) for client in self.clients[place]]
+        return self.data.train(self.clients[place], self.number)

@@ -116,19 +116,21 @@ class Devices:
 
     def build(self, clients: int, rng: np.random.Generator) -> list[Device]:
         """Draw the devices; client i's is the same however many clients follow it."""
-        draws = rng.random((clients, 5))
         profile = PROFILE.made("devices.profile", self.profile)
-        devices = [profile(row) for row in draws]
+        if self.profile == "ideal":  # all are alike: no draws, and one object for a million clients
+            devices = [Device()] * clients
+        else:
+            devices = [profile(row) for row in rng.random((clients, 5))]
         for table in self.special:
             values = {field: float(table[field]) for field in DEVICE_FIELDS if field in table}
             for client in _clients("special", table, clients):
                 devices[client] = Device(**{**vars(devices[client]), **values})
         return devices
 
-    def members(self, clients: int, number: int) -> list[int]:
+    def members(self, clients: int, number: int) -> Sequence[int]:
         """The ids that exist in round `number`: the latest join or leave so far decides."""
         if not self.joins and not self.leaves:
-            return list(range(clients))
+            return range(clients)
         events: dict[int, list[tuple[int, bool]]] = {}
         for present, name, tables in ((True, "joins", self.joins), (False, "leaves", self.leaves)):
             for table in tables:
@@ -146,9 +148,11 @@ class Devices:
     ) -> set[int]:
         """Who cannot be reached in round `number`: floor(dropout * n) drawn without replacement, and the
         devices whose own availability fails them. From streams of their own: all methods see the same."""
+        gone: set[int] = set()
+        if not self.dropout and self._all_sure:
+            return gone
         ordered = sorted(ids)
         count = math.floor(self.dropout * len(ordered) + 1e-9)
-        gone: set[int] = set()
         if count:
             gone.update(stream("away", number).choice(ordered, size=count, replace=False).tolist())
         unsure = {i for i, device in enumerate(devices) if device.availability < 1}.intersection(ordered)
@@ -156,6 +160,11 @@ class Devices:
             luck = stream("available", number).random(max(ordered) + 1)
             gone.update(i for i in unsure if luck[i] >= devices[i].availability)
         return gone
+
+    @property
+    def _all_sure(self) -> bool:
+        """No device can be away by itself: only a profile or a table makes those that can."""
+        return self.profile == "ideal" and not self.special
 
     def lost(self, ids: Collection[int], names: Sequence[str | int], stream: Stream) -> set[int]:
         """Whose reply never arrives in the call that `names` (round, kind, call) identifies."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ def drifted(
     client: int,
     number: int,
     tables: Sequence[Mapping[str, Any]],
-    others: Mapping[int, Samples],
+    others: Callable[[int], Samples],
 ) -> View:
     """The client's samples in round `number`: of the tables that name it and have begun, the latest counts.
 
@@ -68,7 +68,7 @@ def drifted(
         return samples
     base = samples
     if table.get("mix_of") is not None:
-        other = others[int(table["mix_of"])]
+        other = others(int(table["mix_of"]))
         base = replace(samples, index=other.index[np.arange(len(samples)) % len(other)])
     new = base.shifted(changed(table, samples.shift))
     if share >= 1:

@@ -94,7 +94,7 @@ class LocalFleet:
 
     # ------------------------------------------------------------------------------------------ who is there
 
-    def begin(self, round: int) -> list[int]:
+    def begin(self, round: int) -> Sequence[int]:
         """Opens a round and says who can be reached in it."""
         self.round = round
         self.calls = {}
@@ -102,17 +102,20 @@ class LocalFleet:
             self.ledger.open()
         members = self.members()
         away = self.devices.away(members, round, partial(stream, self.seed), self.machines)
+        if not away and not self.ledger.barred and not self.in_flight:
+            return members
         return [
             i for i in members if i not in away and i not in self.ledger.barred and i not in self.in_flight
         ]
 
-    def members(self) -> list[int]:
+    def members(self) -> Sequence[int]:
         """Who belongs to the fleet in this round."""
         return self.devices.members(len(self.client_data), self.round)
 
-    def trainers(self, ids: Sequence[int]) -> list[int]:
+    def trainers(self, ids: Sequence[int]) -> Sequence[int]:
         """Those of them who have labelled samples."""
-        return [i for i in ids if i not in self.client_data.unlabelled]
+        unlabelled = self.client_data.unlabelled
+        return [i for i in ids if i not in unlabelled] if unlabelled else ids
 
     def known(self, client: int) -> Known:
         """What the server knows of a client."""

@@ -18,7 +18,7 @@ def memory_bound(
     The data; the bank of `rows` models and everybody's reply; and for each worker its model, its client's data and the
     activations of a training batch (with their gradients) or of a forward pass.
     """
-    largest = max((len(share.train) + len(share.test) for share in data.shares), default=0)
+    largest = int(data.sizes().sum(axis=1).max(initial=0))
     largest = max(largest, len(data.test), BUNDLE_SAMPLES)
     x, _ = Samples(data.dataset, data.dataset.train[:1]).tensors()
     row, sample = 4 * layout.size, 4 * x[0].numel()

@@ -247,13 +247,13 @@ function drawSites(row, status) {
   const cells = (words) => words.map((word) => make("td", {}, word));
   const sites = status.sites.map((site) => make("tr", {}, make("th", { scope: "row" }, site.name),
     make("td", { class: site.state === "connected" ? "ok" : "bad" }, site.why ? `${site.state}: ${site.why}` : site.state),
-    cells([ago(status.time, site.last_seen), site.doing ? `${site.doing}, round ${site.round}` : "", bytes(site.bytes_in), bytes(site.bytes_out), String(site.answers), String(site.lost)])));
+    cells([ago(status.time, site.last_seen), site.doing ? `${site.doing}, round ${site.round}` : "", bytes(site.bytes_in), bytes(site.bytes_out), site.seconds.toFixed(1), String(site.answers), String(site.lost)])));
   const refused = status.refused.map((one) => make("tr", {}, cells([one.key, one.why, String(one.count), ago(status.time, one.last_seen)])));
   at("sites").hidden = false;
   at("sites-head").textContent = `Sites of ${row.name}`;
   at("sites-body").replaceChildren(
     make("p", {}, `Round ${status.now.round}${status.now.rounds ? ` of ${status.now.rounds}` : ""}: ${status.now.doing}; waits for ${status.now.waits_for.join(", ") || "nobody"}`),
-    make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sites" }, make("table", { class: "wide" }, head(["site", "state", "last seen", "doing", "received", "sent", "answers", "lost"]), make("tbody", {}, sites))),
+    make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sites" }, make("table", { class: "wide" }, head(["site", "state", "last seen", "doing", "received", "sent", "seconds", "answers", "lost"]), make("tbody", {}, sites))),
     ...(refused.length ? [make("h3", {}, "Refused requests"), make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Refused requests" }, make("table", {}, head(["key", "why", "times", "last"]), make("tbody", {}, refused)))] : []));
   document.querySelectorAll("[data-first]").forEach((element) => element.remove());
 }

@@ -11,7 +11,7 @@ from covey.private.local import BookedReplies, local_noise
 from covey.private.plan import Plan
 from covey.private.refusals import check_private
 from covey.private.secret_draw import SecretDraw
-from covey.private.secure import SecureSums
+from covey.private.secure import FEWEST, SecureSums
 from covey.private.settings import Private
 from covey.private.small_groups import AtLeast
 from covey.private.sums import NoisySums
@@ -24,8 +24,9 @@ from covey.steps.train import Train
 def made_private(method: Method, settings: Private, *, clients: int, rounds: int) -> Method:
     """The method, of which clients' updates, losses and sizes are protected as the settings say; or one sentence."""
     check_private(method, settings.level)
-    if method.group is not None and settings.least > 1:
-        method = replace(method, group=AtLeast(group=method.group, least=settings.least))
+    least = max(settings.least, FEWEST) if settings.secure else settings.least
+    if method.group is not None and least > 1:
+        method = replace(method, group=AtLeast(group=method.group, least=least))
     if settings.level == "example":
         return at_example_level(method, settings, rounds)
     if settings.level == "local":

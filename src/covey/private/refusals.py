@@ -16,9 +16,12 @@ from covey.private.settings import Level
 OF_SUMS = {
     "group": (),
     "bank": ("one_model", "one_per_group", "one_per_flock"),
-    "select": ("Uniform", "Poisson", "Everybody", "EveryCluster", "EachGroup"),
+    "select": ("Uniform", "Poisson", "Everybody", "EveryCluster", "EachGroup", "LargestGroup", "Equitable"),
     "send": ("to_everybody", "to_group"),
-    "local": ("Train", "TrainWithHome", "DittoTrain"),
+    "local": (
+        *("Train", "TrainWithHome", "DittoTrain", "ContrastiveTrain", "MoreauTrain", "MixtureTrain"),
+        *("MetaTrain", "LocalAggregationTrain"),
+    ),
     "mix": ("Average", "GroupAverage"),
     "update": ("ServerMomentum", "ServerOptimiser"),
     "serve": ("to_everybody", "to_group"),
@@ -58,9 +61,37 @@ SHOWN: dict[str, tuple[str, str]] = {
     "TellDiscrepancy": ("every client's exact label mix", "use fedavg"),
     "DiscoAverage": ("every client's exact label mix", "use fedavg"),
     "by_likeness": ("exact evaluations of each other's models", "use cbcc-select with epsilon, or embedding"),
+    "ByAngles": ("directions in which every client's samples lie", ANY_GROUPS),
+    "ByMoments": ("exact moments of every client's features", ANY_GROUPS),
+    "ByInference": ("what every client's own model says of the server's samples", ANY_GROUPS),
+    "ByGradients": ("every client's own gradient", ANY_GROUPS),
+    "ByDecomposedCosine": ("single updates of every client before the first round", ANY_GROUPS),
+    "ByRewards": ("single updates, whose likeness moves clients among cohorts", ANY_GROUPS),
+    "ByDrift": ("every client's exact losses of all models", ANY_GROUPS),
+    "ResponsibleTrain": ("how well each model fits a client's data", ANY_GROUPS),
+    "SoftTrain": ("which model has the lowest loss on every sample of a client", ANY_GROUPS),
+    "TrainWithCourse": ("the exact course of every client's loss", ANY_GROUPS),
+    "ByMass": ("how well each model fits a client's data", ANY_GROUPS),
+    "ByInteractions": ("the exact course of every client's loss", ANY_GROUPS),
+    "SoftAverage": ("which model has the lowest loss on every sample of a client", ANY_GROUPS),
+    "StaleAverage": ("single updates, one by one as they come", "use fedavg, whose rounds make sums"),
+    "ByEntropy": ("the bias of every client's update, and with it its label mix", "use fedavg"),
+    "Diverse": ("a sketch of every client's update", "use cfic with epsilon"),
+    "KeepBusy": ("single updates, one by one as they come", "use fedavg, whose rounds make sums"),
+    "LeastAvailable": ("single updates that come late", "use fedavg, whose rounds make sums"),
+    "NormalisedAverage": ("how many steps a client takes, which is its number of samples", "use fedavg"),
+    "MimicTrain": ("a gradient of every client at the server's model", "use fedavgm or fedadam"),
+    "WithMomentum": ("a gradient of every client at the server's model", "use fedavgm or fedadam"),
+    "TrainNearCloud": (
+        "every client's own model",
+        "use a method with a common model, such as ditto or fedper",
+    ),
+    "note_spread": ("every client's own model", "use a method with a server, such as fedavg or embedding"),
+    "the_server": ("all data: they lie at the server", "nothing is federated here: leave [private] out"),
     "remember_losses": ("every client's exact loss", 'set method.losses = "none"'),
     "remember_sketches": ("a sketch of every client's update", "use cfic with epsilon"),
 }
+JUDGED = "exact evaluations of each other's models; use cbcc with epsilon at the local or example level, or embedding"
 # What needs single updates, which the client level hides.
 SINGLE: dict[str, tuple[str, str]] = {
     "to_known_group": ("which group a client's own update puts it in", ANY_GROUPS),
@@ -80,6 +111,11 @@ SINGLE: dict[str, tuple[str, str]] = {
     "Clip": (
         "single updates, of which it needs the median length",
         'use fedavg with private.clip = "adaptive"',
+    ),
+    "NearestCentre": ("single updates, which find their nearest centre", ANY_GROUPS),
+    "LikenessAverage": (
+        "single updates, which count by their client's cluster",
+        "use cbcc-select with epsilon, or embedding",
     ),
     "SplitAndAverage": ("single updates, whose angles split the clients", ANY_GROUPS),
     "CommonDescent": ("single updates, which it balances against each other", "use fedavg or cfic"),
@@ -123,6 +159,8 @@ def objection(kind: str, part: Any, level: Level) -> str:
     if name in SHOWN:
         what, remedy = SHOWN[name]
         return f"it would show the server {what}; {remedy}"
+    if getattr(part, "by_accuracy", False):
+        return f"it would show the server {JUDGED}"
     if kind == "group":
         return group_objection(part)
     if kind == "select":

@@ -20,6 +20,7 @@ from covey.private.neighbours import HowMany, Neighbours, neighbours_of
 from covey.private.plan import Plan
 from covey.private.sums import NoisySums
 from covey.steps.gaussian_noise import gaussian, length
+from covey.steps.private import stays_at_home
 from covey.steps.secure import (
     LEVELS,
     Integers,
@@ -72,7 +73,7 @@ class SecureSums:
         noise = self.plan.noise(now, sampling) if noisy else 0.0
         longest = reach(now.models.shape[1])
         pools = sums.pools(now, [])
-        shown, heard, spoiled = [], [], []
+        shown, heard, spoiled, home = [], [], [], stays_at_home(step, now.fleet.layout)
         for number, (pool, members) in enumerate(pools.items()):
             asked = {i: now.tasks[i] for i in members if i in now.tasks}
             if len(asked) < FEWEST:
@@ -101,6 +102,8 @@ class SecureSums:
             if noisy and settings.noise_from == "server":
                 rng = now.stream("private", number) if now.fleet.simulated else None
                 values = gaussian(values, noise * longest, rng)
+            if home is not None:
+                values[home] = 0.0
             count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
             mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
             shown.append(Reply(id=members[0], slot=pool[0], vector=mean.float(), size=max(1, round(count))))
@@ -118,6 +121,11 @@ class SecureSums:
                     f"round {now.number}: {spoiled[0]}: one of its clients does not keep to the protocol, and under "
                     "masks nobody can see which; without private.secure it is refused and named"
                 )
+        if now.tasks and not shown:
+            raise SilentRoundError(
+                f"round {now.number}: no sum of {FEWEST} clients or more could be made; give method.per_round or "
+                "private.least a larger number"
+            )
         now.worked = tuple(sorted(heard))
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
 

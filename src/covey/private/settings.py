@@ -32,7 +32,7 @@ class Private:
         sampling: poisson: a method that draws clients uniformly lets chance decide for each by itself, which costs
             least; method: as the method draws.
         accountant: pld (exact up to rounding) or rdp.
-        least: the fewest clients of a group: smaller ones are merged.
+        least: the fewest clients of a group: smaller ones are merged; with secure at least 3.
         secure: whether the server is shown sums of whole numbers only (SecAgg+), and no client's update; alone, or with
             noise. Needs a clip length.
         neighbours: with secure: how many other clients each shares masks and secrets with, an odd number counts as the

@@ -14,6 +14,7 @@ from covey.private.accountant import Sampling
 from covey.private.clipping import Split, clipped_sum, next_clip
 from covey.private.plan import CLIP, Plan
 from covey.steps.gaussian_noise import gaussian
+from covey.steps.private import stays_at_home
 
 Pool = tuple[int, int]  # a model's row, and a group (-1: everybody who trains that model)
 
@@ -48,13 +49,15 @@ class NoisySums:
         adaptive = settings.clip == "adaptive"
         clip = float(CLIP.get(now.memory, settings.first_clip if adaptive else settings.clip))  # type: ignore[arg-type]
         split = Split.of(noise, sum(expected.values())) if adaptive else Split(updates=noise, count=0.0)
-        shown, short = [], 0
+        shown, short, home = [], 0, stays_at_home(step, now.fleet.layout)
         for number, (pool, members) in enumerate(pools.items()):
             heard = [reply for reply in replies if reply.id in members and reply.slot == pool[0]]
             total, few = clipped_sum([update(now, reply) for reply in heard], clip, now.models.shape[1])
             short += few
             rng = now.stream("private", number) if now.fleet.simulated else None
             noisy = gaussian(total, split.updates * clip, rng)
+            if home is not None:
+                noisy[home] = 0.0
             mean = now.models[pool[0]].double() + noisy / expected[pool]
             shown.append(
                 Reply(

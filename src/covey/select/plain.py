@@ -28,8 +28,8 @@ class Uniform(PerRound):
 
     def __call__(self, now: Round) -> list[int]:
         count = min(self.per_round, len(now.here))
-        drawn = now.stream("select").choice(now.here, size=count, replace=False)
-        return sorted(int(i) for i in drawn)
+        drawn = now.stream("select").choice(len(now.here), size=count, replace=False)
+        return sorted(now.here[position] for position in drawn.tolist())
 
 
 @validated

@@ -13,8 +13,8 @@ from covey.ranges import Count
 from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.labels import label_counts
-from covey.steps.privacy import Privacy, add_noise, spend
-from covey.steps.summaries import label_space
+from covey.steps.privacy import Privacy, add_noise
+from covey.steps.summaries import booked, label_space
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class ClassMeans(Step):
         privacy = self.privacy
         if client.live and privacy.noise == "simulated":
             privacy = replace(privacy, noise="opendp")
-        total = spend(client.state, privacy)
+        total = booked(client, privacy)
         noisy = add_noise(table, sensitivity=SENSITIVITY, privacy=privacy, rng=client.rng)
         told = {"epsilon": total} if privacy.counted else {}
         return Reply(id=client.id, stats={"table": noisy, **told})

@@ -149,7 +149,8 @@ class Embed(Step):
         else:
             said = respond(bits, self.table(client, bits.shape, spent.flip))
             epsilon = spent.sample
-        return Reply(id=client.id, size=len(y), stats={"bits": pack(said), "epsilon": epsilon})
+        size = 1 if self.counted else len(y)
+        return Reply(id=client.id, size=size, stats={"bits": pack(said), "epsilon": epsilon})
 
     @property
     def counted(self) -> bool:

@@ -83,9 +83,9 @@ class ExampleTrain(Step):
         told = {(z, q): count for z, q, count in client.state.get("private spent", [])}
         told[noise, rate] = told.get((noise, rate), 0) + steps
         history = tuple((z, q, int(count)) for (z, q), count in told.items())
-        if len(history) > 1 and (cost := opacus_epsilon(history, self.delta)) > self.epsilon:
+        if len(history) > 1 and opacus_epsilon(history, self.delta) > self.epsilon:
             raise Refused(
-                f"one more round of this client would make its privacy loss {cost:.4g}; it was to be {self.epsilon:g}"
+                f"one more round of this client would make its privacy loss more than {self.epsilon:g}"
             )
         return [list(entry) for entry in history]
 

@@ -80,6 +80,10 @@ class TrainWithHome(AroundTraining):
         row[~home] = reply.vector
         return replace(reply, vector=row)
 
+    def stays(self, layout: Layout) -> Tensor:
+        """True for every column of a row that stays with the client."""
+        return at_home(layout, self.last, self.norms)
+
     def spared(self, layout: Layout) -> int:
         return int(at_home(layout, self.last, self.norms).sum())
 

@@ -11,6 +11,7 @@ classes, however few samples and however much noise there is.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
 from covey.data.types import View as Samples
+from covey.errors import UserError
 from covey.ranges import BelowHalf
 from covey.settings import validated
 from covey.statistics import Known, Stat
@@ -72,9 +74,13 @@ class DescribeClasses(Step):
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = classes_of(len(client.train.dataset.classes))
+        if self.counted and not client.train.dataset.classes:
+            raise UserError(
+                "a portrait under noise needs classes: above or below a client's median, one sample can move all others"
+            )
         x, y = standardised(client), classes_in(client.train)
         views = views_of(x)
-        halves = client.stream("halves").permutation(len(y)) % 2
+        halves = halves_by_themselves(x) if self.counted else client.stream("halves").permutation(len(y)) % 2
         told_as = []
         for view in views:
             means = np.stack([class_means(view.values, y, halves == half, classes) for half in (0, 1)])
@@ -92,7 +98,7 @@ class DescribeClasses(Step):
         stats: dict[str, Any] = {"counts": np.maximum(noisy, 0.0), "bits": pack(said), "views": shape.ravel()}
         on_counts = float(told.get("epsilon", math.inf))
         stats["epsilon"] = on_counts + spent.sample if client.account is None else self.on_account(client)
-        return Reply(id=client.id, size=len(y), stats=stats)
+        return Reply(id=client.id, size=1 if self.counted else len(y), stats=stats)
 
     def table(self, client: Client, answering: Embed, shape: tuple[int, ...], spent: Spending) -> Bits:
         """What each bit says; a real device's answers are its own secret, the same for ever and paid for once."""
@@ -181,6 +187,15 @@ def classes_in(view: Samples) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
     one_each = labels.reshape(len(labels), -1).mean(axis=1)
     return np.asarray(one_each > np.median(one_each), np.int64)
+
+
+def halves_by_themselves(x: Tensor) -> NDArray[np.int64]:
+    """The half that every sample is in by its own values: one more or less leaves the others where they are.
+
+    Of a random half of all samples that is not so, and one sample would change the bits of every class.
+    """
+    marks = [hashlib.blake2b(sample.tobytes(), digest_size=1).digest()[0] for sample in x.numpy()]
+    return np.array(marks, np.int64) % 2
 
 
 def standardised(client: Client) -> Tensor:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
+from covey.model import Layout
 from covey.needs import Facts, gives_of
 from covey.privacy_loss import Loss
 from covey.ranges import Positive
@@ -40,6 +41,12 @@ class Quiet(Step):
     def work(self, train: int, test: int) -> float:
         return self.step.work(train, test)
 
+    def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:
+        return self.step.unpacked(reply, task, layout)
+
+    def spared(self, layout: Layout) -> int:
+        return self.step.spared(layout)
+
     @property
     def train(self) -> Train | None:
         """The plain training behind it, for whoever fine-tunes."""
@@ -69,14 +76,24 @@ class Noised(Quiet):
     accounted: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        reply = super().__call__(client, task)
+        layout = client.bench.layout
+        reply = self.unpacked(super().__call__(client, task), task, layout)
         assert reply.vector is not None
         start = task.models[task.slots.index(reply.slot)]
         if client.account is not None:
             client.account.lose(Loss(what="updates", mechanism="local", noise=self.noise))
         rng = None if client.live else client.stream("noise", "round", client.round)
         noisy = gaussian(clipped(reply.vector - start, self.clip), self.noise * self.clip, rng)
-        return replace(reply, vector=(start.double() + noisy).float())
+        row, home = (start.double() + noisy).float(), stays_at_home(self.step, layout)
+        return replace(reply, vector=row if home is None else row[~home])
+
+
+def stays_at_home(step: Step, layout: Layout) -> Tensor | None:
+    """Which columns of a row stay with the clients of that step; they need no noise. None: all travel."""
+    if hasattr(step, "stays"):
+        home: Tensor = step.stays(layout)
+        return home
+    return stays_at_home(step.step, layout) if hasattr(step, "step") else None
 
 
 def clipped(update: Tensor, clip: float) -> Tensor:

@@ -241,7 +241,8 @@ class SecureUpdate(Step):
         return self.share > 0
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        reply = self.step(client, Task(models=task.models, slots=task.slots))
+        plain = Task(models=task.models, slots=task.slots)
+        reply = self.step.unpacked(self.step(client, plain), plain, client.bench.layout)
         assert reply.vector is not None
         start = task.models[task.slots.index(reply.slot)]
         rng = None if client.live else client.stream("noise share", "round", client.round)

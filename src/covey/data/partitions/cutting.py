@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.data.pieces import Pieces
 from covey.data.types import Indices
 from covey.errors import UserError
 
 Floats: TypeAlias = NDArray[np.float64]
-Parts: TypeAlias = list[Indices]
+Parts: TypeAlias = Sequence[Indices]
 
 # Where a client's local test data come from. mix: the global test set, in the client's label mix. mix-in-group: the
 # same, of its natural group only. group: all of its natural group. own: a share of the client's own samples. leaky: the
@@ -20,7 +22,7 @@ Parts: TypeAlias = list[Indices]
 TestRule: TypeAlias = Literal["mix", "mix-in-group", "group", "own", "leaky"]
 
 
-class Cut(list[Indices]):
+class Cut(Sequence[Indices]):
     """The clients' parts; with them, which clients are truly alike (none: not known) and the rule for test data.
 
     A partition of your own may return a plain list of parts.
@@ -29,9 +31,19 @@ class Cut(list[Indices]):
     def __init__(
         self, parts: Iterable[Indices], *, truth: Indices | None = None, tests: TestRule = "mix"
     ) -> None:
-        super().__init__(parts)
+        self.parts = Pieces.of(parts)
         self.truth = truth
         self.tests: TestRule = tests
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @overload
+    def __getitem__(self, place: int) -> Indices: ...
+    @overload
+    def __getitem__(self, place: slice) -> Pieces: ...
+    def __getitem__(self, place: int | slice) -> Indices | Pieces:
+        return self.parts[place]
 
 
 def check_enough(*, samples: int, clients: int, minimum: int = 1) -> None:
@@ -100,7 +112,11 @@ def deal(labels: Indices, counts: Indices, rng: np.random.Generator) -> Parts:
     flat = counts.ravel()
     places = np.repeat(begin.ravel() - (np.cumsum(flat) - flat), flat) + np.arange(flat.sum())
     ends = np.cumsum(counts.sum(axis=1))
-    return [rng.permutation(part) for part in np.split(order[places], ends[:-1])]
+    whole = order[places]
+    for start, end in pairwise([0, *ends.tolist()]):
+        if end - start > 1:  # a shorter part has one order only, for which nothing is drawn
+            rng.shuffle(whole[start:end])
+    return Pieces(whole, ends)
 
 
 def deal_shared(labels: Indices, counts: Indices, rng: np.random.Generator) -> Parts:

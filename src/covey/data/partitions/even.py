@@ -7,6 +7,7 @@ from collections.abc import Sized
 import numpy as np
 
 from covey.data.partitions.cutting import Cut, Parts, check_enough, equal_sizes
+from covey.data.pieces import Pieces
 from covey.ranges import Count, Positive
 from covey.settings import validated
 
@@ -19,7 +20,7 @@ def iid(samples: Sized, *, clients: Count, rng: np.random.Generator) -> Parts:
     """
     check_enough(samples=len(samples), clients=clients)
     sizes = equal_sizes(len(samples), clients)
-    parts = np.split(rng.permutation(len(samples)), np.cumsum(sizes)[:-1])
+    parts = Pieces(rng.permutation(len(samples)), np.cumsum(sizes))
     return Cut(parts, truth=np.zeros(clients, dtype=np.int64))
 
 
@@ -34,5 +35,5 @@ def quantity(samples: Sized, *, clients: Count, rng: np.random.Generator, alpha:
     shares = rng.dirichlet(np.full(clients, alpha))
     sizes = 1 + np.floor(shares * (len(samples) - clients)).astype(np.int64)
     sizes[np.argsort(-shares)[: len(samples) - int(sizes.sum())]] += 1
-    parts = np.split(rng.permutation(len(samples))[: int(sizes.sum())], np.cumsum(sizes)[:-1])
+    parts = Pieces(rng.permutation(len(samples))[: int(sizes.sum())], np.cumsum(sizes))
     return Cut(parts, truth=np.zeros(clients, dtype=np.int64))

@@ -60,7 +60,7 @@ def domain(
     if clients % len(found):
         raise UserError(f"clients is {clients}; allowed: multiples of the {len(found)} domains")
     each = clients // len(found)
-    parts: Parts = []
+    parts: list[Indices] = []
     for one in found:
         members = np.flatnonzero(domains == one)
         cut = dir_class_capped(labels[members], clients=each, rng=rng, alpha=alpha, minimum=minimum)

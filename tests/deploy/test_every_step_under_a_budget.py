@@ -1,0 +1,135 @@
+"""Every question that covey can ask, put to a site with a budget: each statistic is noised and counted, or withheld."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from covey.catalogue import STEPS
+from covey.codec import from_bytes
+from covey.core import Step
+from covey.data.types import Samples
+from covey.deploy.site import Site
+from covey.deploy.wire import step_to_plain
+from covey.steps import Train
+from covey.steps.privacy import Privacy
+from tests.deploy.one_request import one_request
+from tests.deploy.sites_by_hand import Patient, shares
+from tests.deploy.test_privacy_account import encoder
+
+pytest.importorskip("opendp")
+pytest.importorskip("dp_accounting")
+TRAIN = Train(epochs=1, lr=0.1, batch=64)
+
+# What a step must be told where it has no default.
+GIVEN: dict[str, Any] = {
+    **dict.fromkeys(("train", "step", "local"), TRAIN),
+    **{"holdout": 0.3, "models": 1, "clients": (), "attack": "flip", "threshold": 3, "measure": "kl"},
+    **{"clip": 0.5, "noise": 10.0, "epsilon": 1.0, "delta": 1e-6, "rounds": 1, "how": "8-bit"},
+}
+# With these a step adds noise; all others have none, or have it always.
+PROTECTED: dict[str, dict[str, Any]] = {
+    "ClassMeans": {"privacy": Privacy(epsilon=1.0)},
+    "DescribeClasses": {"privacy": Privacy(epsilon=1.0)},
+    "LabelSummary": {"privacy": Privacy(epsilon=1.0)},
+    "FeatureSummary": {"privacy": Privacy(epsilon=1.0)},
+    "JointSummary": {"privacy": Privacy(epsilon=1.0)},
+    "TargetSummary": {"privacy": Privacy(epsilon=1.0)},
+    "TellLabel": {"epsilon": 1.0},
+    "Embed": {"autoencoder": "ae-fc", "flip": (0.1,)},
+    "NoisyEvaluate": {},
+    "Noised": {},
+    "ExampleTrain": {},
+}
+# Of these, what each statistic is; `epsilon` is what the site has spent, which its account decides and no data.
+NOISED = {
+    "ClassMeans": {"table": "Laplace noise on counts, sums and squares"},
+    "DescribeClasses": {
+        "counts": "Laplace noise",
+        "bits": "randomised response",
+        "views": "shape of the bits, the same for all data of a shape",
+    },
+    "LabelSummary": {"shares": "Laplace noise"},
+    "FeatureSummary": {"shares": "Laplace noise", "has": "read off the noisy table"},
+    "JointSummary": {"shares": "Laplace noise"},
+    "TargetSummary": {"shares": "Laplace noise"},
+    "TellLabel": {"label": "randomised response"},
+    "Embed": {"bits": "randomised response"},
+    "NoisyEvaluate": {"accuracy": "Laplace noise on both counts"},
+    "Noised": {},  # the row: Gaussian noise on the clipped update
+    "ExampleTrain": {},  # the row: Gaussian noise on clipped gradients
+}
+# The protocol of secure sums: keys and shares say nothing about data; a masked update needs both (test_live_secure).
+PROTOCOL = ("SecureKeys", "SecureShares", "SecureUnmask", "SecureUpdate")
+
+
+def made(name: str, **settings: Any) -> Step:
+    maker = STEPS[name]
+    needed = {f.name for f in dataclasses.fields(maker) if is_needed(f)}
+    step: Step = maker(**{**{key: GIVEN[key] for key in needed}, **settings})
+    return step
+
+
+def is_needed(field: Any) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def a_site(without: int = 0) -> Site:
+    """A site with a budget, of which nothing may leave that is not counted; `without` so many of its samples."""
+    share = shares()[0]
+    kept = share.train.select(slice(without, None)) if without else share.train
+    assert isinstance(kept, Samples)
+    return Site((kept, share.test), name="site", budget=1e6, bounds=Patient())
+
+
+def asked(site: Site, step: Step) -> dict[str, Any]:
+    with_row = {"task": {"models": encoder()[None], "slots": (0,), "args": {}}}
+    changes = with_row if step.kind == "query.embedding" else {}
+    return dict(from_bytes(site.answer(one_request(step=step_to_plain(step), **changes))))
+
+
+@pytest.mark.parametrize("name", [name for name in STEPS if name not in PROTECTED and name not in PROTOCOL])
+def test_what_has_no_noise_is_refused_and_the_refusal_tells_nothing(name: str) -> None:
+    """Word for word the same without a sample; nothing is booked, nothing else is sent."""
+    site = a_site()
+    answer = asked(site, made(name))
+    assert "has a budget" in answer["refused"]
+    assert set(answer) == {"refused"}
+    assert answer == asked(a_site(without=1), made(name))
+    assert site.account.epsilon == 0.0
+    assert not site.account.told
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_what_has_noise_is_counted_before_it_is_told(name: str) -> None:
+    site = a_site()
+    answer = asked(site, made(name, **PROTECTED[name]))
+    reply = answer["reply"]
+    assert reply is not None, answer
+    assert set(reply["stats"]) - {"epsilon"} == set(NOISED[name])
+    assert reply["size"] in (0, 1)
+    assert answer["seconds"] == 0.0
+    assert site.account.epsilon > 0 or site.account.told
+    if "epsilon" in reply["stats"]:
+        assert reply["stats"]["epsilon"] == pytest.approx(site.account.epsilon)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in PROTECTED if n not in ("NoisyEvaluate", "Noised", "ExampleTrain", "Embed")]
+)
+def test_without_its_noise_it_is_refused(name: str) -> None:
+    assert "no privacy loss that can be counted" in asked(a_site(), made(name))["refused"]
+
+
+def test_a_step_that_fails_quotes_no_data() -> None:
+    """An error may hold what it met; the server hears that it failed, the site's log why."""
+    said: list[str] = []
+    site = a_site()
+    site.say = said.append
+    step = step_to_plain(made("Noised"))
+    answer = from_bytes(
+        site.answer(one_request(step=step, task={"models": torch.zeros(1, 7), "slots": (0,)}))
+    )
+    assert answer["lost"] == "its step failed; the site's own log says why"
+    assert "Error" in said[-1]
