@@ -398,6 +398,10 @@ class Operation(IntEnum):
     CONV_SQUARES = 32
     LENGTHS = 33
     WEIGH = 34
+    FAST_CONV = 35
+    FAST_GRAD = 36
+    FAST_WEIGHTS = 37
+    FAST_SUM = 38
 
 
 WIDTH = 48  # int64 values in a row of the program: the operation and its fields
