@@ -45,19 +45,12 @@ class Backward:
         self.steps = steps
         self.norms = norms  # statistics of batch normalisations
         self.sums = sums  # where convolutions add up their gradients
-<<<<<<< HEAD
         # where the squared lengths of samples' gradients go, in place of the gradients
         self.squares = squares
-=======
-        self.squares = (
-            squares  # where the squared lengths of samples' gradients go, in place of the gradients
-        )
         self.fast: set[int] = set()  # steps that convolve by Winograd's method
-        self.fast_back: dict[
-            int, int
-        ] = {}  # of these, where their weights are for the gradient by their input
+        # of these, where their weights are for the gradient by their input
+        self.fast_back: dict[int, int] = {}
         self.fast_sums: list[fast.FastSum] = []  # what they leave to be done once per batch
->>>>>>> speed-wino
         self.gradients: dict[int, Tensor] = {}  # by value, as far as known
         self.last_user = {value: step.number for step in steps for value in step.stage.inputs}
         self.needed = [False]  # whether parameters lie before a value

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from covey.lanes.compiled import fast_instructions as fast
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.instructions import Operation
+from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import best, split
 from covey.lanes.compiled.transforms import FORMS, which
 from covey.lanes.convolve import Target
@@ -83,7 +83,7 @@ def transformed_weights(
         kernel=form.kernel,
         size=form.size,
         flipped=int(flipped),
-        count=count,
+        pairs=count,
         apart=w.place(form.kernel**2 * count),
         u=u,
         into=form.which("weights"),

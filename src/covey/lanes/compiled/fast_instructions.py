@@ -75,7 +75,7 @@ class FastWeights(NamedTuple):
     kernel: int
     size: int
     flipped: int
-    count: int  # outputs times inputs, rounded up to whole vectors
+    pairs: int  # outputs times inputs, rounded up to whole vectors
     apart: int  # scratch
     u: int
     into: int  # which transform

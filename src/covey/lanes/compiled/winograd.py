@@ -169,12 +169,12 @@ def weights(s: Any, c: Any) -> None:
         for n in range(c.inputs):
             for k in range(area):
                 if c.flipped:
-                    apart[k * c.count + n * c.outputs + m] = row[(m * c.inputs + n) * area + area - 1 - k]
+                    apart[k * c.pairs + n * c.outputs + m] = row[(m * c.inputs + n) * area + area - 1 - k]
                 else:
-                    apart[k * c.count + m * c.inputs + n] = row[(m * c.inputs + n) * area + k]
+                    apart[k * c.pairs + m * c.inputs + n] = row[(m * c.inputs + n) * area + k]
     transform(
-        *(apart, c.kernel * c.count, c.count, LANES),
-        *(at(s.work, c.u), c.size * c.count, c.count, LANES, c.count // LANES, f32(0), f32(0), c.into),
+        *(apart, c.kernel * c.pairs, c.pairs, LANES),
+        *(at(s.work, c.u), c.size * c.pairs, c.pairs, LANES, c.pairs // LANES, f32(0), f32(0), c.into),
     )
 
 
