@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from covey.advice import Row, advise, evidence, expected, nearness, regrets
 from covey.cli import app
+from covey.cli.advise import verdict
 from covey.unlikeness import Unlikeness
 
 ALIKE = {
@@ -146,3 +147,13 @@ def test_the_check_runs_it_beside_fedavg_and_local(scoreboard: Path, tmp_path: P
 def test_a_wrong_epsilon_is_one_sentence(scoreboard: Path) -> None:
     done = CliRunner().invoke(app, ["advise", "--epsilon", "0"])
     assert "--epsilon is 0.0; allowed: a number above 0" in str(done.exception)
+
+
+def test_a_verdict_needs_more_than_chance() -> None:
+    # two standard errors of six clients that differ by 0.06 each: 2 sqrt(2 * 0.0036 / 6) = 0.069
+    spread = {"covey": 0.06, "fedavg": 0.06}
+    assert verdict("covey", {"covey": 0.885, "fedavg": 0.890}, spread, clients=6) == "The advice held"
+    said = verdict("covey", {"covey": 0.885, "fedavg": 0.950}, spread, clients=6)
+    assert said.startswith("Whether the advice held cannot be told: fedavg is ahead")
+    behind = {"covey": 0.885, "fedavg": 0.960}
+    assert verdict("covey", behind, spread, clients=6) == "The advice did not hold: fedavg is better"

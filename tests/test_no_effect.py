@@ -1,14 +1,18 @@
 """No setting of a file is passed over in silence: it counts, or one sentence says what it needs."""
 
+import contextlib
+import types
+import typing
 from typing import Any
 
 import pytest
 
-from covey.config import ALWAYS, IF_ASKED, resolve
+from covey.catalogue import METHODS
+from covey.config import ALWAYS, IF_ASKED, method_of, resolve
 from covey.errors import UserError
 from covey.measure import Measuring
 from covey.objective import Regression
-from covey.sections import SECTIONS, DataSection, ModelSection, Top
+from covey.sections import SECTIONS, DataSection, ModelSection, Top, settings_in
 from covey.settings import settings_of
 from covey.steps import Train
 from covey.stopping import Stopping
@@ -178,3 +182,47 @@ def test_what_can_be_watched_of_another_objective() -> None:
 def test_from_python_it_is_the_same_sentence() -> None:
     with pytest.raises(UserError, match=r"train.lr_floor is 0.1, which needs train.lr_decay below 1"):
         Train(lr_floor=0.1)
+
+
+def other_values(kind: Any, default: Any) -> list[Any]:
+    """Values of a type that are not the default."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return other_values(parts[0], default)
+    if origin in (typing.Union, types.UnionType):
+        return [value for part in parts for value in other_values(part, default)]
+    number = default if isinstance(default, int | float) and default else 0.5
+    found = {bool: [not default], int: [int(number) + 1, 2], float: [0.9 * number, 0.3]}.get(kind, [])
+    return [value for value in (list(parts) if origin is typing.Literal else found) if value != default]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"compose"}))
+def test_every_setting_of_a_method_makes_another_method_or_is_refused(name: str) -> None:
+    usual = method_of(resolve({"method": {"name": name}}))
+    idle = []
+    for key, setting in settings_in("method", METHODS[name]).items():
+        found = []
+        for value in other_values(setting.type, setting.default):
+            with contextlib.suppress(UserError):
+                found.append(method_of(resolve({"method": {"name": name, key: value}})) == usual)
+        if key != "per_round" and found and all(found):
+            idle.append(key)
+    assert idle == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"bins": 30}, 'bins is 30, which summary = "labels" does not use; leave it out'),
+        ({"bound": 2.0}, 'bound is 2.0, which summary = "labels" does not use'),
+        ({"summary": "joint", "bound": 2.0}, 'bound is 2.0, which summary = "joint" does not use'),
+        (
+            {"summary": "targets", "label_space": 5},
+            'label_space is 5, which summary = "targets" does not use',
+        ),
+    ],
+)
+def test_a_summary_takes_only_what_it_uses(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        resolve({"method": {"name": "haccs", **settings}})

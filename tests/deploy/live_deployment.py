@@ -80,11 +80,11 @@ FORKS.set_forkserver_preload(["live_preload"])
 
 def run_covey(words: Sequence[str], log: str, folder: str) -> None:
     """`covey WORDS` in this process, which was forked for it."""
-    from covey.cli import main
-
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    from covey.cli import main
+
     os.chdir(folder)
     os.environ["FLWR_HOME"] = f"{folder}/flwr"
     sys.argv = ["covey", *words]
@@ -182,8 +182,10 @@ class Deployment:
 
     def wait_until_held(self, number: int, seconds: float = 1200.0) -> None:
         busy = self.folder / f"busy-site-{number}"
+        (site,) = [p for p in self.programs if p.log.name == f"site-{number}.log"][-1:]
         until = time.monotonic() + seconds
         while not busy.exists():
+            assert site.process.exitcode is None, f"site {number} has ended: {site.said()}"
             assert time.monotonic() < until, f"site {number} was not asked to train in {seconds:.0f} s"
             time.sleep(0.1)
         busy.unlink()

@@ -92,7 +92,8 @@ class Far:
 
     def worked(self) -> int:
         """How many questions the site has worked on."""
-        return len((self.folder / "worked").read_text().split())
+        file = self.folder / "worked"
+        return len(file.read_text().split()) if file.exists() else 0
 
     def said(self) -> str:
         return (self.folder / "site.log").read_text()

@@ -10,7 +10,7 @@ from covey.cli.benchmark_page import tuning_lines, where_known
 from covey.errors import SpoiledRunError, UserError
 from covey.experiments import tuning
 from covey.experiments.spec import Row, read_experiment
-from covey.experiments.tuning import check_tries, on_top, try_tables, tune_rows, with_tuned
+from covey.experiments.tuning import check_tries, try_tables, tune_rows, with_layer, with_tuned
 
 BENCHMARK = read_experiment("unlike/benchmark", "smoke")
 
@@ -38,7 +38,7 @@ def test_a_try_sees_no_test_data_and_no_seed_of_the_comparison() -> None:
     row = Row(name="FedAvg", set={"method": {"name": "fedavg"}}, tries=[{"train": {"lr": 0.3}}])
     tables = try_tables(BENCHMARK, row, row.tries[0], BENCHMARK.cases[1])
     assert (tables["seed"], tables["data"]["validation"], tables["train"]["lr"]) == (1000, 0.2, 0.3)
-    assert on_top(row, {"method": {"per_round": 3}}).set == {"method": {"name": "fedavg", "per_round": 3}}
+    assert with_layer(row, {"method": {"per_round": 3}}).set == {"method": {"name": "fedavg", "per_round": 3}}
 
 
 def test_the_best_mean_over_the_cases_wins_and_its_cost_is_kept(

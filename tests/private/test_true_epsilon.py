@@ -9,6 +9,7 @@ import torch
 
 from covey.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from covey.core import Method, Reply, Step, Task, run
+from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.ledger import Ledger
 from covey.methods.baselines import fedavg
@@ -222,3 +223,6 @@ def test_several_runs_of_several_servers_at_one_site_add_up(tmp_path: Path) -> N
     lost = Loss(what="updates", mechanism="local", noise=10.0)
     assert site.account.told == {lost: 3}
     assert composed({lost: 3}, 1e-5, "sample") > 1.5 * composed({lost: 1}, 1e-5, "sample")
+    (tmp_path / "0" / "updates.json").unlink()
+    with pytest.raises(UserError, match=r"counts 0 updates and steps under noise, .* beside it 3"):
+        sites(tmp_path, budget=30.0)

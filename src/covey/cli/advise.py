@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from covey.unlikeness import Unlikeness
 
 BAR = 20  # characters
+HELD = 0.01  # by which the advised method may be behind the best, and the advice hold
 SIMILAR = 0.2  # the nearness from which another fleet's results say much about this one
 
 
@@ -169,7 +171,10 @@ def sentence(advice: Advice) -> str:
     if advice.method == REFERENCE:
         other = next(name for name in advice.gains if name not in (REFERENCE, ALONE))
         gain = 100 * advice.gains[other]
-        return f"Use fedavg: {other}, the best of the others, is expected to gain {gain:+.1f} points here.{beside}"
+        return (
+            "Use fedavg: these clients are alike, and one plain average is enough. "
+            f"{other}, the best of the others, is expected to gain {gain:+.1f} points.{beside}"
+        )
     runner_up = next((n for n in advice.gains if n not in (advice.method, ALONE)), None)
     second = f"; next {runner_up}, {100 * advice.gains[runner_up]:+.1f}" if runner_up else ""
     gain = 100 * advice.gains[advice.method]
@@ -181,11 +186,13 @@ def sentence(advice: Advice) -> str:
 
 def costs(advice: Advice, usual: float, rounds: int) -> None:
     """Bytes, seconds and privacy."""
+    from covey.advice import REFERENCE
     from covey.report.wording import show_bytes
 
+    beside = f", {advice.bytes:.1f} times FedAvg's, and {advice.seconds:.1f} times its seconds"
     Console().print(
-        f"It costs about {show_bytes(usual * advice.bytes)} in {rounds} rounds, {advice.bytes:.1f} times FedAvg's, and "
-        f"{advice.seconds:.1f} times its seconds. Updates leave the clients as in FedAvg (docs/privacy.md).",
+        f"It costs about {show_bytes(usual * advice.bytes)} in {rounds} rounds"
+        f"{'' if advice.method == REFERENCE else beside}. Updates leave the clients as in FedAvg (docs/privacy.md).",
         highlight=False,
         soft_wrap=True,
     )
@@ -206,7 +213,7 @@ def draw(found: Unlikeness, path: Path) -> None:
     from covey.report.figures import draw_bars
 
     bars = {
-        WORDS[name][0]: min(value / LEVELS[name][1], 2.0)
+        WORDS[name][0]: round(min(value / LEVELS[name][1], 2.0), 2)
         for name, value in found.numbers().items()
         if value == value
     }
@@ -234,11 +241,25 @@ def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | Non
             finished[name] = run_or_resume(config, folder / name, watchers=[watch], report=False)
     write_report([read_run(done.folder) for done in finished.values()], folder / "report.html")
     show_runs(list(finished.values()), folder)
-    score = {name: float(done.summary["last"]["local-test/accuracy-mean"]) for name, done in finished.items()}
-    best = max(score, key=lambda name: score[name])
-    held = score[advice.method] >= max(score.values()) - 0.01
+    last = {name: done.summary["last"] for name, done in finished.items()}
+    score = {name: float(values["local-test/accuracy-mean"]) for name, values in last.items()}
+    spread = {name: float(values.get("local-test/accuracy-std", 0.0)) for name, values in last.items()}
     numbers = ", ".join(f"{name} {value:.1%}" for name, value in score.items())
-    verdict = (
-        "The advice held" if held else f"The advice did not hold: {best} is better after {rounds} rounds"
+    said = verdict(advice.method, score, spread, clients=int(finished[advice.method].summary["clients"]))
+    Console().print(
+        f"{said} after {rounds} rounds ({numbers} on the clients' own test data).", highlight=False
     )
-    Console().print(f"{verdict} ({numbers} on the clients' own test data).", highlight=False)
+
+
+def verdict(method: str, score: Mapping[str, float], spread: Mapping[str, float], *, clients: int) -> str:
+    """Whether the advice held: within a point of the best, or behind it by more than chance, or hard to say.
+
+    Chance is two standard errors of the difference, of means over clients that differ by `spread`.
+    """
+    best = max(score, key=lambda name: score[name])
+    behind = score[best] - score[method]
+    if behind <= HELD:
+        return "The advice held"
+    if behind <= 2 * math.sqrt((spread[best] ** 2 + spread[method] ** 2) / max(1, clients)):
+        return f"Whether the advice held cannot be told: {best} is ahead by no more than chance"
+    return f"The advice did not hold: {best} is better"

@@ -119,13 +119,19 @@ class PrivacyAccount:
 
     def _compare(self, folder: Path) -> None:
         """Compares the account with what the states beside it know."""
-        known = {"answers.json": (sum(self.questions.values()), self.mark)}
+        known, updates = {"answers.json": (sum(self.questions.values()), self.mark)}, 0
         for file in sorted(folder.glob("run-*.safetensors")):
             try:
                 plain = plain_of_file(file)
                 known[file.name] = (float(plain["state"].get("epsilon", 0.0)), str(plain.get("mark", "")))
+                updates = max(updates, int(plain["state"].get("updates", 0)))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 raise UserError(f"--state: {file} cannot be read: {type(error).__name__}: {error}") from error
+        if updates > (there := sum(self.told.values())):
+            raise UserError(
+                f"--state: {folder / 'updates.json'} counts {there} updates and steps under noise, a run beside "
+                f"it {updates}: the account was deleted or set back; put the old one back"
+            )
         name, (epsilon, _) = max(known.items(), key=lambda item: item[1][0])
         if epsilon > self.epsilon * (1 + 1e-9):
             raise UserError(

@@ -80,7 +80,7 @@ class Memory:
 
         `paid` is a question that was answered with fresh noise, and its answer.
         """
-        known = {**state, "epsilon": self.account.epsilon}
+        known = {**state, "epsilon": self.account.epsilon, "updates": sum(self.account.told.values())}
         self.runs[run] = {**self.runs[run], "state": known, "mark": self.account.mark}
         if paid is not None:
             again = {question(paid[0]): {"answer": dict(paid[1]), "state": known}}

@@ -98,11 +98,11 @@ def tune_rows(experiment: Experiment, out: Path, live: Announce, say: Callable[[
 def try_tables(experiment: Experiment, row: Row, layer: Mapping[str, Any], case: Case) -> dict[str, Any]:
     """The configuration of one try: another seed, and a part of the training data in place of the test data."""
     tune = experiment.tune
-    tables = experiment.tables(on_top(row, layer), case, int(tune.get("seed", 1000)))
+    tables = experiment.tables(with_layer(row, layer), case, int(tune.get("seed", 1000)))
     return merged(tables, {"data": {"validation": float(tune.get("validation", 0.2))}})
 
 
-def on_top(row: Row, layer: Mapping[str, Any]) -> Row:
+def with_layer(row: Row, layer: Mapping[str, Any]) -> Row:
     """The run with more settings on top of its own."""
     return replace(row, set=merged(row.set, layer))
 
@@ -110,4 +110,4 @@ def on_top(row: Row, layer: Mapping[str, Any]) -> Row:
 def with_tuned(experiment: Experiment, found: Sequence[Mapping[str, Any]]) -> Experiment:
     """The experiment with the best try of every run in place of its own settings."""
     best = {one["row"]: one["best"] for one in found}
-    return replace(experiment, rows=[on_top(row, best.get(row.name, {})) for row in experiment.rows])
+    return replace(experiment, rows=[with_layer(row, best.get(row.name, {})) for row in experiment.rows])

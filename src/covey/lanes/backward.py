@@ -145,21 +145,12 @@ class Backward:
         y = step.y
         pooled = step.stage.pooled or step.stage.kind == SQUARE
         return do.Delta(
-            d=d.place,
-            d_block=d.block,
-            y=y.inside,
-            y_block=y.block,
-            y_m=y.plane,
-            y_row=y.row,
+            **d.whole("d"),
+            **y.by_channel("y"),
             marks=step.marks,
             marks_block=y.shape.features * y.lanes,
-            delta=delta.inside,
-            delta_block=delta.block,
-            delta_m=delta.plane,
-            delta_row=delta.row,
-            channels=y.shape.channels,
-            rows=y.shape.rows,
-            columns=y.shape.columns,
+            **delta.by_channel("delta"),
+            **vars(y.shape),
             pooled=int(pooled),
             relu=int(step.stage.relu),
             bias_gradient=bias,
@@ -224,10 +215,8 @@ class Backward:
         w.do(
             Operation.LINEAR_GRAD,
             do.LinearGrad(
-                x=x.place,
-                x_block=x.block,
-                d=d.place,
-                d_block=d.block,
+                **x.whole("x"),
+                **d.whole("d"),
                 inputs=inputs,
                 outputs=outputs,
                 weight=kind.weight,

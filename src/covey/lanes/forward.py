@@ -143,15 +143,13 @@ def linear(
     w.do(
         Operation.LINEAR,
         do.Linear(
-            x=x.place,
-            x_block=x.block,
+            **x.whole("x"),
             inputs=inputs,
             weight=weight,
             weight_m=strides[0],
             weight_k=strides[1],
             bias=-1 if bias is None else bias,
-            y=y.place,
-            y_block=y.block,
+            **y.whole("y"),
             accumulate=int(accumulate),
             relu=int(relu),
             k_block=max(length for _, length in split(inputs, most)),
@@ -166,15 +164,9 @@ def linear(
 
 def norm(kind: Norm, x: Tensor, y: Tensor, statistics: int) -> do.Norm:
     return do.Norm(
-        x=x.inside,
-        x_block=x.block,
-        x_row=x.row,
-        y=y.inside,
-        y_block=y.block,
-        y_row=y.row,
-        channels=x.shape.channels,
-        rows=x.shape.rows,
-        columns=x.shape.columns,
+        **x.by_row("x"),
+        **y.by_row("y"),
+        **vars(x.shape),
         weight=-1 if kind.weight is None else kind.weight,
         bias=-1 if kind.bias is None else kind.bias,
         mean=kind.mean,
@@ -205,14 +197,10 @@ def drop(w: Writer, step: Step, kind: Drop, x: Tensor, y: Tensor) -> None:
     w.do(
         Operation.DROPOUT,
         do.Dropout(
-            x=x.inside,
-            x_block=x.block,
-            y=y.inside,
-            y_block=y.block,
+            **x.by_row("x"),
+            **y.by_row("y"),
             rows=shape.channels * shape.rows,
             columns=shape.columns,
-            x_row=x.row,
-            y_row=y.row,
             shared=shape.rows if kind.channels else 0,
             layer=step.number,
             keep=round((1 - kind.share) * 2**32),
@@ -225,13 +213,8 @@ def pooling(step: Step) -> do.Pooling:
     y = step.y
     size = y.shape.rows * y.shape.columns * y.lanes
     return do.Pooling(
-        y=y.inside,
-        y_block=y.block,
-        y_m=y.plane,
-        y_row=y.row,
-        channels=y.shape.channels,
-        rows=y.shape.rows,
-        columns=y.shape.columns,
+        **y.by_channel("y"),
+        **vars(y.shape),
         marks=step.marks,
         marks_block=y.shape.channels * size,
         marks_m=size,
@@ -244,19 +227,11 @@ def window(
 ) -> do.Window:
     padding = kind.padding if isinstance(kind, MaxPool) else (0, 0)
     return do.Window(
-        x=x.inside,
-        x_block=x.block,
-        x_m=x.plane,
-        x_row=x.row,
+        **x.by_channel("x"),
         x_rows=x.shape.rows,
         x_columns=x.shape.columns,
-        y=y.inside,
-        y_block=y.block,
-        y_m=y.plane,
-        y_row=y.row,
-        channels=y.shape.channels,
-        rows=y.shape.rows,
-        columns=y.shape.columns,
+        **y.by_channel("y"),
+        **vars(y.shape),
         height=kind.kernel[0],
         width=kind.kernel[1],
         stride_down=kind.stride[0],

@@ -18,7 +18,9 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conv:
+class Convolution:
+    """What a convolution has, whichever way it goes."""
+
     weight: int  # offset in the model's row
     bias: int | None
     kernel: tuple[int, int]
@@ -26,15 +28,12 @@ class Conv:
     padding: tuple[int, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deconv:
-    """A transposed convolution: forward, what the gradient by its input is of the convolution of that shape."""
+class Conv(Convolution):
+    """From the input to the output."""
 
-    weight: int
-    bias: int | None
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
+
+class Deconv(Convolution):
+    """A transposed convolution: forward, what the gradient by its input is of the convolution of that shape."""
 
 
 @dataclass(frozen=True, kw_only=True)

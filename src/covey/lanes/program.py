@@ -100,10 +100,8 @@ def _loss(w: Writer, mode: Mode, y: Tensor, d: Tensor) -> None:
     w.do(
         Operation.CROSS_ENTROPY if mode == "cross-entropy" else Operation.SQUARED_ERROR,
         do.Loss(
-            x=y.place,
-            x_block=y.block,
-            d=d.place,
-            d_block=d.block,
+            **y.whole("x"),
+            **d.whole("d"),
             features=y.shape.features,
             scratch=w.place(w.isa.lanes**2),
             places=w.lane_places(),

@@ -52,6 +52,18 @@ class Tensor:
         """Where column w of the first row is; negative ones are in the margin."""
         return self.inside + w * self.lanes
 
+    def whole(self, name: str) -> dict[str, int]:
+        """It as the fields NAME and NAME_block of an instruction that takes all its numbers in a row."""
+        return {name: self.place, f"{name}_block": self.block}
+
+    def by_row(self, name: str) -> dict[str, int]:
+        """The same with NAME_row, for an instruction that goes row by row."""
+        return {name: self.inside, f"{name}_block": self.block, f"{name}_row": self.row}
+
+    def by_channel(self, name: str) -> dict[str, int]:
+        """The same with NAME_m, for an instruction that goes channel by channel."""
+        return {**self.by_row(name), f"{name}_m": self.plane}
+
     def seen_as(self, shape: Shape) -> "Tensor":
         """The same numbers in another shape; only without margins."""
         return replace(self, shape=shape)

@@ -172,11 +172,10 @@ def cbcc_select(train: Train, *, per_round: Count = 6, **clustering: Any) -> Met
     Args:
         per_round: how many clients work in a round.
     """
-    return Method(
+    return replace(
+        cbcc(train, **clustering),
         name="cbcc-select",
-        group=by_label_mix(**clustering),
         select=LargestGroup(per_round=per_round),
-        local=train,
         mix=Average(weighting="equal"),
     )
 

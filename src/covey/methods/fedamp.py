@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,8 +19,9 @@ from covey.ranges import NotNegative, Positive, Share
 from covey.rows import one_per_client, to_owner
 from covey.select.plain import Everybody
 from covey.settings import validated
+from covey.steps.personal import fit_near
 from covey.steps.stepwise import is_finite
-from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, reply_of
 
 Array = NDArray[np.float64]
 
@@ -84,9 +85,7 @@ class TrainNearCloud(AroundTraining):
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, cloud = best_row(client, task)
-        own = client.state.get("amp", cloud)
-        rest = self.pull * (own - cloud)[: client.bench.layout.trainable]
-        fit = local_fit(replace(self.train, prox=self.pull), client, own, linear=rest)
+        fit = fit_near(self.train, client, client.state.get("amp", cloud), cloud, self.pull)
         if is_finite(fit.row):
             client.state["amp"] = fit.row
         return reply_of(client, fit, slot, size=len(self.train.training_part(client)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from covey.core import Method
@@ -77,6 +78,13 @@ def by_summary(
         ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
     else:
         ask = JointSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high)
+    given = {"label_space": label_space, "bins": bins, "low": low, "high": high, "bound": bound}
+    unused = given.keys() - {"label_space" if field.name == "labels" else field.name for field in fields(ask)}
+    for name in sorted(unused):
+        if given[name] != settings_of(by_summary)[name].default:
+            raise UserError(
+                f'{name} is {given[name]!r}, which summary = "{summary}" does not use; leave it out'
+            )
     extract = extract or ("xi" if summary == "features" else "dbscan")
     distance = distance or ("hellinger" if summary == "joint" else "l2")
     eps = (0.5 if summary == "joint" else 0.25) if eps is None else eps

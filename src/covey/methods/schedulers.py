@@ -41,13 +41,8 @@ def tifl(train: Train, *, weighting: Weighting = "equal", **tiers: Any) -> Metho
     Args:
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    return Method(
-        name="tifl",
-        select=ByTier(step=train, **tiers),
-        local=train,
-        mix=Average(weighting=weighting),
-        after=(remember_losses,),
-    )
+    select = ByTier(step=train, **tiers)
+    return replace(random(train, weighting=weighting), name="tifl", select=select, after=(remember_losses,))
 
 
 @validated
@@ -79,13 +74,8 @@ def oort_simple(train: Train, *, weighting: Weighting = "equal", **penalty: Any)
     Args:
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    return Method(
-        name="oort-simple",
-        select=ByPenalisedLoss(step=train, **penalty),
-        local=train,
-        mix=Average(weighting=weighting),
-        after=(remember_losses,),
-    )
+    select, after = ByPenalisedLoss(step=train, **penalty), (remember_losses,)
+    return replace(random(train, weighting=weighting), name="oort-simple", select=select, after=after)
 
 
 @validated
@@ -101,9 +91,5 @@ def power_of_choice(
         candidates: clients that evaluate the model first.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    return Method(
-        name="power-of-choice",
-        select=PowerOfChoice(per_round=per_round, candidates=candidates),
-        local=train,
-        mix=Average(weighting=weighting),
-    )
+    select = PowerOfChoice(per_round=per_round, candidates=candidates)
+    return replace(random(train, weighting=weighting), name="power-of-choice", select=select)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from torch import Tensor
+
+from covey.bench import Fit
 from covey.core import Client, Reply, Step, Task
 from covey.metrics import Metric
 from covey.needs import Fact, Facts
@@ -13,9 +16,16 @@ from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import Evaluate, outputs_of
 from covey.steps.stepwise import is_finite
-from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
+from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 OWN_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
+
+
+def fit_near(train: Train, client: Client, own: Tensor, common: Tensor, pull: float) -> Fit:
+    """Trains `own`, a model v, on F_k(v) + (pull / 2) ||v - common||^2."""
+    # The step's pull is towards where it starts: what is missing to the common model is a constant gradient.
+    rest = pull * (own - common)[: client.bench.layout.trainable]
+    return local_fit(replace(train, prox=pull), client, own, linear=rest)
 
 
 @validated
@@ -37,10 +47,7 @@ class DittoTrain(AroundTraining):
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)
         fit = local_fit(self.train, client, common)
-        own = client.state.get("own", common)
-        # The step's pull is towards where it starts: what is missing to w is a constant part of the gradient.
-        rest = self.pull * (own - common)[: client.bench.layout.trainable]
-        personal = local_fit(replace(self.train, prox=self.pull), client, own, linear=rest)
+        personal = fit_near(self.train, client, client.state.get("own", common), common, self.pull)
         if is_finite(personal.row):
             client.state["own"] = personal.row
         return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
