@@ -39,7 +39,7 @@ def write(
         if training and isinstance(step.stage.kind, Norm)
     }
     back = Backward(w, steps, norms, sums, squares) if training else None
-    transformed = _transformed(w, steps, fast if squares is None else frozenset(), back)
+    transformed = _transformed(w, steps, fast if each == "alike" else frozenset(), back)
     first = next(
         x for step in steps for value, x in zip(step.stage.inputs, step.x, strict=True) if value == 0
     )
