@@ -202,7 +202,8 @@ class UndefinedWatch:
 
 def check_private_measure(measuring: Measuring, method: Method, fleet: Fleet) -> None:
     """At real sites a private run asks nobody how good a model is on its own data, unless that has noise, too."""
-    if fleet.simulated or method.gather is each_reply or not (measuring.local_test or measuring.fine_tune):
+    open_to_all = method.gather is each_reply or getattr(method.gather, "shows_each", False)
+    if fleet.simulated or open_to_all or not (measuring.local_test or measuring.fine_tune):
         return
     if getattr(method.gather, "evaluations", None) is None:
         raise UserError(

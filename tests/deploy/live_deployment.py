@@ -150,12 +150,12 @@ class Deployment:
         self.programs.append(program)
         return program
 
-    def simulate(self, name: str, *assignments: str) -> State:
+    def simulate(self, name: str, *assignments: str, file: str = "digits.toml") -> State:
         """The same configuration on the local engine, in this process."""
         from covey.cli.run import gathered
         from covey.runs import run_config
 
-        tables = gathered(self.folder / "digits.toml", None, None, list(assignments), None, None)
+        tables = gathered(self.folder / file, None, None, list(assignments), None, None)
         engine = {"lanes": False, "mode": "serial"}
         run_config(resolve({**tables, "engine": engine}), self.folder / name, say=lambda _: None)
         return self.state(name)

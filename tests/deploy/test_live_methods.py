@@ -54,6 +54,42 @@ def test_the_rows_are_those_of_the_local_engine(name: str, sites: Deployment) ->
     assert sites.summary(name)["refused"]["count"] == 0
 
 
+def by_arrivals(sites: Deployment, method: str) -> str:
+    """The deployment's file with a method that has no fixed number of clients per round."""
+    text = (sites.folder / "digits.toml").read_text()
+    (sites.folder / f"{method}.toml").write_text(
+        text.replace('"fedavg"', f'"{method}"').replace("per_round = 4", "at_once = 4")
+    )
+    return f"{method}.toml"
+
+
+def test_a_buffer_of_all_sites_has_the_bits_of_the_local_engine(sites: Deployment) -> None:
+    file = by_arrivals(sites, "fedbuff")
+    server = sites.serve("buffer", "--set", "method.buffer=4", file=file)
+    local = sites.simulate("local-buffer", "method.buffer=4", file=file)
+    assert server.end() == 0, server.said()
+    assert torch.equal(local.models, sites.state("buffer").models)
+
+
+def test_a_server_mixes_what_arrives_while_a_site_still_trains_and_goes_on_after_a_kill(
+    sites: Deployment,
+) -> None:
+    """One site does not end its training: rounds pass without it, and nothing is lost when the server comes back."""
+    sites.hold(2)
+    settings = ["--set", "rounds=8", "--set", "measure.local_test=false"]  # nobody who trains is waited for
+    server = sites.serve("async", *settings, file=by_arrivals(sites, "fedasync"))
+    sites.wait_until_held(2)
+    server.wait_for("round 3 of 8")
+    server.kill()
+    sites.release(2)
+    assert sites.state("async").round >= 2
+    again = sites.serve("async", "--resume", "async")
+    assert again.end() == 0, again.said()
+    assert sites.state("async").round == 8
+    assert sites.summary("async")["lost"]["count"] == 0
+    assert sites.summary("async")["refused"]["count"] == 0
+
+
 # The server's own test set: the first ten digits, so accuracy is a whole number of tenths.
 OWN = """
 from covey.data import from_tensors, load

@@ -104,6 +104,13 @@ def test_another_question_has_noise_of_its_own_and_is_paid_for(
     assert site.account.epsilon == pytest.approx(0.5)
 
 
+def test_a_server_that_asks_without_end_takes_no_memory(tmp_path: Path) -> None:
+    site = a_site(tmp_path)
+    for number in range(40):
+        site.answer(one_request(step=SUMMARY, task={"args": {}}, names=("run", "x", number, "round", 1)))
+    assert len(site.memory.runs["r"]["paid"]) == 16
+
+
 def test_a_replayed_question_of_an_earlier_round_is_paid_for_within_the_budget(tmp_path: Path) -> None:
     """A malicious server may ask in any order; the account does not care."""
     site = a_site(tmp_path, budget=0.6)

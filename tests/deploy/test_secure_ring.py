@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,7 +54,7 @@ class Circle:
 
 
 def a_client(number: int, *, live: bool) -> Client:
-    rest: dict[str, Any] = dict.fromkeys(("train", "test", "bench"))
+    rest: dict[str, Any] = {"train": None, "test": None, "bench": SimpleNamespace(layout=None)}
     rng = np.random.default_rng(number)
     return Client(id=number, state={}, rng=rng, seed=0, round=1, live=live, **rest)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from covey.codec import from_bytes
 from covey.core import run
@@ -74,21 +75,23 @@ def test_noise_that_is_none_is_worth_nothing() -> None:
 def test_every_step_of_training_with_noise_is_counted_whatever_the_server_says_was_planned(
     tmp_path: Path,
 ) -> None:
-    """A server that goes back to a round gets a new update: it is paid for again, and no plan hides it."""
+    """A server that goes back to a round with another model gets a new update: it is paid for again, and no plan
+    hides it. The same question gets the answer that was paid for."""
     pytest.importorskip("opacus")
     site = sites(tmp_path, budget=30.0)[100]
     step = ExampleTrain(train=TRAIN, clip=1.0, epsilon=2.0, delta=1e-6, rounds=1)
-    assert asked(site, step, session="a")["reply"] is not None
+    first = asked(site, step, session="a")["reply"]
     once = dict(site.account.told)
     assert {loss.mechanism for loss in once} == {"steps"}
     assert composed(once, 1e-6, "sample") <= 2.0
-    assert asked(site, step, session="b")["reply"] is not None
+    assert torch.equal(asked(site, step, session="b")["reply"]["vector"], first["vector"])
+    assert dict(site.account.told) == once
+    other = {"models": torch.ones(1, 4810), "slots": (0,), "args": {}}
+    assert asked(site, step, session="c", task=other)["reply"] is not None
     assert dict(site.account.told) == {loss: 2 * times for loss, times in once.items()}
 
 
 def test_which_of_several_models_fits_best_is_not_told() -> None:
-    import torch
-
     from tests.deploy.one_request import SPEC
 
     rows = torch.zeros(2, SPEC.bench().layout.size)

@@ -21,6 +21,9 @@ def benchmark(
         Path | None,
         typer.Option(help="Try it out there, and store nothing. [default: runs/reproduce/..., and stored]"),
     ] = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Only write the page of the stored result.")
+    ] = False,
     page: Annotated[Path, typer.Option(help="Where the page with its pictures goes.")] = Path(
         "runs/benchmark"
     ),
@@ -28,8 +31,15 @@ def benchmark(
     """Compare methods on many fleets of unlike clients: heat map, ranks, tests; interrupted, it goes on."""
     from covey.cli.benchmark_page import write_page
     from covey.cli.reproduction import reproduce_experiment
+    from covey.errors import UserError
+    from covey.experiments.result import read_stored
     from covey.progress import say
 
-    result = reproduce_experiment(EXPERIMENT, scale=scale, seeds=seeds, out=out)
+    if stored and (seeds or out):
+        raise UserError("--stored runs nothing; it takes no --seeds and no --out")
+    if stored:
+        result = read_stored(EXPERIMENT, scale)
+    else:
+        result = reproduce_experiment(EXPERIMENT, scale=scale, seeds=seeds, out=out)
     for place in write_page(result, page):
         say(f"wrote {place}")

@@ -15,13 +15,15 @@ from torch import Tensor, nn
 from covey.codec import task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
 from covey.data.types import Federation, Scale
-from covey.deploy.outcomes import outcome_of, row_bytes
+from covey.deploy.arrivals import first_arrivals
+from covey.deploy.outcomes import book_unheard, outcome_of, row_bytes
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
 from covey.deploy.standardise import as_stored, ask_scale, with_scale
 from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Transport
+from covey.deploy.underway import READING, Underway
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
@@ -39,7 +41,6 @@ from covey.statistics import Known
 from covey.steps.scale import TellScale, of_scale, to_scale
 from covey.version import __version__
 
-READING = 10.0  # seconds after a deadline in which answers that came by then are read
 UNTOLD = 2**31  # samples that a site may have that does not tell how many
 TOGETHER_BYTES = 64 * 2**20  # of requests that are made before they are sent
 ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's size
@@ -98,6 +99,7 @@ class SiteFleet:
         self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds per sample trained
         self.here: list[int] = []
+        self.in_flight = Underway()
         self._server_executor: Serial | None = None
         self.info: dict[str, Any] = {
             "name": "flower",
@@ -123,7 +125,7 @@ class SiteFleet:
         sites = sorted(self.registry.sites.items())
         self.info["sites"] = ", ".join(f"{site.name} = {i}" for i, site in sites)
         self.info["names"] = {str(i): site.name for i, site in sites}
-        return list(self.here)
+        return [i for i in self.here if i not in self.underway]
 
     def _use(self, scale: Scale | None) -> None:
         """Sites and the server's own test data are standardised alike, and nobody is asked again."""
@@ -188,35 +190,27 @@ class SiteFleet:
             known=self.known,
             guard=self.guard,
         )
-        self._book_unheard(step, {reply.id for reply in replies}, set(trips))
-        if step.kind.startswith("train."):
-            for reply in replies:
-                if reply.id in trips:
-                    self.pace[reply.id] = trips[reply.id].seconds / self._work(step, reply.id)
+        book_unheard(self.ledger, step, {reply.id for reply in replies}, set(trips))
+        for reply in replies:
+            if reply.id in trips:
+                self.note_pace(step, reply.id, trips[reply.id].seconds)
         return replies
+
+    def note_pace(self, step: Step, client: int, seconds: float) -> None:
+        """How fast a site trains, as it was seen."""
+        if step.kind.startswith("train."):
+            self.pace[client] = seconds / self._work(step, client)
 
     @property
     def underway(self) -> Collection[int]:
-        return ()
+        return self.in_flight.clients()
 
     def arrivals(
-        self,
-        step: Step,  # noqa: ARG002
-        tasks: Mapping[int, Task],  # noqa: ARG002
-        count: int,  # noqa: ARG002
+        self, step: Step, tasks: Mapping[int, Task], count: int
     ) -> tuple[list[Reply], dict[int, Task], dict[int, int]]:
-        """Real sites are waited for together, so far."""
-        raise UserError("this method goes on while clients still work, which so far only a simulation can do")
-
-    def _book_unheard(self, step: Step, heard: set[int], asked: set[int]) -> None:
-        """What a site was asked for it has told, whether its answer came in time or not."""
-        told = [self.ledger.epsilon[i] for i in heard if i in self.ledger.epsilon]
-        privacy = getattr(step, "privacy", None)
-        for client in asked - heard:
-            if getattr(step, "counted", False) and told:  # as much as others at most
-                self.ledger.epsilon[client] = max(self.ledger.epsilon.get(client, 0.0), *told)
-            elif privacy is not None and privacy.counted:
-                self.ledger.epsilon[client] = self.ledger.epsilon.get(client, 0.0) + privacy.epsilon
+        """Sends the tasks and waits for the first `count` answers to these and to earlier ones."""
+        call = next_call(self.calls, step, where=self.name, seed=self.seed, round=self.round)
+        return first_arrivals(self, call, tasks, count, 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES)
 
     def _at_sites(
         self, call: Call, tasks: Mapping[int, Task], limit: float, trips: dict[int, Trip]
@@ -229,7 +223,7 @@ class SiteFleet:
         most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
         self.status.asking(call.round, call.step.kind, {i: site.name for i, site in there.items()})
         started = time.monotonic()
-        waiting, sizes = self._send(call, tasks, there, limit)
+        waiting, sizes = self.send(call, tasks, there, limit)
         unsent = set(sizes) - set(waiting.values())
         outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
         while waiting:
@@ -240,7 +234,7 @@ class SiteFleet:
                 seconds = min(time.monotonic() - started, limit)
                 trips[client_of[node]] = Trip(down=sizes[node], up=len(response.answer), seconds=seconds)
                 outcomes.append(outcome_of(client_of[node], response))
-                self._tell(outcomes[-1], there[client_of[node]].name, seconds)
+                self.tell(outcomes[-1], there[client_of[node]].name, seconds)
             if late:
                 break
             if waiting:
@@ -250,10 +244,10 @@ class SiteFleet:
             there[client].quiet = True
             trips[client] = Trip(down=sizes[node], up=0, seconds=limit)
             outcomes.append(Outcome(id=client, lost=f"no reply in {limit:.1f} s"))
-            self._tell(outcomes[-1], there[client].name, limit)
+            self.tell(outcomes[-1], there[client].name, limit)
         return outcomes
 
-    def _send(
+    def send(
         self, call: Call, tasks: Mapping[int, Task], there: Mapping[int, RegisteredSite], limit: float
     ) -> tuple[dict[str, int], dict[int, int]]:
         """Sends the tasks, some at a time because every request holds a model; which node each message went to, and
@@ -269,7 +263,7 @@ class SiteFleet:
                 blocks = {}
         return waiting, sizes
 
-    def _tell(self, outcome: Outcome, name: str, seconds: float) -> None:
+    def tell(self, outcome: Outcome, name: str, seconds: float) -> None:
         """Puts it into the status what became of a question."""
         self.status.answered(outcome.id, name, seconds=seconds, lost=outcome.lost, refused=outcome.refused)
 

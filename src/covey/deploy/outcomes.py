@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from covey.codec import named_from_bytes, reply_from_plain
-from covey.core import Task
+from covey.core import Step, Task
 from covey.deploy.transport import Response
 from covey.fleet.work import Outcome
+from covey.ledger import Ledger
 from covey.model import Layout
 from covey.text import printable
 
@@ -37,3 +38,14 @@ def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
     """The bytes of one row: of the model, or of what was sent where that is another one."""
     sent = [task.models.shape[1] for task in tasks.values() if task.models.dim() == 2]
     return 4 * max([layout.size, *sent])
+
+
+def book_unheard(ledger: Ledger, step: Step, heard: set[int], asked: set[int]) -> None:
+    """What a site was asked for it has told, whether its answer came in time or not."""
+    told = [ledger.epsilon[i] for i in heard if i in ledger.epsilon]
+    privacy = getattr(step, "privacy", None)
+    for client in asked - heard:
+        if getattr(step, "counted", False) and told:  # as much as others at most
+            ledger.epsilon[client] = max(ledger.epsilon.get(client, 0.0), *told)
+        elif privacy is not None and privacy.counted:
+            ledger.epsilon[client] = ledger.epsilon.get(client, 0.0) + privacy.epsilon

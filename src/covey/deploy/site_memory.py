@@ -15,6 +15,7 @@ from covey.folder_lock import folder_lock
 from covey.writing import write_atomically
 
 RUNS_KEPT = 16  # runs whose state stays in the folder
+PAID_KEPT = 16  # answers with noise of a round, the latest: a server may ask as often as it likes
 ASKED = ("run", "round", "names", "seed", "client", "step", "model", "task")  # what makes a question the same
 
 
@@ -84,7 +85,8 @@ class Memory:
         self.runs[run] = {**self.runs[run], "state": known, "mark": self.account.mark}
         if paid is not None:
             again = {question(paid[0]): {"answer": dict(paid[1]), "state": known}}
-            self.runs[run]["paid"] = {**self.runs[run].get("paid", {}), **again}
+            kept = {**self.runs[run].get("paid", {}), **again}
+            self.runs[run]["paid"] = {number: kept[number] for number in list(kept)[-PAID_KEPT:]}
         if self.folder is not None:
             try:
                 write_atomically(self._path(run), to_bytes(self.runs[run]))

@@ -13,7 +13,7 @@ cost:updates                 local updates of all clients together: who trains e
 best90:seconds:SPLIT/METRIC  seconds (or bytes, round) until 90 % of the best last value of any run of the case and seed
 evaluation:bytes             what measuring would have cost
 epsilon:most                 the most privacy loss of any client
-groups:agreement             adjusted Rand index of the clients' last groups against their true kinds, if several
+groups:agreement             adjusted Rand index of the clients' last groups against their true kinds
 groups:count                 how many groups there are in the end
 kinds:worst:SPLIT/METRIC     the lowest mean over the clients of one true kind, after the last round
 note:NAME.KEY                a number that the method left in its notes
@@ -161,7 +161,7 @@ def groups_cell(name: str, folder: Path) -> float | None:
     if name == "count":
         return float(len(set(groups.values()))) if groups else None
     both = sorted(set(kinds) & set(groups))
-    if name != "agreement" or len({kinds[i] for i in both}) < 2:  # of one kind there is nothing to find
+    if name != "agreement" or not both:
         return None
     return float(adjusted_rand_score([kinds[i] for i in both], [groups[i] for i in both]))
 

@@ -13,12 +13,12 @@ import numpy as np
 from covey.report.figures import INK, SOFT, one_picture
 
 Score = Mapping[str, Mapping[str, Sequence[float]]]  # fleet -> method -> one value per seed
-DRAWS = 2000  # of the bootstrap over fleets
+DRAWS = 2000  # of the bootstrap
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """A method's mean rank over fleets (1 is best), and its 95 % interval by bootstrap over the fleets."""
+    """A method's mean rank over fleets (1 is best); its 95 % interval by a paired bootstrap over fleets and seeds."""
 
     method: str
     mean: float
@@ -35,21 +35,33 @@ class Pair:
     p: float
 
 
+def common_methods(score: Score) -> list[str]:
+    """The methods that every fleet has."""
+    return [m for m in next(iter(score.values())) if all(m in per_fleet for per_fleet in score.values())]
+
+
 def rank_table(score: Score, *, higher_is_better: bool = True) -> tuple[list[str], np.ndarray]:
     """The methods that every fleet has, and the rank of each (columns) on each fleet (rows); ties share their mean."""
+    methods = common_methods(score)
+    means = np.array([[float(np.mean(per_fleet[m])) for m in methods] for per_fleet in score.values()])
+    return methods, ranked(means, higher_is_better)
+
+
+def ranked(means: np.ndarray, higher_is_better: bool) -> np.ndarray:
     from scipy.stats import rankdata
 
-    methods = [m for m in next(iter(score.values())) if all(m in per_fleet for per_fleet in score.values())]
-    means = np.array([[float(np.mean(per_fleet[m])) for m in methods] for per_fleet in score.values()])
-    worst_last = -means if higher_is_better else means
-    return methods, np.asarray(rankdata(worst_last, axis=1))
+    return np.asarray(rankdata(-means if higher_is_better else means, axis=1))
 
 
 def ranks(score: Score, *, higher_is_better: bool = True, seed: int = 0) -> list[Rank]:
-    """Mean ranks, from the best on."""
+    """Mean ranks, from the best on; every draw of the bootstrap takes the same fleets and seeds for all methods."""
     methods, table = rank_table(score, higher_is_better=higher_is_better)
-    rng = np.random.default_rng(seed)
-    drawn = table[rng.integers(len(table), size=(DRAWS, len(table)))].mean(axis=1)
+    rng, drawn = np.random.default_rng(seed), np.empty((DRAWS, len(methods)))
+    fleets = [np.array([per_fleet[m] for m in methods], float) for per_fleet in score.values()]
+    for draw in range(DRAWS):
+        chosen = [fleets[k] for k in rng.integers(len(fleets), size=len(fleets))]
+        means = [one[:, rng.integers(one.shape[1], size=one.shape[1])].mean(axis=1) for one in chosen]
+        drawn[draw] = ranked(np.array(means), higher_is_better).mean(axis=0)
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
     found = [
         Rank(method=m, mean=float(table[:, k].mean()), low=float(low[k]), high=float(high[k]))
@@ -62,7 +74,7 @@ def pairs(score: Score, *, higher_is_better: bool = True) -> list[Pair]:
     """All pairs of methods, the surest difference first; p is Holm's for the number of pairs."""
     from scipy.stats import wilcoxon
 
-    methods, _ = rank_table(score, higher_is_better=higher_is_better)
+    methods = common_methods(score)
     means = {m: np.array([float(np.mean(fleet[m])) for fleet in score.values()]) for m in methods}
     found = []
     for a, b in combinations(methods, 2):
@@ -104,11 +116,14 @@ def draw_ranks(found: Sequence[Rank], fleets: int, path: Path) -> None:
         for place, rank in enumerate(found):
             axes.plot([rank.low, rank.high], [place, place], color=SOFT, linewidth=1.2)
             axes.plot(rank.mean, place, "o", color=INK, markersize=5)
-        for number, (first, last) in enumerate(bars(found, width)):
-            at = 0.35 - 0.16 * number
+        joined = bars(found, width)
+        for number, (first, last) in enumerate(joined):
+            at = 0.4 - 0.25 * number
             axes.plot(
                 [at, at], [first - 0.2, last + 0.2], color="#c8502b", linewidth=2.2, solid_capstyle="round"
             )
         axes.set_yticks(range(len(found)), [rank.method for rank in found])
-        axes.set_xlabel("rank (1 is best)")
+        axes.set_xticks([1, *range(5, len(found) + 1, 5)])
+        axes.set_xlim(0.15 - 0.25 * len(joined), max(rank.high for rank in found) + 0.5)
+        axes.set_xlabel("mean rank with its 95 % interval (1 is best)")
         axes.invert_yaxis()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from covey.bench import Loss
 from covey.core import Client, Method, Mixing, Reply, Round, Task
+from covey.errors import UserError
 from covey.methods.ifca import RandomStarts
 from covey.mix.average import weighted_rows
 from covey.needs import SEVERAL_MODELS, Fact, Facts, Key, declares
@@ -57,6 +58,8 @@ class ResponsibleTrain(AroundTraining):
     gives: ClassVar[Facts] = (MASS,)
 
     def __call__(self, client: Client, task: Task) -> Reply:
+        if not client.train.dataset.classes:
+            raise UserError("method fedrc weighs samples by their labels, but the data set has no classes")
         rows = [with_own_buffers(client, row) for row in task.models]
         part = self.train.training_part(client)
         x, y = part.tensors()

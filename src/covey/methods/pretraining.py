@@ -64,6 +64,10 @@ class Pretrain:
                 raise UserError(f"encoder {self.load!r} is of an {name}; autoencoder is {self.autoencoder!r}")
             return row
         shape, scale = look(now)
+        if len(shape) != 3:
+            raise UserError(
+                f"the encoder is one of pictures; a sample here has {len(shape)} dimensions, not 3"
+            )
         model = autoencoder(self.autoencoder, shape, scale, seed=seed_of(now.fleet, "weights"))
         if self.way in ("public", "hybrid"):
             data = replace(load(self.public), scale=None)  # the encoder sees pictures in [0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -22,6 +23,7 @@ class FirstArrivals:
         count: how many replies make a round.
     """
 
+    shows_each: ClassVar[bool] = True  # the server sees every reply, as in a run without privacy
     count: Count = 5
 
     def __call__(self, now: Round, step: Step) -> list[Reply]:

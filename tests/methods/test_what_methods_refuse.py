@@ -1,0 +1,73 @@
+"""Every method takes a model with buffers and a regression, or refuses them in one sentence before any round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from covey.config import resolve
+from covey.errors import UserError
+from covey.methods import METHODS
+from covey.runs import run_config
+
+SMALL = {"rounds": 1, "train": {"epochs": 1}, "measure": {"local_test": False}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "a model with buffers": {
+        **SMALL,
+        "data": {"name": "digits", "clients": 4},
+        "model": {"name": "tests.methods.test_what_methods_refuse:with_buffers"},
+    },
+    "a regression": {
+        **SMALL,
+        "data": {"name": "diabetes"},
+        "model": {"name": "mlp", "hidden": [8]},
+        "objective": "regression",
+    },
+}
+
+
+def with_buffers(*, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """A small network with BatchNorm, whose statistics are no parameters."""
+    size = input_shape[1] - 2
+    layers = [nn.Conv2d(input_shape[0], 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(4 * size * size, outputs))
+
+
+# What cannot be done, and the words that say so.
+NO_CLASSES, BY_LABEL, BY_ACCURACY = "no classes", "by label needs data with classes", "accuracy"
+REFUSED: dict[str, dict[str, str]] = {
+    "a model with buffers": {"krum": "Krum needs 5 clients in a round"},  # of the four that there are
+    "a regression": {
+        **dict.fromkeys(("hierarchical", "semi-decentralized", "cfic", "feddisco", "fedrc"), NO_CLASSES),
+        **dict.fromkeys(("haccs", "flips", "cafa", "cbcc", "cbcc-select"), BY_LABEL),
+        **dict.fromkeys(("fedfa", "abfa"), BY_ACCURACY),
+        **dict.fromkeys(("embedding", "ladd"), "one of pictures"),
+    },
+}
+
+
+def outcome(setting: str, method: str, folder: Path) -> str:
+    """The sentence that refuses it, or nothing."""
+    try:
+        run_config(
+            resolve({**SETTINGS[setting], "method": {"name": method}}),
+            folder,
+            report=False,
+            say=lambda _: None,
+        )
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("method", METHODS)
+def test_it_runs_or_one_sentence_says_why_not(method: str, setting: str, tmp_path: Path) -> None:
+    said = outcome(setting, method, tmp_path / "run")
+    assert "\n" not in said
+    assert bool(said) == (method in REFUSED[setting]), said
+    assert REFUSED[setting].get(method, "") in said
