@@ -2,6 +2,7 @@
 
 import pytest
 
+from covey.catalogue import DATASETS
 from covey.config import fleet_of, method_of, resolve
 from covey.core import run
 from covey.errors import RunError, UserError
@@ -18,7 +19,31 @@ FLEETS = {
     "cifar10": ({"clients": 40}, 8),
     "svhn": ({"clients": 20}, 14),
     "cifar100": ({"clients": 10, "level": "coarse"}, 14),
+    "emnist": ({"clients": 400}, 8),
+    "pacs": ({"clients": 20, "side": 16}, 5),
+    "breast-cancer": ({}, 5),
+    "motions": ({}, 10),
+    "emoji-names": ({}, 10),
 }
+OTHERWISE = {"diabetes", "table", "images"}  # real targets, below; the user's own files
+
+
+def test_no_data_set_of_the_package_is_left_out():
+    assert {*FLEETS, *OTHERWISE} == set(DATASETS)
+
+
+def test_the_default_training_beats_the_mean_on_real_targets():
+    config = resolve({"data": {"name": "diabetes"}, "objective": "regression", "rounds": 5})
+    fleet = fleet_of(config)
+    try:
+        found = []
+        measure = Measuring(global_test=False, every=5)
+        run(method_of(config), fleet, rounds=5, measure=measure, watchers=[found.append])
+        of_the_mean = [float(share.test.labels().astype(float).var()) for share in fleet.data.shares]
+        reached = found[-1].value("local-test", "mse-mean")
+        assert reached < 0.8 * sum(of_the_mean) / len(of_the_mean)
+    finally:
+        fleet.close()
 
 
 def accuracy(tables):

@@ -136,3 +136,10 @@ def test_pictures_that_differ_in_brightness_alone_are_two_kinds_and_one_flock():
     state, _, _ = after(1, brighter)
     assert set(state.groups.values()) == {0}
     assert "look different, in 2 kinds, but their classes lie alike" in state.notes["flocks"]["text"]
+
+
+def test_who_works_and_why_is_told_in_words():
+    state, _, _ = after(2, TURNED)
+    said = state.notes["who was chosen"]["text"]
+    assert said.startswith("Round 2: 8 of 16 clients work, from 4 of 4 flocks and ")
+    assert "The longest wait is" in said

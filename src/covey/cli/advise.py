@@ -101,7 +101,7 @@ def advise(
     per_round = config["method"].get("per_round", config["data"]["clients"])
     usual = 2 * row_bytes * per_round * config.top.rounds
     costs(advice, usual, config.top.rounds)
-    print_file(tables, advice.method)
+    print_file(tables, advice.method, "serve" if sites else "run")
     if png is not None:
         draw(found, png)
         Console(stderr=True).print(f"picture: {png}", highlight=False)
@@ -198,13 +198,13 @@ def costs(advice: Advice, usual: float, rounds: int) -> None:
     )
 
 
-def print_file(tables: dict[str, Any], method: str) -> None:
-    """The file to run."""
+def print_file(tables: dict[str, Any], method: str, command: str) -> None:
+    """The file to run, and how."""
     import tomli_w
 
     from covey.comparing import with_method
 
-    Console().print("\nRun this file with covey run FILE.toml:\n", highlight=False)
+    Console().print(f"\nRun this file with covey {command} FILE.toml:\n", highlight=False)
     typer.echo(tomli_w.dumps(with_method(tables, method)))
 
 

@@ -1,5 +1,6 @@
 """Writes the operations of the way back: from the gradient of the loss to those of all parameters."""
 
+from covey.lanes.compiled import fast_instructions as fast
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import best, split
@@ -22,6 +23,7 @@ from covey.lanes.graph import (
 from covey.lanes.places import Step
 from covey.lanes.samples import conv_squares, linear_squares
 from covey.lanes.stages import SQUARE, has_parameters
+from covey.lanes.winograd import convolve_fast, form_back, form_of_stage, weight_gradient_fast
 from covey.lanes.workspace import Tensor, Writer
 
 TILE_BYTES = 16 * 1024  # of a linear layer's gradient made before it is used
@@ -45,6 +47,10 @@ class Backward:
         self.sums = sums  # where convolutions add up their gradients
         # where the squared lengths of samples' gradients go, in place of the gradients
         self.squares = squares
+        self.fast: set[int] = set()  # steps that convolve by Winograd's method
+        # of these, where their weights are for the gradient by their input
+        self.fast_back: dict[int, int] = {}
+        self.fast_sums: list[fast.FastSum] = []  # what they leave to be done once per batch
         self.gradients: dict[int, Tensor] = {}  # by value, as far as known
         self.last_user = {value: step.number for step in steps for value in step.stage.inputs}
         self.needed = [False]  # whether parameters lie before a value
@@ -177,9 +183,19 @@ class Backward:
         if self.squares is not None:
             conv_squares(w, kind, delta, x, self.squares, rows=rows, columns=columns)
         else:
-            weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
-        if onwards:
-            target, known = self._into(value, stage.input)
+            form = form_of_stage(stage) if step.number in self.fast else None
+            if form is None:
+                weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
+            else:
+                self.fast_sums.append(weight_gradient_fast(w, form, kind, delta, x)._replace(gradient=sums))
+        if not onwards:
+            return
+        target, known = self._into(value, stage.input)
+        back = form_back(stage)
+        if back is not None and step.number in self.fast_back and not known:
+            pads = (kind.kernel[0] - 1 - kind.padding[0], kind.kernel[1] - 1 - kind.padding[1])
+            convolve_fast(w, back, delta, pads, self.fast_back[step.number], Target.of(target))
+        else:
             spread(w, kind, delta, target, rows=rows, columns=columns, accumulate=known)
 
     def _linear(self, step: Step, kind: Linear, d: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Writes the operations of the way forward."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.operations import Operation
@@ -22,6 +22,7 @@ from covey.lanes.graph import (
 )
 from covey.lanes.places import Step
 from covey.lanes.stages import SQUARE
+from covey.lanes.winograd import convolve_fast, form_of_stage
 from covey.lanes.workspace import Tensor, Writer
 
 L1 = 24 * 1024  # bytes of inputs of a linear layer worked on at a time
@@ -41,11 +42,12 @@ def gather(w: Writer, x: Tensor, *, by_block: bool) -> None:
     w.do(Operation.GATHER, do.Gather(x.place, x.block, shape.features, table), by_block=by_block)
 
 
-def forward(w: Writer, step: Step, norms: dict[int, int], training: bool) -> None:
-    """`norms`: where the statistics of batch normalisations are kept for the way back."""
+def forward(w: Writer, step: Step, norms: dict[int, int], training: bool, fast: Mapping[int, int]) -> None:
+    """`norms`: where the statistics of batch normalisations are kept for the way back; `fast`: where the transformed
+    weights are of the steps that convolve by Winograd's method."""
     stage, kind, x, y = step.stage, step.stage.kind, step.x[0], step.y
     if isinstance(kind, Conv):
-        _conv(w, step, kind)
+        _conv(w, step, kind, fast.get(step.number))
     elif isinstance(kind, Deconv):
         spread(w, kind, x, y, bias=kind.bias, relu=stage.relu)
     elif isinstance(kind, Linear):
@@ -87,8 +89,22 @@ def elementwise(x: Tensor, y: Tensor) -> do.Elementwise:
     return do.Elementwise(x.inside, x.block, y.inside, y.block, rows, size, x.row, y.row)
 
 
-def _conv(w: Writer, step: Step, kind: Conv) -> None:
+def _conv(w: Writer, step: Step, kind: Conv, transformed: int | None) -> None:
     stage, x, y, lanes = step.stage, step.x[0], step.y, w.isa.lanes
+    form = form_of_stage(stage)
+    if transformed is not None and form is not None:
+        convolve_fast(
+            w,
+            form,
+            x,
+            kind.padding,
+            transformed,
+            Target.of(y),
+            bias=kind.bias,
+            relu=stage.relu and not stage.pooled,
+            pooling=pooling(step) if stage.pooled else None,
+        )
+        return
     if not stage.pooled:
         conv = convolve(w, kind, x, Target.of(y), bias=kind.bias, relu=stage.relu)
         w.do(Operation.CONV, conv, by_block=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +14,9 @@ from covey.lanes.graph import Graph, UnsupportedError
 from covey.lanes.program import Each, Mode, write
 from covey.lanes.samples import no_lengths
 from covey.lanes.stages import stages
+from covey.lanes.timing import Timing, stage_key, step_seconds, timing_of
 from covey.lanes.trainer import Trainer
+from covey.lanes.winograd import form_of_stage
 from covey.lanes.workspace import Program
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ class Plan:
     objective: Objective
     optimiser: Optimiser
     isa: Isa
+    fast: frozenset[int] | None = (
+        None  # stages by Winograd's method; none: those where it was timed to be faster
+    )
 
     @property
     def parameters(self) -> int:
@@ -58,22 +63,48 @@ class Plan:
         return no_lengths(self.graph)
 
     def program(self, mode: Mode, blocks: int, each: Each = "alike") -> Program:
-        return _program(self.graph, self.isa, blocks, mode, each)
+        return _program(self.graph, self.isa, blocks, mode, each, self.chosen)
+
+    @property
+    def chosen(self) -> frozenset[int]:
+        """The stages that convolve by Winograd's method."""
+        if self.fast is not None:
+            return self.fast
+        return frozenset(number for number, timing in self.timings().items() if timing.wins)
+
+    def timings(self) -> dict[int, Timing]:
+        """Of the stages that could convolve by Winograd's method, how long both ways take, timed once on a machine."""
+        if self.fast is not None:
+            return {}
+        return {
+            number: timing_of(stage, self.isa, self._seconds)
+            for number, stage in enumerate(stages(self.graph))
+            if form_of_stage(stage) is not None
+        }
+
+    def _seconds(self, graph: Graph, fast: frozenset[int]) -> float:
+        """CPU seconds of a training step of a small graph."""
+        trainer = Plan(graph=graph, objective="mse", optimiser="sgd", isa=self.isa, fast=fast).trainer()
+        return step_seconds(trainer, graph)
 
     def info(self) -> dict[str, Any]:
         """What a run's record says about its trainer."""
+        found = stages(self.graph)
         return {
             "trainer": "lanes",
             "isa": self.isa.name,
             "vector_width": self.isa.lanes,
             "kernels": f"{len(shapes(self.isa))} tile shapes",
-            "stages": [type(stage.kind).__name__.lower() for stage in stages(self.graph)],
+            "winograd": {
+                stage_key(found[number]): asdict(timing) for number, timing in self.timings().items()
+            },
+            "stages": [type(stage.kind).__name__.lower() for stage in found],
         }
 
 
 @functools.lru_cache(maxsize=64)
-def _program(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each) -> Program:
-    return write(graph, isa, blocks, mode, each)
+def _program(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each, fast: frozenset[int]) -> Program:
+    return write(graph, isa, blocks, mode, each, fast)
 
 
 def plan(

@@ -11,6 +11,7 @@ from covey.lanes.graph import Conv, Deconv, Graph, Norm
 from covey.lanes.places import Step, place_values
 from covey.lanes.samples import tell_lengths, weigh, zero_squares
 from covey.lanes.stages import stages
+from covey.lanes.winograd import form_back, form_of_stage, transformed_weights
 from covey.lanes.workspace import Program, Tensor, Writer
 
 Mode = Literal["cross-entropy", "mse", "forward"]
@@ -18,8 +19,15 @@ Mode = Literal["cross-entropy", "mse", "forward"]
 Each = Literal["alike", "weighted", "lengths"]
 
 
-def write(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each = "alike") -> Program:
-    """The program for batches of up to `blocks` times `isa.lanes` samples."""
+def write(
+    graph: Graph,
+    isa: Isa,
+    blocks: int,
+    mode: Mode,
+    each: Each = "alike",
+    fast: frozenset[int] = frozenset(),
+) -> Program:
+    """The program for batches of up to `blocks` times `isa.lanes` samples; stages in `fast` by Winograd's method."""
     w = Writer(isa=isa, blocks=blocks)
     training = mode != "forward"
     steps = place_values(w, stages(graph), graph.input, training)
@@ -30,14 +38,15 @@ def write(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each = "alike")
         for step in steps
         if training and isinstance(step.stage.kind, Norm)
     }
+    back = Backward(w, steps, norms, sums, squares) if training else None
+    transformed = _transformed(w, steps, fast if each == "alike" else frozenset(), back)
     first = next(
         x for step in steps for value, x in zip(step.stage.inputs, step.x, strict=True) if value == 0
     )
     gather(w, first.seen_as(graph.input), by_block=steps[0].by_block)
     for step in steps:
-        forward(w, step, norms, training)
-    if training:
-        back = Backward(w, steps, norms, sums, squares)
+        forward(w, step, norms, training, transformed)
+    if back is not None:
         start = back.start()
         _loss(w, mode, steps[-1].y, start)
         if each == "weighted":
@@ -46,6 +55,8 @@ def write(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each = "alike")
         if squares is not None:
             tell_lengths(w, squares)
             return w.finish()
+        for fields in back.fast_sums:
+            w.do(Operation.FAST_SUM, fields, by_block=False)
         for number, place in sums.items():
             _finish(w, steps[number], place)
         w.do(Operation.FINISH_ALL, by_block=False)
@@ -54,6 +65,24 @@ def write(graph: Graph, isa: Isa, blocks: int, mode: Mode, each: Each = "alike")
         scatter = do.Scatter(y.place, y.block, y.shape.features, w.lane_places())
         w.do(Operation.SCATTER, scatter, by_block=False)
     return w.finish()
+
+
+def _transformed(w: Writer, steps: list[Step], fast: frozenset[int], back: Backward | None) -> dict[int, int]:
+    """The weights of Winograd convolutions, transformed once per batch: for the way forward, and (in `back`) for it."""
+    found = {}
+    for step in steps:
+        kind, form = step.stage.kind, form_of_stage(step.stage)
+        if step.number not in fast or not isinstance(kind, Conv) or form is None:
+            continue
+        outputs, inputs = step.stage.inner.channels, step.stage.input.channels
+        found[step.number] = transformed_weights(w, kind, form, outputs, inputs, flipped=False)
+        if back is not None:
+            back.fast.add(step.number)
+            onwards = form_back(step.stage)
+            if onwards is not None and back.needed[step.stage.inputs[0]]:
+                u = transformed_weights(w, kind, onwards, outputs, inputs, flipped=True)
+                back.fast_back[step.number] = u
+    return found
 
 
 def _zero_sums(w: Writer, steps: list[Step]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from covey.core import Round, Select
 from covey.group.by_portrait import PORTRAITS
 from covey.group.label_feature import label_feature
 from covey.needs import GROUPS, Facts, needs_of
+from covey.select.fair import LAST_CHOSEN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,28 @@ class WithinFlocks:
         return (GROUPS, PORTRAITS, *needs_of(self.select))
 
     def __call__(self, now: Round) -> list[int]:
-        return self.select(replace(now, groups=label_groups(now)))
+        finer = label_groups(now)
+        chosen = self.select(replace(now, groups=finer))
+        now.notes["who was chosen"] = {"text": told_in_words(now, finer, chosen)}
+        return chosen
+
+
+def told_in_words(now: Round, finer: Mapping[int, int], chosen: Sequence[int]) -> str:
+    """The choice for the report."""
+    last = LAST_CHOSEN.get(now.memory, {})
+    waits = max((now.number - last.get(i, 0) for i in now.here), default=0)
+    return (
+        f"Round {now.number}: {len(set(chosen))} of {len(now.here)} clients work, from {kinds(now.groups, chosen)} of "
+        f"{kinds(now.groups, now.here)} flocks and {kinds(finer, chosen)} of {kinds(finer, now.here)} groups (clients "
+        "of one flock whose most outstanding label is the same). A round is chosen as a whole, for what it is worth in "
+        "its time: large groups, groups with a high loss and those who waited long are worth more. The longest wait is "
+        f"{waits} {'round' if waits == 1 else 'rounds'}."
+    )
+
+
+def kinds(groups: Mapping[int, int], ids: Sequence[int]) -> int:
+    """How many groups these clients are in."""
+    return len({groups[i] for i in ids if i in groups})
 
 
 def label_groups(now: Round) -> dict[int, int]:

@@ -44,7 +44,7 @@ def ensure_built(isa: Isa, progress: Progress | None = None) -> list[Path]:
         if progress:
             progress(f"compiling the lanes kernels for {isa.name} (once on this machine, about 15 s)")
         started = time.monotonic()
-        with _alone(), tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+        with alone(), tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
             missing = {half: path for half, path in targets.items() if not path.exists()}
             drafts = {half: Path(folder) / path.name for half, path in missing.items()}
             _compile(isa, drafts)
@@ -56,7 +56,7 @@ def ensure_built(isa: Isa, progress: Progress | None = None) -> list[Path]:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Of several processes that want to compile, one does; the others wait for what it made."""
     import fcntl
 

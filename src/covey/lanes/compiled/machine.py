@@ -2,7 +2,18 @@
 
 from typing import Any
 
-from covey.lanes.compiled import convolutions, dropouts, linears, losses, moving, norms, samples, windows
+from covey.lanes.compiled import (
+    convolutions,
+    dropouts,
+    linears,
+    losses,
+    moving,
+    norms,
+    samples,
+    windows,
+    winograd,
+)
+from covey.lanes.compiled import fast_instructions as fast
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.emit import LANES
 from covey.lanes.compiled.jit import jit
@@ -12,6 +23,7 @@ from covey.lanes.compiled.state import Machine
 from covey.lanes.compiled.update import BETA1, BETA2, Update, finish, finish_all
 
 POOLING, ROWS = len(do.Conv._fields), len(do.Rows._fields)
+STRIP, FAST = len(fast.Strip._fields), len(fast.Strip._fields) + len(fast.Fast._fields)
 
 
 @jit
@@ -35,6 +47,11 @@ def on_images(s: Any, operation: int, c: Any, b: int) -> None:
         windows.window_mean(s, fields(do.Window, c), b)
     elif operation == Operation.WINDOW_MEAN_BACK:
         windows.window_mean_back(s, fields(do.Window, c), b)
+    elif operation == Operation.FAST_CONV:
+        pooling = fields(do.Pooling, at(c, FAST))
+        winograd.conv(s, fields(fast.Strip, c), fields(fast.Fast, at(c, STRIP)), pooling, b)
+    elif operation == Operation.FAST_GRAD:
+        winograd.gradient(s, fields(fast.Strip, c), fields(fast.FastGrad, at(c, STRIP)), b)
     elif operation == Operation.NORM_FIXED:
         norms.norm_fixed(s, fields(do.Norm, c), b)
     elif operation == Operation.RESCALE:
@@ -95,6 +112,10 @@ def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
         norms.norm(s, fields(do.Norm, c), b0, b1)
     elif operation == Operation.NORM_BACK:
         norms.norm_back(s, fields(do.Norm, c), b0, b1)
+    elif operation == Operation.FAST_WEIGHTS:
+        winograd.weights(s, fields(fast.FastWeights, c))
+    elif operation == Operation.FAST_SUM:
+        winograd.add_up(s, fields(fast.FastSum, c))
     elif operation == Operation.FINISH:
         g = fields(do.Finish, c)
         finish(s.update, g.parameter, at(s.work, g.gradient), g.size)

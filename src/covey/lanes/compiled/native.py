@@ -36,6 +36,7 @@ moments = _external("covey_moments")
 products = _external("covey_products")
 mix = _external("covey_mix")
 scale = _external("covey_scale")
+transform = _external("covey_transform")
 
 
 def _at(_context: Any, pointer: Any, _offset: Any) -> Any:

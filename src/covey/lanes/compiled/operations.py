@@ -43,3 +43,7 @@ class Operation(IntEnum):
     CONV_SQUARES = 32
     LENGTHS = 33
     WEIGH = 34
+    FAST_CONV = 35
+    FAST_GRAD = 36
+    FAST_WEIGHTS = 37
+    FAST_SUM = 38

@@ -24,6 +24,7 @@ from covey.lanes.compiled.emit import (
 )
 from covey.lanes.compiled.isa import host
 from covey.lanes.compiled.tiles import ROW, shapes
+from covey.lanes.compiled.transforms import TRANSFORM, define_transforms
 
 ZERO, BIAS, ACCUMULATE = 0, 1, 2  # what a contraction starts from
 
@@ -294,7 +295,10 @@ SINGLES: dict[str, tuple[list[ir.Type], Callable[..., None]]] = {
     "covey_mix": (MIX, mix),
     "covey_scale": (SCALE, scale),
 }
-SIGNATURES = {name: arguments for name, (arguments, _) in (FAMILIES | SINGLES).items()}
+SIGNATURES = {
+    "covey_transform": TRANSFORM,
+    **{name: arguments for name, (arguments, _) in (FAMILIES | SINGLES).items()},
+}
 
 
 def vector_module() -> ir.Module:
@@ -304,4 +308,5 @@ def vector_module() -> ir.Module:
         define_family(module, name, arguments, write)
     for name, (arguments, body) in SINGLES.items():
         define(module, name, arguments, body)
+    define_transforms(module, "covey_transform")
     return module
