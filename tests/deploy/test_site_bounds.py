@@ -88,6 +88,17 @@ def test_a_site_goes_on_after_work_that_took_too_long() -> None:
     time.sleep(1.2)  # an alarm that was left behind would ring now
 
 
+def test_an_alarm_that_rings_while_gradients_are_off_leaves_them_on() -> None:
+    def caught_without_gradients() -> None:
+        with Bounds(seconds=0.05).in_time(0):
+            torch.set_grad_enabled(False)
+            time.sleep(5)
+
+    with pytest.raises(Refused, match="longer than"):
+        caught_without_gradients()
+    assert torch.is_grad_enabled()
+
+
 @pytest.mark.parametrize("name", ["passes", "parameters", "seconds", "megabytes"])
 def test_a_bound_is_greater_than_zero(name: str) -> None:
     with pytest.raises(UserError, match=f"--most-{name} is 0; allowed: a number above 0"):

@@ -69,6 +69,7 @@ class Bounds:
         def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
             raise Refused(f"it took longer than {seconds:g} s")
 
+        gradients = torch.is_grad_enabled()
         before = signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
@@ -76,3 +77,4 @@ class Bounds:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+            torch.set_grad_enabled(gradients)  # the alarm may ring while `no_grad` is being left
