@@ -100,18 +100,18 @@ def cheapest(stored: Mapping[str, Any]) -> dict[str, Any]:
 def check_study(experiment: Experiment, stored: Mapping[str, Any]) -> Check:
     run = cheapest(stored)
     findings = the_study(experiment)(dict(experiment.settings), run["seed"])
+    found = {
+        f"{row}: {column}": value for row, cells in findings.rows.items() for column, value in cells.items()
+    }
+    before: dict[str, Number] = {}
+    for cell in stored["cells"]:
+        name, values = f"{cell['row']}: {cell['column']}", list(map(from_json, cell["values"]))
+        if len(values) == stored["seeds"]:
+            before[name] = values[run["seed"]]
+        elif (
+            name in found
+        ):  # a row that not every seed has: which values are whose is not kept, one must be this
+            before[name] = next((value for value in values if close(value, found[name])), values[0])
     return Check(
-        name=experiment.name,
-        run=run,
-        now=origin(settings_key(experiment)),
-        stored={
-            f"{cell['row']}: {cell['column']}": from_json(cell["values"][run["seed"]])
-            for cell in stored["cells"]
-            if run["seed"] < len(cell["values"])
-        },
-        found={
-            f"{row}: {column}": value
-            for row, cells in findings.rows.items()
-            for column, value in cells.items()
-        },
+        name=experiment.name, run=run, now=origin(settings_key(experiment)), stored=before, found=found
     )

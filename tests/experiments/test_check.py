@@ -1,0 +1,37 @@
+"""What `--check` compares of a study."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from covey.experiments import check
+from covey.experiments.spec import Findings
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, rows: dict[str, dict[str, float]]) -> check.Check:
+    """Seed 1 of a stored study of three seeds; the row `some` is not in every seed, and was in two."""
+    monkeypatch.setattr(check, "the_study", lambda _: lambda *_: Findings(rows=rows))
+    experiment: Any = SimpleNamespace(name="paper/study", settings={}, study="x:y")
+    cells = [
+        {"row": "all", "column": "a", "values": [1.0, 2.0, 3.0]},
+        {"row": "some", "column": "a", "values": [5.0, 7.0]},
+    ]
+    runs = [{"case": "", "row": "", "seed": 1, "cpu_seconds": 1.0}]
+    return check.check_study(experiment, {"seeds": 3, "cells": cells, "runs": runs})
+
+
+@pytest.mark.parametrize(
+    ("rows", "differs"),
+    [
+        ({"all": {"a": 2.0}}, []),
+        ({"all": {"a": 2.0}, "some": {"a": 7.0}}, []),
+        ({"all": {"a": 2.0}, "some": {"a": 6.0}}, ["some: a"]),
+        ({"all": {"a": 1.0}}, ["all: a"]),
+        ({"some": {"a": 5.0}}, ["all: a"]),
+    ],
+)
+def test_a_row_that_not_every_seed_has_is_compared_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, rows: dict[str, dict[str, float]], differs: list[str]
+) -> None:
+    assert checked(monkeypatch, rows).differs == differs
