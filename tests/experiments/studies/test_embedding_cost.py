@@ -1,12 +1,22 @@
-"""What an epoch and the bits cost: CPU time, medians, and the arithmetic of a whole run."""
+"""What an epoch, the bits and whole runs cost: CPU time, medians, and arithmetic that fits the ledger."""
 
 import time
 
 import pytest
 
 from covey.config import fleet_of, resolve
-from covey.experiments.studies.embedding_cost import cost, costs, cpu_seconds, embed
-from covey.model import read_row
+from covey.experiments.result import read_stored
+from covey.experiments.spec import read_experiment
+from covey.experiments.studies.embedding_cost import (
+    computing,
+    cost,
+    costs,
+    cpu_seconds,
+    embed,
+    floats_sent,
+)
+from covey.model import Layout, read_row
+from covey.models import build
 from covey.models.encoders import autoencoder, encoder
 
 TABLES = {
@@ -57,3 +67,30 @@ def test_every_case_of_the_experiment_has_its_row() -> None:
     found = cost({"of": "embedding/table3", "scale": "smoke", "clients": 1, "repeats": 1}, 0)
     assert list(found.rows) == ["digits"]
     assert all(value > 0 for value in found.rows["digits"].values())
+
+
+def test_counted_bytes_are_those_of_the_ledger_but_for_a_ten_thousandth() -> None:
+    experiment = read_experiment("embedding/table3", "full")
+    case = next(case for case in experiment.cases if case.name == "MNIST")
+    of = {row.name: resolve(experiment.tables(row, case, 0)) for row in experiment.rows}
+    ledger = {
+        cell["row"]: cell["values"][0]
+        for cell in read_stored("embedding/table4", "small")["cells"]
+        if cell["column"] == "total bytes"
+    }
+    layout = Layout.of(build("lenet-tanh", input_shape=(1, 28, 28), outputs=10))
+    sizes = {"size of the autoencoder": 81_304, "size of the encoder": 784 * 50 + 50 + 50 * 20 + 20}
+    counted = {name: 4 * floats_sent(config, layout, sizes) for name, config in of.items()}
+    assert set(counted) == set(ledger)
+    assert counted == {name: pytest.approx(value, rel=1e-4) for name, value in ledger.items()}
+
+
+def test_computing_by_hand() -> None:
+    parts = {"epoch": 2.0, "autoencoder": 0.5, "bits": 0.25, "judging a batch": 0.1}
+    method = {"name": "embedding", "pretrain_rounds": 3, "pretrain_epochs": 2, "public": "digits"}
+    assert computing(resolve(TABLES), parts) == pytest.approx(7 * 2 * 2.0)
+    assert computing(resolve({**TABLES, "method": method}), parts) == pytest.approx(28 + 0.25 + 3 * 2 * 0.5)
+    public = {**method, "pretrain": "public"}
+    assert computing(resolve({**TABLES, "method": public}), parts) == pytest.approx(28.25)
+    ifca = {"name": "ifca", "k": 4}
+    assert computing(resolve({**TABLES, "method": ifca}), parts) == pytest.approx(28 + 7 * 4 * 0.1)
