@@ -89,15 +89,17 @@ def test_a_run_that_the_superlink_has_given_up_is_one_sentence_and_no_interrupt(
     link: Link, folder: Path, beats: threading.Semaphore
 ) -> None:
     """As after a minute's sleep of the machine, when no beat came in time."""
-    with (
-        pytest.raises(RunError, match="the SuperLink has stopped the run; go on with covey serve --resume"),
-        flower_run(link, dict) as transport,
-    ):
-        with closing(sqlite3.connect(folder / "superlink.db", timeout=60)) as database, database:
-            database.execute("update task set active_until = '2000-01-01 00:00:00+00:00'")
-        while beats.acquire(blocking=False):
-            pass
-        for _ in range(2):
-            assert beats.acquire(timeout=LATEST)
-        transport.nodes()
+
+    def sleep() -> None:
+        with flower_run(link, dict) as transport:
+            with closing(sqlite3.connect(folder / "superlink.db", timeout=60)) as database, database:
+                database.execute("update task set active_until = '2000-01-01 00:00:00+00:00'")
+            while beats.acquire(blocking=False):
+                pass
+            for _ in range(2):  # the second one surely began after that
+                assert beats.acquire(timeout=LATEST)
+            transport.nodes()
+
+    with pytest.raises(RunError, match="the SuperLink has stopped the run; go on with covey serve --resume"):
+        sleep()
     assert hearts() == []
