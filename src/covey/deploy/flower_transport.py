@@ -334,7 +334,7 @@ def patient(retry: RetryInvoker, refused: str) -> RetryInvoker:
         status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
         if status == httpx.codes.UNAUTHORIZED:
             raise RunError(refused)
-        return status != httpx.codes.INTERNAL_SERVER_ERROR and gives_up(error)
+        return bool(status != httpx.codes.INTERNAL_SERVER_ERROR and gives_up(error))
 
     retry.should_giveup = should_give_up
     return retry
