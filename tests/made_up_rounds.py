@@ -11,6 +11,7 @@ from covey.core import Reply, Round, stream
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
+from covey.model import Layout
 from covey.models import build
 
 
@@ -40,7 +41,12 @@ def make_round(
     """A round of one global model, with replies given as `id: (row, samples)`."""
     fleet = FakeFleet(
         seed=0,
-        layout=SimpleNamespace(trainable=len(model) if trainable is None else trainable, size=len(model)),
+        layout=Layout(
+            names=("w",),
+            shapes=((len(model),),),
+            trainable=len(model) if trainable is None else trainable,
+            size=len(model),
+        ),
         answers=answers or {},
         asked=[],
         size=max(len(here), 1),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -45,6 +48,23 @@ class Layout:
     @property
     def has_buffers(self) -> bool:
         return self.size > self.trainable
+
+    @cached_property
+    def variances(self) -> dict[str, slice]:
+        """The columns of the variances that BatchNorm keeps, which divide by their roots: below zero all is NaN."""
+        ends = list(accumulate(math.prod(shape) for shape in self.shapes))
+        return {
+            name: slice(end - math.prod(shape), end)
+            for name, shape, end in zip(self.names, self.shapes, ends, strict=True)
+            if name.split(".")[-1] == "running_var"
+        }
+
+    def after_noise(self, row: Tensor) -> Tensor:
+        """A row to which noise was added, with variances that it made negative at 0."""
+        row = row.clone() if self.variances else row
+        for columns in self.variances.values():
+            row[columns].clamp_(min=0.0)
+        return row
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -120,14 +120,15 @@ def run_or_resume(
     watchers: Sequence[Watcher] = (),
     say: Callable[[str], None] | None = None,
     report: bool = True,
+    fleet: Fleet | None = None,
 ) -> Finished:
     """Runs into the folder, or goes on with what lies there if it is the same configuration."""
     there = folder / "config.toml"
     if not exists(there):
-        return run_config(config, folder, watchers=watchers, say=say, report=report)
+        return run_config(config, folder, watchers=watchers, say=say, report=report, fleet=fleet)
     if there.read_text() != config.toml():
         raise UserError(f"{folder} holds a run with other settings; name another folder")
-    return resume(folder, watchers=watchers, say=say, report=report)
+    return resume(folder, watchers=watchers, say=say, report=report, fleet=fleet)
 
 
 def same_code(

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from typer.testing import CliRunner
 
-from covey.cli import lists, main
+from covey.cli import app, lists, main
 from covey.errors import UserError
 from covey.methods import METHODS
 
@@ -91,10 +92,17 @@ def wait_for_round(folder: Path, number: int) -> None:
     raise AssertionError("the run never got so far")
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 60 rounds that nobody stopped."""
+    folder = tmp_path_factory.mktemp("straight") / "r"
+    done = covey("run", "--rounds", "60", "--out", str(folder), *QUICK)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, how: signal.Signals) -> None:
-    straight = covey("run", "--rounds", "60", "--out", str(tmp_path / "straight"), *QUICK)
-    assert straight.returncode == 0, straight.stderr
+def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, straight: Path, how: signal.Signals) -> None:
     process = start(tmp_path / "cut", 60)
     wait_for_round(tmp_path / "cut", 3)
     process.send_signal(how)
@@ -107,8 +115,8 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, how: signal.Sign
     assert covey("report", str(tmp_path / "cut")).returncode == 0  # an unfinished folder has a report too
     resumed = covey("run", "--resume", str(tmp_path / "cut"))
     assert resumed.returncode == 0, resumed.stderr
-    assert torch.equal(bank(tmp_path / "cut"), bank(tmp_path / "straight"))
-    a, b = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("cut", "straight"))
+    assert torch.equal(bank(tmp_path / "cut"), bank(straight))
+    a, b = (json.loads((folder / "summary.json").read_text()) for folder in (tmp_path / "cut", straight))
     assert a["last"] == b["last"]
     assert a["cost"] == b["cost"]
 
@@ -185,12 +193,18 @@ def test_an_out_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["mine.txt"]
 
 
-def test_lists_show_every_name_and_its_settings() -> None:
-    assert "fedprox" in covey("methods").stdout
-    assert "mu" in covey("methods", "fedprox").stdout
-    assert "dir-class" in covey("partitions").stdout
-    assert "mnist" in covey("datasets").stdout
-    assert "lenet5" in covey("models").stdout
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["methods"], "fedprox"),
+        (["methods", "fedprox"], "mu"),
+        (["partitions"], "dir-class"),
+        (["datasets"], "mnist"),
+        (["models"], "lenet5"),
+    ],
+)
+def test_lists_show_every_name_and_its_settings(words: list[str], shown: str) -> None:
+    assert shown in CliRunner().invoke(app, words).stdout
 
 
 def test_a_description_is_shown_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,20 @@ def test_the_image_installs_what_the_project_pins() -> None:
             assert all((ROOT / source).exists() for source in copy.split()[:-1])
 
 
+def test_the_image_is_made_of_what_it_copies_and_nothing_else_of_a_checkout() -> None:
+    ignore = (ROOT / ".dockerignore").read_text().splitlines()
+    kept = {line.removeprefix("!") for line in ignore if line.startswith("!")}
+    copied = {part for copy in of("COPY") if not copy.startswith("--from") for part in copy.split()[:-1]}
+    assert "*" in ignore
+    assert kept == copied
+
+
+def test_compiled_kernels_outlive_a_container() -> None:
+    """They take minutes on a busy machine, and a site has a deadline."""
+    (volume,) = of("VOLUME")
+    assert f"XDG_CACHE_HOME={volume}/cache" in " ".join(of("ENV"))
+
+
 def test_commands_are_lists_so_that_signals_reach_covey() -> None:
     assert of("ENTRYPOINT") == ['["covey"]']
     (check,) = of("HEALTHCHECK")
@@ -144,13 +158,14 @@ def documents() -> list[Any]:
     return [one for path in MANIFESTS for one in yaml.safe_load_all(path.read_text())]
 
 
-SETS = [one for one in documents() if one["kind"] == "StatefulSet"]
+PODS = [one for one in documents() if one["kind"] in ("StatefulSet", "Job")]
 
 
-@pytest.mark.parametrize("one", SETS, ids=lambda one: one["metadata"]["name"])
+@pytest.mark.parametrize("one", PODS, ids=lambda one: one["metadata"]["name"])
 def test_every_pod_is_locked_down_and_complete(one: dict[str, Any]) -> None:
     spec = one["spec"]["template"]["spec"]
-    assert one["spec"]["selector"]["matchLabels"] == one["spec"]["template"]["metadata"]["labels"]
+    if one["kind"] == "StatefulSet":
+        assert one["spec"]["selector"]["matchLabels"] == one["spec"]["template"]["metadata"]["labels"]
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["runAsUser"] == 10001
     assert spec["automountServiceAccountToken"] is False
@@ -162,19 +177,32 @@ def test_every_pod_is_locked_down_and_complete(one: dict[str, Any]) -> None:
     }
     assert container["image"] == f"covey:{PROJECT['version']}"
     parsed(container["args"])
-    probe = container["livenessProbe"]["exec"]["command"]
-    assert probe[0] == "covey"
-    parsed(probe[1:])
+    for kind in ("startupProbe", "livenessProbe"):
+        probe = container[kind]["exec"]["command"]
+        assert probe[0] == "covey"
+        parsed(probe[1:])
     volumes = {volume["name"] for volume in spec["volumes"]}
-    claims = {claim["metadata"]["name"] for claim in one["spec"]["volumeClaimTemplates"]}
+    claims = {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", [])}
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes | claims
     assert "memory" in container["resources"]["limits"]
 
 
+def test_a_run_ends_and_a_server_that_is_started_again_goes_on_with_it() -> None:
+    (job,) = [one for one in PODS if one["kind"] == "Job"]
+    pod = job["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "OnFailure"
+    (claim,) = [one for one in documents() if one["kind"] == "PersistentVolumeClaim"]
+    assert {"name": "data", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} in pod[
+        "volumes"
+    ]
+    for command in (pod["containers"][0]["args"], compose()["services"]["server"]["command"]):
+        assert "--or-resume" in command
+
+
 def test_the_service_opens_the_one_port_of_the_server() -> None:
     (service,) = [one for one in documents() if one["kind"] == "Service"]
-    server = next(one for one in SETS if one["metadata"]["name"] == "covey-server")
-    assert service["spec"]["selector"] == server["spec"]["selector"]["matchLabels"]
+    server = next(one for one in PODS if one["metadata"]["name"] == "covey-server")
+    assert service["spec"]["selector"] == server["spec"]["template"]["metadata"]["labels"]
     (port,) = service["spec"]["ports"]
     (container,) = server["spec"]["template"]["spec"]["containers"]
     assert port["targetPort"] in {p["name"] for p in container["ports"]}

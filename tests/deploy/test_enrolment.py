@@ -107,7 +107,7 @@ def test_a_revoked_site_is_shut_out_at_once_and_comes_back_with_a_new_key_and_it
     assert (running.objection(first), running.objection(other)) == ("", "")
     revoke(server, "a")
     assert first not in running
-    assert running.objection(first) == f"its key is revoked on {datetime.now(UTC):%Y-%m-%d}"
+    assert running.objection(first) == f"its key is revoked since {datetime.now(UTC):%Y-%m-%d}"
     assert running.objection(other) == ""
     with pytest.raises(UserError, match="the key of a was revoked; it must make a new one"):
         sign(server, server.parent / "a" / "a.csr")
@@ -201,3 +201,19 @@ def test_the_commands_and_the_old_spelling(tmp_path: Path, monkeypatch: pytest.M
         (["revoke", "server", "nobody"], "no site 'nobody' is on the list of server; there is: test"),
     ]:
         assert sentence in str(CliRunner().invoke(app, ["certs", *words]).exception)
+
+
+def test_what_is_there_stays_when_a_service_makes_it_again(tmp_path: Path) -> None:
+    def files() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    again = {"hosts": ["fl.example.org", "127.0.0.1"], "sites": ["a", "b"]}
+    make_certs(tmp_path, **again)
+    before = files()
+    assert make_certs(tmp_path, **again) == []
+    assert files() == before
+    made = make_certs(tmp_path, hosts=["other.example.org"], sites=["a", "c"])
+    assert [path.name for path in made] == ["server.key", "server.crt", "c.key"]
+    revoke(tmp_path, "a")
+    with pytest.raises(UserError, match=r"--site a is on the list of .* already, and its key cannot be used"):
+        make_certs(tmp_path, hosts=[], sites=["a"])

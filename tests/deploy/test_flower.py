@@ -52,6 +52,7 @@ def test_the_door_lets_only_the_fleet_interface_through(path: str, opens: bool) 
             ["join", "localhost:1", "--data", "x.py:load", "--insecure", "--budget", "inf"],
             "--budget is inf; allowed: a number above 0",
         ),
+        (["serve", "run.toml", "--or-resume"], "--or-resume needs --out"),
         (["serve", "--resume", "nowhere", "--set", "a=1"], "--resume goes on with the folder's own settings"),
     ],
 )

@@ -108,19 +108,24 @@ def test_a_dead_superlink_ends_the_server_in_one_sentence_and_no_site(here: Depl
 
 @pytest.mark.parametrize("here", [3], indirect=True)
 def test_a_killed_server_goes_on_from_its_last_round_with_the_same_bits(here: Deployment) -> None:
+    """As a service does that starts the same command again."""
     sites = [here.site(number) for number in range(3)]
     chosen = ("method.name=feddyn", "rounds=3", "devices.deadline=600")
-    server = here.serve("resumed", *settings(*chosen))
+    command = ("resumed", "--or-resume", *settings(*chosen))
+    server = here.serve(*command)
     sites[0].wait_for("round 1: evaluate.local")
     here.hold(0)
     here.wait_until_held(0)
     server.kill()
     assert here.state("resumed").round == 1
     here.release(0)
-    again = here.start(
-        "again", "serve", "--resume", "resumed", "--host", "127.0.0.1", "--port", str(here.port)
-    )
+    again = here.serve(*command)
     assert again.end() == 0, again.said()
     straight = here.simulate("straight", *chosen)
     assert here.state("resumed").round == 3
     assert torch.equal(straight.models, here.state("resumed").models)
+    finished = here.serve(*command)
+    assert finished.end() == 0, finished.said()
+    other = here.serve("resumed", "--or-resume", *settings("rounds=2"))
+    assert other.end() == 2, other.said()
+    assert "holds a run with other settings; name another folder" in other.said()

@@ -202,6 +202,10 @@ def test_join_says_in_one_sentence_why_it_is_refused(server: Server, tmp_path: P
         assert program.end() == code, program.said()
         assert f"covey: {sentence}" in program.said()
         assert "Traceback" not in program.said()
+    # A refusal may pass, so it is tried for a while; whoever waits is told at once.
+    assert "its key is not registered there, or another process uses it now; trying again for 75 s" in (
+        started["unregistered"].said()
+    )
 
 
 # ---------------------------------------------------------------------------------------------- what is not reachable

@@ -16,6 +16,7 @@ from covey import __version__
 from covey.core import run
 from covey.deploy.protocol import agreed
 from covey.deploy.site import Site
+from covey.deploy.site_registry import ClientNumbers
 from covey.errors import Refused
 from covey.methods import fedavg
 from covey.steps import Train
@@ -98,6 +99,21 @@ def test_a_site_two_versions_away_is_left_out_in_one_sentence_that_both_sides_ar
     sentence = f"the server has covey {__version__} with protocol 1, this site has 0.9.0 with protocol 2 to 3"
     assert [line for line in said if "left out" in line] == [
         f"a site is left out for now: {sentence}; install neighbouring versions"
+    ]
+
+
+def test_a_site_that_does_not_say_its_name_is_left_out_under_the_one_of_its_key() -> None:
+    class Listed(dict[str, int]):
+        def names(self) -> dict[str, str]:
+            return {key: f"hospital-{number}" for key, number in self.items()}
+
+    said: list[str] = []
+    transport = one_site_as(FarNewer)
+    transport.keys = {100 + i: f"key-{i}" for i in range(4)}
+    names = ClientNumbers(Listed({f"key-{i}": i for i in range(4)}))
+    deployed(transport, say=said.append, least=3, names=names).begin(1)
+    assert [line.partition(":")[0] for line in said if "left out" in line] == [
+        "site hospital-1 is left out for now"
     ]
 
 

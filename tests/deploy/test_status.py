@@ -18,7 +18,7 @@ from covey.deploy.certs import make_certs
 from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
 from covey.deploy.site_registry import ClientNumbers
-from covey.deploy.status import ALIVE, Status, metrics
+from covey.deploy.status import ALIVE, HOUR, MOST_REFUSED, Status, metrics
 from covey.deploy.status_page import FILE, PagePlace, page, shown
 from covey.deploy.superlink import free_port
 from covey.errors import UserError
@@ -81,7 +81,7 @@ def test_a_revoked_key_is_shown_under_its_name_and_not_as_the_site_that_has_a_ne
     status = Status(lambda: LISTED, known=lambda: once)
     status.visit(visit("key-c"))
     for key in ("old-c", "key-d"):
-        status.visit(visit(key, why="its key is revoked on 2026-11-16", status=401))
+        status.visit(visit(key, why="its key is revoked since 2026-11-16", status=401))
     assert {one["key"] for one in status.snapshot()["refused"]} == {
         f"c {fingerprint('old-c')}",
         f"d {fingerprint('key-d')}",
@@ -94,6 +94,45 @@ def test_many_strangers_take_no_memory() -> None:
     for number in range(1000):
         status.visit(visit(f"key-{number}", why="its key is not on the list", status=412))
     assert len(status.snapshot()["refused"]) == 100
+
+
+def test_whoever_makes_up_a_key_for_every_request_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """A stranger's key costs nothing to make up, and each new one would be a line."""
+    clock = Clock()
+    status = Status(lambda: LISTED, tmp_path / "log.jsonl", clock=clock)
+
+    def refused(keys: range) -> int:
+        for number in keys:
+            status.visit(visit(f"key-{number}", why="its key is not on the list", status=412))
+        return len((tmp_path / "log.jsonl").read_text().splitlines())
+
+    assert refused(range(1000)) == MOST_REFUSED + 1  # and one that says that more get none
+    assert refused(range(1000, 2000)) == MOST_REFUSED + 1
+    status.visit(visit("key-c", why="its clock is 400 s behind", status=401))  # a site is no stranger
+    assert "key-c" not in (log := (tmp_path / "log.jsonl").read_text())
+    assert f"c {fingerprint('key-c')}" in log
+    clock.now += HOUR
+    assert refused(range(2000, 2001)) == MOST_REFUSED + 3
+
+
+def test_refusals_are_news_once_and_few_at_a_time() -> None:
+    """The terminal of `covey serve` is told; the port itself waits for no terminal."""
+    status = Status(lambda: LISTED)
+    for _ in range(3):
+        status.visit(visit("key-c", why="its clock is 400 s behind", status=401))
+    assert status.news() == [f"refused: c {fingerprint('key-c')}: its clock is 400 s behind"]
+    for number in range(1000):
+        status.visit(visit(f"key-{number}", why="its key is not on the list", status=412))
+    assert len(status.news()) == MOST_REFUSED
+    assert status.news() == []
+
+
+def test_a_server_says_who_was_refused_while_it_waits_for_sites() -> None:
+    said: list[str] = []
+    fleet = deployed(Hand(sites()), say=said.append)
+    fleet.status.visit(visit("key-x", why="its key is not on the list", status=412))
+    fleet.begin(1)
+    assert f"refused: {fingerprint('key-x')}: its key is not on the list" in said
 
 
 class Listed(dict[str, int]):
@@ -261,3 +300,14 @@ def test_the_command(tmp_path: Path) -> None:
     assert "the server has ended" in covey(tmp_path).output
     (tmp_path / FILE).write_text("{}")
     assert "status.json cannot be read: KeyError" in str(covey(tmp_path).exception)
+
+
+def test_no_name_and_no_key_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
+    names = {f"key-{i}": (f"hospital-of-saint-{i}", i) for i in range(3)}
+    status = Status(lambda: names)
+    status.visit(visit("key-1", why="its clock is 400 s behind; at most 305 s behind", status=401))
+    (tmp_path / FILE).write_text(json.dumps(status.snapshot()))
+    said = CliRunner().invoke(app, ["status", str(tmp_path)], env={"COLUMNS": "80"}).output
+    assert all(name in said for name, _ in names.values())
+    assert f"hospital-of-saint-1 {fingerprint('key-1')}" in said
+    assert "hospital-of-saint-1 is refused: its clock is 400 s behind" in said

@@ -118,7 +118,7 @@ def mended(parts: dict[str, Any]) -> Method:
 
 
 @settings(
-    max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
 )
 @given(compositions())
 def test_any_composition_that_is_accepted_runs(parts: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from covey.errors import UserError
@@ -124,7 +124,8 @@ def show(folder: Folder) -> None:
     from covey.deploy.certs import expiry
     from covey.deploy.enrolment import standing
 
-    table = Table("site", "client", "key", "until", "state")
+    whole = [Column(name, no_wrap=True) for name in ("site", "client", "key", "until")]
+    table = Table(*whole, "state")  # fingerprints are compared
     for site in standing(folder):
         table.add_row(site.name, str(site.client), site.key, site.until, site.state)
     Console().print(table)

@@ -43,6 +43,13 @@ def serve(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write. [default: runs/NAME-TIME]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    or_resume: Annotated[
+        bool,
+        typer.Option(
+            "--or-resume",
+            help="With --out: go on with this run where the folder has it already. For services that are restarted.",
+        ),
+    ] = False,
     clients: Annotated[int | None, typer.Option(help="Sites to wait for. [default: data.clients]")] = None,
     data: Annotated[
         str | None,
@@ -97,18 +104,21 @@ def serve(
     from covey.deploy import superlink as links
     from covey.folders import new_run_folder
     from covey.runs import resume as go_on
-    from covey.runs import run_config
+    from covey.runs import run_config, run_or_resume
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
     if resume is None and changed_code:
         raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
+    if or_resume and out is None:
+        raise UserError("--or-resume needs --out: the folder in which the run is begun, and gone on with")
     if resume is None and file is None:
         raise UserError("FILE is missing: a TOML file as for covey run, or --resume with a run's folder")
     links.need_flower()
     config = served_config(file, resume, set_)
     folder = resume or out or new_run_folder(config.method_name)
-    least = clients or sites_before(resume) or config["data"]["clients"]
+    begun = out if out is not None and or_resume and (out / "config.toml").exists() else resume
+    least = clients or sites_before(begun) or config["data"]["clients"]
     own = None if data is None else loaded(data, "server")
     if own is not None and not isinstance(own, Dataset):
         raise UserError(
@@ -138,7 +148,8 @@ def serve(
         if resume is not None:
             done = go_on(folder, watchers=[watch], say=say, fleet=fleet, changed_code=changed_code)
         else:
-            done = run_config(config, folder, watchers=[watch], say=say, fleet=fleet)
+            begin = run_or_resume if or_resume else run_config
+            done = begin(config, folder, watchers=[watch], say=say, fleet=fleet)
     show([done])
 
 

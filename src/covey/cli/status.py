@@ -9,6 +9,8 @@ import typer
 
 from covey.terminal import Console
 
+COLUMNS = ("site", "no.", "state", "last seen", "doing", "in", "out", "sec", "lost")
+
 
 def register(app: typer.Typer) -> None:
     app.command()(status)
@@ -20,7 +22,8 @@ def status(
     ],
 ) -> None:
     """Who is connected, whom the run waits for, and who was refused and why."""
-    from rich.table import Table
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Column, Table
 
     from covey.deploy.status_page import ago, is_old, read_status, size
 
@@ -35,16 +38,24 @@ def status(
         highlight=False,
         markup=False,
     )
-    sites = Table("site", "client", "state", "last seen", "doing", "received", "sent", "seconds", "lost")
+    sites = Table(
+        *(Column(name, no_wrap=True) for name in COLUMNS),
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
     for site in found["sites"]:
-        state = f"{site['state']}: {site['why']}" if site["why"] else site["state"]
         sites.add_row(
-            *(site["name"], str(site["client"]), state, ago(at, site["last_seen"]), site["doing"]),
+            *(site["name"], str(site["client"]), site["state"], ago(at, site["last_seen"]), site["doing"]),
             *(size(site["bytes_in"]), size(site["bytes_out"]), f"{site['seconds']:.1f}", str(site["lost"])),
         )
-    console.print(sites)
+    wanted = console.measure(sites, options=console.options.update(max_width=1000)).maximum
+    Console(width=max(console.width, wanted)).print(sites)  # a name that is cut could be any site's
+    for site in found["sites"]:
+        if site["why"]:
+            console.print(f"{site['name']} is {site['state']}: {site['why']}", highlight=False)
     if found["refused"]:
-        refused = Table("refused key", "why", "times", "last")
+        refused = Table(Column("refused key", no_wrap=True), "why", "times", Column("last", no_wrap=True))
         for one in found["refused"]:
             refused.add_row(one["key"], one["why"], str(one["count"]), ago(at, one["last_seen"]))
         console.print(refused)

@@ -14,6 +14,7 @@ from covey.errors import UserError
 from covey.writing import write_atomically
 
 YEARS = 5
+ALWAYS = ("localhost", "127.0.0.1")  # names of every server: whoever tries it out is on its machine
 
 
 def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str] = ()) -> list[Path]:
@@ -27,15 +28,18 @@ def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str] = ())
     if not (folder / "ca.crt").exists():
         key = ec.generate_private_key(ec.SECP384R1())
         made += _write_pair(folder, "ca", key, _certificate("covey CA", key.public_key(), key))
-    if hosts or not (folder / "server.key").exists():
+    new = set(hosts) - {*_hosts(folder), *ALWAYS}
+    if new or not (folder / "server.key").exists():
         made += server_certificate(folder, hosts)
     listed, number = listed_sites(folder)
-    known = {site.name for site in listed}
+    known = {site.name: site for site in listed}
     for name in dict.fromkeys(sites):
-        if name in known:
-            raise UserError(f"--site {name} has a key already: {folder / 'sites' / f'{name}.key'}")
-        key = ec.generate_private_key(ec.SECP384R1())
         path = folder / "sites" / f"{name}.key"
+        if name in known:
+            if known[name].welcome and path.exists():
+                continue  # what is there stays
+            raise UserError(f"--site {name} is on the list of {folder} already, and its key cannot be used")
+        key = ec.generate_private_key(ec.SECP384R1())
         write_private(path, key)
         listed.append(ListedSite(name=name, client=number, public_key=public_text(key.public_key())))
         number += 1
@@ -48,7 +52,7 @@ def server_certificate(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
     """A new key and certificate of the server, for the names that it has and these; the sites need nothing new."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    names = [*_hosts(folder), *hosts, "localhost", "127.0.0.1"]
+    names = [*_hosts(folder), *hosts, *ALWAYS]
     key = ec.generate_private_key(ec.SECP384R1())
     return _write_pair(
         folder, "server", key, _certificate("covey server", key.public_key(), *ca_of(folder)[::-1], names)
@@ -113,11 +117,7 @@ def _hosts(folder: Path) -> list[str]:
         return []
     there = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
     names = there.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return [
-        str(name.value)
-        for name in names
-        if name.value not in ("localhost", ipaddress.ip_address("127.0.0.1"))
-    ]
+    return [str(name.value) for name in names if str(name.value) not in ALWAYS]
 
 
 def _certificate(

@@ -86,8 +86,10 @@ def serve_site(
                     if not answer_one(client, node, answer, say, most):  # the server may have held it back
                         time.sleep(max(0.0, looked + POLL - time.monotonic()))
         except TurnedAway as error:
-            refused = refused or time.monotonic()
-            if time.monotonic() > refused + PERSEVERE:
+            if not refused:
+                refused = time.monotonic()
+                say(f"{error}; trying again for {PERSEVERE:.0f} s")
+            elif time.monotonic() > refused + PERSEVERE:
                 raise RunError(str(error)) from error
         except (OSError, httpx.HTTPError) as error:
             if not away:
@@ -224,10 +226,12 @@ def answer_one(
         worked = time.perf_counter() - started
         push(client, node, head.run_id, reply, worked, keep=keep, until=until)
     except httpx.HTTPStatusError as error:
-        if error.response.status_code in AWAY:
+        if error.response.status_code in (*AWAY, *NO_ENTRY):
             raise
         say(f"an answer was not taken ({error.response.status_code}): its run may be over")
-    except (KeyError, ValueError, TypeError) as error:
+    except ValueError as error:
+        say(f"a message was dropped: {error}")
+    except (KeyError, TypeError) as error:
         say(f"a message was dropped: {type(error).__name__}: {error}")
     return True
 

@@ -24,12 +24,13 @@ from flwr.proto.runtime_pb2 import (
     PullAppMessagesRequest,
     PullTaskInputRequest,
     PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
 )
 from flwr.serverapp import Grid
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import RetryInvoker, make_simple_http_retry_invoker
@@ -55,6 +56,8 @@ TOGETHER = 16  # messages that are announced in one request
 PATIENCE = 30.0  # seconds that a request to the SuperLink is tried: it is on this machine
 # Seconds that its reply may take on a busy machine: answers are given out once, and would be lost with the reply.
 REPLY_SECONDS = 300.0
+STOPPED = "the SuperLink has stopped the run; go on with covey serve --resume"
+NO_ACCOUNT = "the SuperLink answers 401: it wants an account, and covey has none"
 
 # The run has to have an app; sites that joined with covey never fetch it.
 APP = {
@@ -240,7 +243,7 @@ def flower_run(
 ) -> Iterator[GridTransport]:
     """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that may join now."""
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
-    retry = patient(make_simple_http_retry_invoker())
+    retry = patient(make_simple_http_retry_invoker(), NO_ACCOUNT)
 
     def control_client() -> contextlib.closing[ControlHttpClient]:
         return contextlib.closing(
@@ -282,9 +285,9 @@ def flower_run(
     grid = HttpGrid(
         settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
     )
-    patient(grid._retry_invoker)
+    patient(grid._retry_invoker, STOPPED)
     grid._runtime_client._client.timeout = httpx.Timeout(REPLY_SECONDS, connect=10)
-    heart = HeartbeatSender(make_task_heartbeat_fn_http(grid._runtime_client))
+    heart = HeartbeatSender(lambda: beat(grid._runtime_client))
     heart.start()
     done = SubStatus.FAILED
     try:
@@ -295,28 +298,43 @@ def flower_run(
         yield GridTransport(grid, let_in, mailboxes)
         done = SubStatus.COMPLETED
     except RunNotRunningException as error:
-        raise RunError("the SuperLink has stopped the run; go on with covey serve --resume") from error
+        raise RunError(STOPPED) from error
     except (httpx.TransportError, httpx.HTTPStatusError) as error:
         raise RunError(
             f"the SuperLink has not answered for {PATIENCE:.0f} s; go on with covey serve --resume: {error}"
         ) from error
     finally:
         grid._retry_invoker.max_tries = 1
-        with contextlib.suppress(httpx.HTTPError):
-            grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=done, details=""))
         heart.stop()
+        with contextlib.suppress(httpx.HTTPError, RunError, RunNotRunningException):
+            grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=done, details=""))
         grid.close()
 
 
-def patient(retry: RetryInvoker) -> RetryInvoker:
-    """Tries for a while, also where the SuperLink failed because its database was busy."""
+def beat(runtime: RuntimeHttpClient) -> bool:
+    """One sign of life; whether the SuperLink still has the run is for the next request to find out.
+
+    Flower's own would send this process an interrupt, which is what a user does.
+    """
+    with contextlib.suppress(httpx.HTTPError, RunError, RunNotRunningException):
+        runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+    return True
+
+
+def patient(retry: RetryInvoker, refused: str) -> RetryInvoker:
+    """Tries for a while, also where the SuperLink failed because its database was busy.
+
+    What the SuperLink does not admit any more is an exception of the request, not an interrupt of the process.
+    """
     retry.max_time = PATIENCE
     gives_up = retry.should_giveup
     assert gives_up is not None
 
     def should_give_up(error: Exception) -> bool:
-        failed = isinstance(error, httpx.HTTPStatusError) and error.response.status_code == 500
-        return not failed and gives_up(error)
+        status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
+        if status == httpx.codes.UNAUTHORIZED:
+            raise RunError(refused)
+        return bool(status != httpx.codes.INTERNAL_SERVER_ERROR and gives_up(error))
 
     retry.should_giveup = should_give_up
     return retry

@@ -52,7 +52,7 @@ def site_fleet(
         objective=config.top.objective,
         buffers=model["buffers"],
     )
-    spec = with_trainer(spec, config["engine"]["lanes"])
+    spec = with_trainer(spec, config["engine"]["lanes"], say)
     test = np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64)
     say(
         f"{config.method_name}, {model['name']}; {len(test):,} samples of {dataset.name} are the global test set"
@@ -74,10 +74,10 @@ def site_fleet(
     )
 
 
-def with_trainer(spec: ModelSpec, lanes: bool) -> ModelSpec:
+def with_trainer(spec: ModelSpec, lanes: bool, say: Callable[[str], None] | None = None) -> ModelSpec:
     """Which trainer all sites use: decided once, because trainers differ in rounding."""
     wanted = None if lanes else False
     _, info = choose_bench(
-        spec.build(), spec.goal, spec.shape, buffers=spec.buffers, lanes=wanted, device="cpu"
+        spec.build(), spec.goal, spec.shape, buffers=spec.buffers, lanes=wanted, device="cpu", say=say
     )
     return replace(spec, lanes=info["trainer"] == "lanes")

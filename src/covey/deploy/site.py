@@ -6,6 +6,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,7 @@ from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_budget import check_budget, check_choice, check_counted
 from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
-from covey.errors import Refused, UserError
+from covey.errors import Refused, RunError, UserError
 from covey.fleet.executors import one_thread
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.own_code import bare_name, load_own
@@ -116,6 +117,7 @@ class Site:
         self.memory = Memory(folder, self.account)
         self.benches: dict[str, Bench] = {}
         self.left_out = ""
+        self.refused = ""  # what was said last, to a server that asks the same every few seconds
 
     def answer(self, block: bytes) -> bytes:
         """Answers one request, both as bytes; nothing in a request can run code, or raise anything here."""
@@ -124,15 +126,21 @@ class Site:
             agreed(request, "the server", self.speaks, self.version)
             if "hello" in request:
                 self.hear(str(request.get("left_out", "")))
+                if request.get("lanes") is True:
+                    self.make_ready_for_lanes()
                 return to_bytes(self.hello(sizes=request.get("sizes", True) is True))
             with only_installed(self.allowed):
-                return to_bytes(self._work(request))
+                answer = to_bytes(self._work(request))
+            self.refused = ""
+            return answer
         except Refused as no:
             reason = str(no)
         except Exception as error:  # a server must not be able to stop a site
             reason = f"the request cannot be answered: {type(error).__name__}: {error}"
         reason = printable(reason)
-        self.say(f"refused: {reason}")
+        if reason != self.refused:
+            self.say(f"refused: {reason}")
+        self.refused = reason
         return to_bytes({"refused": reason})
 
     def hello(self, *, sizes: bool = True) -> dict[str, Any]:
@@ -151,6 +159,14 @@ class Site:
             "classes": len(samples.dataset.classes),
             "labels": names_mark(samples.dataset.classes),
         }
+
+    def make_ready_for_lanes(self) -> None:
+        """Has the kernels compiled before a deadline runs, which would end a compilation again in every round."""
+        with suppress(ImportError, RunError, OSError):  # the first request to train says what is wrong
+            from covey.lanes.compiled.isa import host
+            from covey.lanes.compiled.library import ensure_built
+
+            ensure_built(host(), self.say)
 
     def hear(self, left_out: str) -> None:
         """Says once why the server leaves this site out."""

@@ -33,7 +33,7 @@ class ListedSite:
     def state(self, now: datetime | None = None) -> str:
         """Whether it may join: valid, ends soon, expired or revoked."""
         if self.revoked:
-            return f"revoked on {self.revoked[:10]}"
+            return f"revoked since {self.revoked[:10]}"
         if not self.until:
             return "valid"
         left = datetime.fromisoformat(self.until) - (now or datetime.now(UTC))

@@ -124,6 +124,8 @@ class SiteRegistry:
 
     def reachable(self) -> list[int]:
         """The clients that are connected and were not quiet, after a look at who is new."""
+        for line in self.status.news():
+            self.say(line)
         nodes = self.transport.nodes()
         self.greet(nodes)
         return sorted(s.client for s in self.sites.values() if s.node in nodes and not s.quiet)
@@ -136,6 +138,8 @@ class SiteRegistry:
     def greet(self, nodes: Mapping[int, str]) -> None:
         """Asks new and quiet nodes who they are; takes in what they answer, without holding up those that do not."""
         now = time.monotonic()
+        # Whoever left and comes back may have mended what was wrong.
+        self.left_out = {node: out for node, out in self.left_out.items() if node in nodes}
         known = {site.node for site in self.sites.values() if not site.quiet} | set(self.greeted.values())
         known |= {node for node, (_, again) in self.left_out.items() if again > now}
         new = [node for node in nodes if node not in known]
@@ -145,6 +149,7 @@ class SiteRegistry:
                 "protocol": list(SPOKEN),
                 "hello": True,
                 "sizes": self.ask_sizes,
+                "lanes": self.spec.lanes,
             }
             blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
             self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))
@@ -173,8 +178,6 @@ class SiteRegistry:
         why = hello.get("refused") or self.objection(hello, node, nodes)
         if why:
             if self.why_out(node) != why:  # it is said once
-                who = f"site {hello['name']}" if "name" in hello else "a site"
-                self.say(f"{who} is left out for now: {why}")
                 self.tell_left_out(hello, node, nodes, why)
             self.left_out[node] = (why, time.monotonic() + AGAIN)
             return
@@ -193,12 +196,15 @@ class SiteRegistry:
         self.status.seated(client, name)
 
     def tell_left_out(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str], why: str) -> None:
-        """Puts it into the status: under its name where its key or its name says who it is."""
+        """Says it, and puts it into the status: under its name where it or its key says who it is."""
         client = self.names.by_key.get(nodes.get(node, ""))
+        listed = "" if client is None else self.names.listed().get(client, "")
+        name = str(hello.get("name") or listed)
+        self.say(f"{f'site {name}' if name else 'a site'} is left out for now: {why}")
         if client is not None:
-            self.status.seated(client, str(hello.get("name") or self.names.listed().get(client, "")), why)
+            self.status.seated(client, name, why)
         else:
-            self.status.event("left out", site=str(hello.get("name", "")), why=why)
+            self.status.event("left out", site=name, why=why)
 
     def number(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> int | None:
         return self.names.number(nodes.get(node, ""), str(hello["name"]))

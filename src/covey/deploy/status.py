@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from covey.text import printable
 
 MOST_REFUSED = 100  # strangers that are remembered, the latest
 MOST_LINES = 10_000  # of the log that wait for a disk
+HOUR = 3600.0  # seconds in which at most as many strangers get a line in the log, which has to fit a disk
 ALIVE = 60.0  # seconds since the last request after which a site counts as away
 
 
@@ -78,6 +80,8 @@ class Status:
         self.now = Now(since=clock())
         self.sites: dict[int, SiteStatus] = {}
         self.strangers: dict[tuple[str, str], Stranger] = {}
+        self.lines_of_strangers: deque[float] = deque(maxlen=MOST_REFUSED)  # when they were written
+        self.unsaid: deque[str] = deque(maxlen=MOST_REFUSED)  # refusals that nobody was told of yet
         self.unwritten: list[str] = []  # lines of the log from before its folder was there
         self.lock = threading.Lock()
 
@@ -104,11 +108,29 @@ class Status:
             stranger.last_seen = self.clock()
             if once is not None and (known or once[1] not in {client for _, client in listed.values()}):
                 site = self._site(once[1], once[0])
-                site.state, site.why, site.last_seen = "refused", visit.why, self.clock()
+                site.state, site.why, site.doing, site.last_seen = "refused", visit.why, "", self.clock()
             for oldest in list(self.strangers)[:-MOST_REFUSED]:
                 del self.strangers[oldest]
-            if stranger.count == 1:
+            if stranger.count == 1 and (once is not None or self._may_write_of_a_stranger()):
                 self._note("refused", key=key, why=visit.why, path=visit.path)
+                self.unsaid.append(f"refused: {key}: {visit.why}")
+
+    def _may_write_of_a_stranger(self) -> bool:
+        """Whether one more may have a line: whoever makes up a key for every request must not fill the disk."""
+        lines, now = self.lines_of_strangers, self.clock()
+        if len(lines) == MOST_REFUSED and now - lines[0] < HOUR:
+            return False
+        lines.append(now)
+        if len(lines) == MOST_REFUSED and now - lines[0] < HOUR:
+            self._note("refused", key="", why=f"{MOST_REFUSED} strangers in an hour; more get no line")
+        return True
+
+    def news(self) -> list[str]:
+        """Whose requests were refused since this was last asked, for the terminal; the port waits for no terminal."""
+        with self.lock:
+            said = list(self.unsaid)
+            self.unsaid.clear()
+        return said
 
     def event(self, what: str, **facts: Any) -> None:
         """Something worth a line in the log."""

@@ -74,7 +74,7 @@ def superlink(folder: Path, *, certs: Path | None) -> Iterator[Link]:
         names = {"--ssl-certfile": "server.crt", "--ssl-keyfile": "server.key", "--ssl-ca-certfile": "ca.crt"}
         for option, name in names.items():
             if not (certs / name).exists():
-                raise UserError(f"--certs {certs} has no {name}; make it with: covey certs {certs}")
+                raise UserError(f"--certs {certs} has no {name}; make it with: covey certs make {certs}")
             command += [option, str(certs / name)]
         command.append("--enable-supernode-auth")
     with open(folder / "superlink.log", "ab") as log:

@@ -189,6 +189,9 @@ def check_reply(
     # A finite sum has only finite terms; the long way is for sums that overflow.
     if not math.isfinite(float(reply.vector.sum())) and not bool(torch.isfinite(reply.vector).all()):
         return "its row holds NaN or infinity"
+    for name, columns in layout.variances.items() if training else ():
+        if (least := float(reply.vector[columns].min())) < 0:
+            return f"its {name} holds {least:.3g}; a variance is at least 0"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -10,8 +11,37 @@ from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from covey.errors import RunError, UserError
+
+HEAD_SECONDS = 10.0  # for the next request of a connection, once it is open or has had its answer
+PER_ADDRESS = 64  # connections of one address
+
+
+class Hurried(H11Protocol):  # type: ignore[misc]
+    """HTTP that waits for nobody: who begins a request and does not end it would hold its connection for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self.seen: Any = None  # the last request at the last look
+        self.next_look = self.loop.call_later(HEAD_SECONDS, self.look)
+        host = self.client[0] if self.client else ""
+        if sum(1 for other in self.connections if (other.client or ("",))[0] == host) > PER_ADDRESS:
+            transport.close()
+
+    def look(self) -> None:
+        """Closes the connection where no request came since the last look, and none is being answered."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if self.cycle is self.seen and not answering:
+            self.transport.close()
+            return
+        self.seen = self.cycle
+        self.next_look = self.loop.call_later(HEAD_SECONDS, self.look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.next_look.cancel()
+        super().connection_lost(exc)
 
 
 def listening(host: str, port: int, what: str) -> socket.socket:
@@ -30,6 +60,7 @@ def server_of(app: Any, **settings: Any) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
+            http=Hurried,
             log_level="error",
             access_log=False,
             timeout_graceful_shutdown=1,

@@ -106,7 +106,8 @@ class SecureSums:
                 values[home] = 0.0
             count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
             mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
-            shown.append(Reply(id=members[0], slot=pool[0], vector=mean.float(), size=max(1, round(count))))
+            row = now.fleet.layout.after_noise(mean.float())
+            shown.append(Reply(id=members[0], slot=pool[0], vector=row, size=max(1, round(count))))
             heard += there
         if noisy:
             sums.account(now, noise, sampling, settings.clip, pools)

@@ -63,7 +63,7 @@ class NoisySums:
                 Reply(
                     id=members[0],
                     slot=pool[0],
-                    vector=mean.float(),
+                    vector=now.fleet.layout.after_noise(mean.float()),
                     size=max(1, round(expected[pool])),
                 )
             )

@@ -84,7 +84,7 @@ class Noised(Quiet):
             client.account.lose(Loss(what="updates", mechanism="local", noise=self.noise))
         rng = None if client.live else client.stream("noise", "round", client.round)
         noisy = gaussian(clipped(reply.vector - start, self.clip), self.noise * self.clip, rng)
-        row, home = (start.double() + noisy).float(), stays_at_home(self.step, layout)
+        row, home = layout.after_noise((start.double() + noisy).float()), stays_at_home(self.step, layout)
         return replace(reply, vector=row if home is None else row[~home])
 
 
