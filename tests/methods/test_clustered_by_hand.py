@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import Reply, run
+from covey.core import Reply, Task, run
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
@@ -19,7 +19,7 @@ from covey.methods.fedsoft import SoftAverage
 from covey.methods.fesem import NearestCentre, coordinates
 from covey.methods.flis import disagreement
 from covey.methods.flux import MISSING, between, between_scaled, cut_at_knee, flux, knee
-from covey.methods.pacfl import pacfl, principal_angles
+from covey.methods.pacfl import TellSubspace, first_singular, pacfl, principal_angles, smallest_angles
 from covey.models import build
 from covey.steps import Train
 from tests.made_up_rounds import make_round
@@ -30,6 +30,29 @@ def test_principal_angles_by_hand() -> None:
     plane = np.eye(3)[:, :2]
     lines = [np.array([[np.cos(np.pi / 6)], [0], [np.sin(np.pi / 6)]]), np.eye(3)[:, 1:2], np.eye(3)[:, 2:]]
     assert principal_angles([plane], lines)[0].tolist() == pytest.approx([30, 0, 90], abs=1e-4)
+
+
+def test_angles_as_pacfl_has_them_by_hand() -> None:
+    """Two planes that share the direction (1, 1, 0) / sqrt 2: as subspaces 0 degrees, by single vectors 45 or 0."""
+    plane, other = np.eye(3)[:, :2], np.array([[1.0, 0], [1, 0], [0, 1]]) / np.array([np.sqrt(2), 1])
+    assert principal_angles([plane], [other])[0, 0] == pytest.approx(0, abs=1e-4)
+    assert smallest_angles([plane], [other])[0, 0] == pytest.approx(45)
+    assert smallest_angles([plane], [-plane])[0, 0] == 0  # the sign of a singular vector is arbitrary
+    rows = np.array([[0.0, 2, 0], [0, -3, 0], [0, 0, 1]])
+    assert np.abs(first_singular(rows, 2)).tolist() == [[0, 0], [1, 0], [0, 1]]
+    assert first_singular(rows[:1], 2)[:, 1].tolist() == [0, 0, 0]
+
+
+def test_pacfl_as_published_tells_vectors_of_each_class(digits_fleet) -> None:
+    """Clients of one digit each: who has the same digit is near, whatever else the pictures have in common."""
+    fleet = digits_fleet(clients=6, alpha=0.01)
+    (reply,) = fleet.ask(TellSubspace(vectors=2, by_class=True), {0: Task()})
+    told = reply.stats["subspace"]
+    assert told.shape == (64, 20)
+    held = set(fleet.data.shares[0].train.labels().tolist())
+    assert {label for label in range(10) if told[:, 2 * label : 2 * label + 2].any()} == held
+    state = run(pacfl(Train(lr=0.1), per_round=3, published=True), fleet, rounds=1)
+    assert set(state.groups) == set(range(6))
 
 
 def test_a_tree_is_cut_by_number_by_height_or_by_silhouette() -> None:
