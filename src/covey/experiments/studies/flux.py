@@ -36,7 +36,9 @@ def levels(settings: dict[str, Any], seed: int) -> Findings:
             fleet = drawn(dataset, shifted, level, seed, **settings["clients"])
             kinds = len({share.kind for share in fleet.shares})
             for name in settings.get("only", methods):
-                told = {key: kinds if value == "kinds" else value for key, value in methods[name].items()}
+                told: dict[str, Any] = {
+                    key: kinds if value == "kinds" else value for key, value in methods[name].items()
+                }
                 train = {**settings["run"]["train"], **told.pop("train", {})}  # for who takes no momentum
                 tables = {
                     **settings["run"],
