@@ -104,10 +104,27 @@ def between_scaled(left: Reports, right: Reports) -> Array:
 
 
 def knee(values: Array) -> float:
-    """Of rising values, the one that lies furthest below the straight line from the first to the last."""
-    rising = np.sort(values)
-    line = np.linspace(rising[0], rising[-1], len(rising))
-    return float(rising[np.argmax(line - rising)])
+    """Where rising values bend upwards, by Kneedle (Satopaa et al., 2011) with its sensitivity of 1.
+
+    From the largest value down, the first that lies further below the straight line from the smallest to the largest
+    than its neighbours do, if the next ones come nearer to the line again by one step along it.
+    """
+    falling = np.sort(values)[::-1]
+    count, height = len(falling), float(falling[0] - falling[-1])
+    if height <= 0:
+        return float(falling[0])
+    below = np.linspace(1, 0, count) - (falling - falling[-1]) / height
+    before, behind = np.append(below[0], below[:-1]), np.append(below[1:], below[-1])
+    peak, valley = (below >= before) & (below >= behind), (below <= before) & (below <= behind)
+    found, limit = int(np.argmax(peak)), -np.inf
+    for place in range(found, count - 1):
+        if peak[place]:
+            found, limit = place, below[place] - 1 / (count - 1)
+        if valley[place]:
+            limit = 0.0
+        if below[place + 1] < limit:
+            break
+    return float(falling[found])
 
 
 def cut_at_knee(distances: Array) -> Labels:
