@@ -114,16 +114,19 @@ def simulated(**changes: Any) -> Any:
             "labels of own are torch.float32; give objective=",
         ),
         (lambda: simulated(objective="regression"), "objective is regression, but the labels of own are 3"),
-        (lambda: simulated(data=(X, Y)), "data is a tuple; allowed: a name, a Dataset"),
+        (lambda: simulated(data=(X, Y)), "data is a tuple; allowed: a name, a table with a name, a Dataset"),
         (lambda: simulated(method=fedavg), "method is a function; allowed: a name, a table"),
         (
             lambda: simulated(method={"name": "fedavg", "per_round": 9}),
             "per_round is 9, but data.clients is 4",
         ),
-        (lambda: simulated(model=nn.Linear), "model is a type; allowed: a name or a torch.nn.Module"),
+        (lambda: simulated(model=nn.Linear), "model is a type; allowed: a name, a table with a name, or"),
         (lambda: simulated(model=nn.Linear(4, 2)), "the model has 2 outputs, and data set 'own' 3 classes"),
         (lambda: simulated(model=nn.Linear(5, 3)), "the model cannot be trained on data set 'own'"),
         (lambda: simulated(data=dataset(x=X / 0)), "data set 'own': sample 0 holds NaN or infinity"),
+        (lambda: simulated(model=nn.LazyLinear(3)), r"the model \(LazyLinear\) has lazy layers"),
+        (lambda: simulated(metrics="macro-f1"), r"metrics is 'macro-f1'; allowed: a list, such as"),
+        (lambda: simulated(watchers=[5]), r"watchers is \[5\]; allowed: a list of functions"),
         (lambda: simulated(lr=0.1), "lr is not known; did you mean train.lr?"),
         (lambda: simulated(clients=0), "data.clients is 0"),
         (lambda: simulated(clients=1000), "at most 48 clients"),
@@ -137,6 +140,20 @@ def test_a_mistake_is_one_sentence_where_it_is_made(mistake: Callable[[], Any], 
     with pytest.raises(UserError, match=sentence) as said:
         mistake()
     assert "\n" not in str(said.value)
+
+
+def test_numbers_may_be_numpys(tmp_path: Path) -> None:
+    done = simulated(
+        rounds=np.int32(2),
+        clients=np.int64(4),
+        seed=np.int64(3),
+        train={"lr": np.float32(0.5), "epochs": np.int64(1)},
+        model={"name": "mlp", "hidden": np.array([4])},
+        target=np.float64(0.5),
+        out=tmp_path / "r",
+    )
+    assert done.summary["rounds_done"] == 2
+    assert "hidden = [\n    4,\n]" in (tmp_path / "r" / "config.toml").read_text()
 
 
 def test_sites_may_have_names() -> None:

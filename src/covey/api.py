@@ -7,8 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, overload
 
-from torch import nn
-
 from covey.comparing import configs_of, labels_for, run_all
 from covey.config import Config, resolve
 from covey.core import Method, Watcher
@@ -16,7 +14,15 @@ from covey.data.types import Dataset, Federation
 from covey.errors import UserError
 from covey.fleet.fit import check_objective
 from covey.folders import new_run_folder
-from covey.given import data_tables, method_tables, metric_names, model_tables, objective_name
+from covey.given import (
+    AnyData,
+    AnyModel,
+    data_tables,
+    method_tables,
+    metric_names,
+    model_tables,
+    objective_name,
+)
 from covey.measure import seldom_measured
 from covey.metrics import Metric
 from covey.objective import Objective, objective_named
@@ -32,8 +38,8 @@ AnyMethod = str | Method | Mapping[str, Any]
 
 def simulate(
     method: AnyMethod = "fedavg",
-    data: str | Dataset | Federation = "digits",
-    model: str | nn.Module = "usual",
+    data: AnyData = "digits",
+    model: AnyModel = "usual",
     *,
     rounds: int = 50,
     clients: int | None = None,
@@ -50,11 +56,14 @@ def simulate(
 
     Each of `method`, `data`, `model`, `objective` and `metrics` is a name (built in, `package.module:name`,
     `path/to/file.py:name`) or an object: a `Method`, a `Dataset` or `Federation`, a `torch.nn.Module`, an `Objective`,
-    a `Metric`. `tables` are the other settings as in a TOML file: `train={"lr": 0.1}`, `partition={"name": "iid"}`,
+    a `Metric`. For method, data and model it may be a table with a name and settings, too: `{"name": "mlp", "hidden":
+    [32]}`. `tables` are the other settings as in a TOML file: `train={"lr": 0.1}`, `partition={"name": "iid"}`,
     `target=0.9`. `clients` is among how many clients the data are shared out. `out` is the run folder (`runs/NAME-TIME`
     if none is given); called again with the same, it goes on where the run stopped, to the same bits.
     """
     whole = all_tables(data, model, rounds, clients, seed, objective, metrics, tables)
+    if not all(map(callable, watchers)):
+        raise UserError(f"watchers is {watchers!r}; allowed: a list of functions of a RoundEnd")
     config = resolve(seldom_measured(on_top(whole, method_tables(_plain(method)))))
     folder = folder_of(out) or new_run_folder(config.method_name)
     show, tell = shown(progress)
@@ -66,8 +75,8 @@ def simulate(
 @overload
 def compare(
     methods: Mapping[str, AnyMethod] | Sequence[str | Method],
-    data: str | Dataset | Federation = "digits",
-    model: str | nn.Module = "usual",
+    data: AnyData = "digits",
+    model: AnyModel = "usual",
     *,
     rounds: int = 50,
     clients: int | None = None,
@@ -85,8 +94,8 @@ def compare(
 @overload
 def compare(
     methods: Mapping[str, AnyMethod] | Sequence[str | Method],
-    data: str | Dataset | Federation = "digits",
-    model: str | nn.Module = "usual",
+    data: AnyData = "digits",
+    model: AnyModel = "usual",
     *,
     rounds: int = 50,
     clients: int | None = None,
@@ -103,8 +112,8 @@ def compare(
 
 def compare(
     methods: Mapping[str, AnyMethod] | Sequence[str | Method],
-    data: str | Dataset | Federation = "digits",
-    model: str | nn.Module = "usual",
+    data: AnyData = "digits",
+    model: AnyModel = "usual",
     *,
     rounds: int = 50,
     clients: int | None = None,
@@ -183,8 +192,8 @@ def by_label(methods: Sequence[str | Method]) -> dict[str, AnyMethod]:
 
 
 def all_tables(
-    data: str | Dataset | Federation,
-    model: str | nn.Module,
+    data: AnyData,
+    model: AnyModel,
     rounds: int,
     clients: int | None,
     seed: int,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -36,7 +35,7 @@ from covey.settings import Setting, checked, settings_of, unknown
 from covey.steps import Train
 from covey.steps.compress import Compression, with_compression
 from covey.stopping import Stopping
-from covey.tables import check_tables, shown, with_full_names
+from covey.tables import check_tables, plain_tables, shown, with_full_names
 
 # The tables whose settings are one dataclass: those that only a run which asks for them has, and those of every run.
 IF_ASKED: dict[str, type] = {"compress": Compression, "stop": Stopping, "private": Private}
@@ -75,9 +74,10 @@ class Config:
 def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
     check_tables(tables)
+    tables = plain_tables(tables)
     per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
     here = {key: value for key, value in tables.items() if key != "methods"}
-    tables = with_full_names(copy.deepcopy(here), Path())
+    tables = with_full_names(here, Path())
     plain = {key: value for key, value in tables.items() if key not in SECTIONS}
     known = (*(f.name for f in fields(Top)), *SECTIONS)
     for key in tables:

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from covey.model import read_row
 from covey.objective import Objective
 from covey.steps import Train
 
+AnyData = str | Mapping[str, Any] | Dataset | Federation
+AnyModel = str | Mapping[str, Any] | nn.Module
 PLACE = re.compile(r" at 0x[0-9a-f]+")  # where an object lies in memory says nothing of it
 
 
@@ -58,10 +60,12 @@ def loader_of(data: Dataset) -> Callable[[], Dataset]:
     return given
 
 
-def data_tables(data: str | Dataset | Federation) -> dict[str, Any]:
-    """The tables for the data: a name, a data set that is still to be shared out, or one that is."""
+def data_tables(data: AnyData) -> dict[str, Any]:
+    """The tables for the data: a name (with settings), a data set that is still to be shared out, or one that is."""
     if isinstance(data, str):
         return {"data": {"name": data}}
+    if isinstance(data, Mapping):
+        return {"data": dict(data)}
     if isinstance(data, Dataset):
         return {"data": {"name": DATASETS.give(data.name, loader_of(data), digest_of_data(data))}}
     if isinstance(data, Federation):
@@ -73,17 +77,25 @@ def data_tables(data: str | Dataset | Federation) -> dict[str, Any]:
             "partition": {"name": partition},
         }
     raise UserError(
-        f"data is a {type(data).__name__}; allowed: a name, a Dataset (covey.read_table, covey.from_tensors) or a "
-        "Federation (covey.federate)"
+        f"data is a {type(data).__name__}; allowed: a name, a table with a name, a Dataset (covey.read_table, "
+        "covey.from_tensors) or a Federation (covey.federate)"
     )
 
 
-def model_tables(model: str | nn.Module) -> dict[str, Any]:
-    """The table for a model: a name, or a module with its first weights."""
+def model_tables(model: AnyModel) -> dict[str, Any]:
+    """The table for a model: a name (with settings), or a module with its first weights."""
     if isinstance(model, str):
         return {"model": {"name": model}}
+    if isinstance(model, Mapping):
+        return {"model": dict(model)}
     if not isinstance(model, nn.Module):
-        raise UserError(f"model is a {type(model).__name__}; allowed: a name or a torch.nn.Module")
+        raise UserError(
+            f"model is a {type(model).__name__}; allowed: a name, a table with a name, or a torch.nn.Module"
+        )
+    if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
+        raise UserError(
+            f"the model ({type(model).__name__}) has lazy layers, whose shape nobody knows yet; call it once on a batch"
+        )
     digest = hashlib.sha256(repr(model).encode() + read_row(model).numpy().tobytes()).hexdigest()
     return {"model": {"name": MODELS.give(type(model).__name__, model, digest)}}
 
@@ -97,6 +109,8 @@ def objective_name(objective: str | Objective) -> str:
 
 def metric_names(metrics: Iterable[str | Metric]) -> list[str]:
     """The names of metrics, or ones for objects."""
+    if isinstance(metrics, str | Metric):
+        raise UserError(f"metrics is {metrics!r}; allowed: a list, such as [{metrics!r}]")
     return [m if isinstance(m, str) else METRICS.give(m.name, m, digest_of_code(m)) for m in metrics]
 
 

@@ -128,6 +128,7 @@ PARTS: dict[str, Registry[Callable[..., Any]]] = {
             "discrepancy": "covey.methods.feddisco:DiscoAverage",
             "fairness": "covey.methods.fedfa:FairAverage",
             "stale": "covey.methods.stale:StaleAverage",
+            "fresh-and-late": "covey.mix.late:FreshAndLate",
             "normalised": "covey.methods.fednova:NormalisedAverage",
             "nearest-centre": "covey.methods.fesem:NearestCentre",
             "soft": "covey.methods.fedsoft:SoftAverage",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import reprlib
 import tomllib
 from collections.abc import Mapping
@@ -38,6 +39,17 @@ def check_tables(tables: Any, where: str = "", depth: int = 0) -> None:
         raise UserError(f"{where} is {shown(tables)}; allowed: whole numbers of 64 bits")
     elif isinstance(tables, str) and len(tables) > LONGEST:
         raise UserError(f"{where} is {shown(tables)}; allowed: at most {LONGEST:,} characters")
+
+
+def plain_tables(tables: Any) -> Any:
+    """A copy of the tables in which NumPy's numbers and arrays, as programs have them, are Python's."""
+    if isinstance(tables, Mapping):
+        return {key: plain_tables(part) for key, part in tables.items()}
+    if isinstance(tables, list | tuple):
+        return type(tables)(plain_tables(part) for part in tables)
+    if type(tables).__module__ == "numpy" and hasattr(tables, "tolist"):
+        return tables.tolist()
+    return copy.deepcopy(tables)
 
 
 class _Short(reprlib.Repr):

@@ -1,9 +1,11 @@
 """Who is first, and who cannot be told from the first."""
 
 import numpy as np
+import pytest
 
 from covey.experiments.scoreboard import (
     against_the_best,
+    chance_margin,
     draw_scoreboard,
     in_words,
     may_be_equal,
@@ -70,3 +72,19 @@ def test_the_picture_is_drawn(tmp_path):
 
 def test_long_names_are_wrapped():
     assert wrapped("label skew and turned") == "label skew\nand turned"
+
+
+def test_with_few_seeds_a_method_far_behind_is_not_level_for_being_erratic() -> None:
+    """Values 1, 3 and 2, 2: what is left is +-.5, so MSE = 1 with one degree of freedom, and t sqrt(2 / 2) = 12.7.
+
+    A method between 0.2 and 0.9 cannot be told from one at 0.95 by three seeds of its own; beside four steady ones, it
+    can.
+    """
+    assert chance_margin({"a": [1.0, 3.0], "b": [2.0, 2.0]}) == pytest.approx(12.706, abs=1e-3)
+    assert chance_margin({"a": [1.0], "b": [2.0]}) == np.inf
+    steady = {f"steady {k}": [0.95 - 0.001 * k, 0.951, 0.949] for k in range(12)}
+    score = {"fleet": {**steady, "erratic": [0.2, 0.4, 0.9]}}
+    (plain,) = standings(score)
+    (strict,) = standings(score, few_seeds=True)
+    assert "erratic" in plain.level
+    assert strict.level == frozenset(steady)

@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import Reply, run
+from covey.core import Reply, Task, run
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.group.reports import cut_tree
 from covey.methods.cfl import SplitAndAverage
 from covey.methods.cflgp import as_before, cfl_gp, folded, spectral_groups
-from covey.methods.feddrift import LAST, ByDrift, cluster_distances
+from covey.methods.feddrift import LAST, MERGED, ORIGIN, ByDrift, cluster_distances, joined, models_of_drift
 from covey.methods.fedgroup import decomposed, fedgroup
 from covey.methods.fedgwc import affinity, rewards, split
 from covey.methods.fedrc import responsibilities
 from covey.methods.fedsoft import SoftAverage
 from covey.methods.fesem import NearestCentre, coordinates
 from covey.methods.flis import disagreement
-from covey.methods.flux import MISSING, between, flux
-from covey.methods.pacfl import pacfl, principal_angles
+from covey.methods.flux import MISSING, between, between_scaled, cut_at_knee, flux, knee
+from covey.methods.pacfl import TellSubspace, first_singular, pacfl, principal_angles, smallest_angles
 from covey.models import build
 from covey.steps import Train
 from tests.made_up_rounds import make_round
@@ -30,6 +30,29 @@ def test_principal_angles_by_hand() -> None:
     plane = np.eye(3)[:, :2]
     lines = [np.array([[np.cos(np.pi / 6)], [0], [np.sin(np.pi / 6)]]), np.eye(3)[:, 1:2], np.eye(3)[:, 2:]]
     assert principal_angles([plane], lines)[0].tolist() == pytest.approx([30, 0, 90], abs=1e-4)
+
+
+def test_angles_as_pacfl_has_them_by_hand() -> None:
+    """Two planes that share the direction (1, 1, 0) / sqrt 2: as subspaces 0 degrees, by single vectors 45 or 0."""
+    plane, other = np.eye(3)[:, :2], np.array([[1.0, 0], [1, 0], [0, 1]]) / np.array([np.sqrt(2), 1])
+    assert principal_angles([plane], [other])[0, 0] == pytest.approx(0, abs=1e-4)
+    assert smallest_angles([plane], [other])[0, 0] == pytest.approx(45)
+    assert smallest_angles([plane], [-plane])[0, 0] == 0  # the sign of a singular vector is arbitrary
+    rows = np.array([[0.0, 2, 0], [0, -3, 0], [0, 0, 1]])
+    assert np.abs(first_singular(rows, 2)).tolist() == [[0, 0], [1, 0], [0, 1]]
+    assert first_singular(rows[:1], 2)[:, 1].tolist() == [0, 0, 0]
+
+
+def test_pacfl_as_published_tells_vectors_of_each_class(digits_fleet) -> None:
+    """Clients of one digit each: who has the same digit is near, whatever else the pictures have in common."""
+    fleet = digits_fleet(clients=6, alpha=0.01)
+    (reply,) = fleet.ask(TellSubspace(vectors=2, by_class=True), {0: Task()})
+    told = reply.stats["subspace"]
+    assert told.shape == (64, 20)
+    held = set(fleet.data.shares[0].train.labels().tolist())
+    assert {label for label in range(10) if told[:, 2 * label : 2 * label + 2].any()} == held
+    state = run(pacfl(Train(lr=0.1), per_round=3, published=True), fleet, rounds=1)
+    assert set(state.groups) == set(range(6))
 
 
 def test_a_tree_is_cut_by_number_by_height_or_by_silhouette() -> None:
@@ -82,6 +105,26 @@ def test_flux_compares_who_has_no_labels_by_inputs_alone() -> None:
     assert between([without], [b])[0, 0] == pytest.approx(np.sqrt(9 * 3 / 2))
 
 
+def test_flux_as_published_scales_moments_and_marks_what_is_missing() -> None:
+    """Known clients: means 0 and 4, deviations 1 and 1; class 0: 2 and 6; class 1: 3 and none, which is -1.
+
+    Scaled by the known: means 0 and 1, class 0: 0 and 1, class 1: 1 and 0. Between the two sqrt(1 + 0 + 1 + 1); who
+    has no labels and a mean of 2 is 0.5 from both.
+    """
+    a, b = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([[4.0], [1.0], [6.0], [MISSING]])
+    assert between_scaled([a, b], [a, b]) == pytest.approx(np.sqrt([[0, 3], [3, 0]]))
+    without = np.array([[2.0], [1.0], [MISSING], [MISSING]])
+    assert between_scaled([without], [a, b])[0].tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_flux_as_published_cuts_at_the_knee() -> None:
+    """Rising distances 1, 1, 1.2, 5: the line from 1 to 5 is furthest above at 1.2. Pairs of 0, 1 | 5, 6.2 | 20."""
+    assert knee(np.array([1.0, 5.0, 1.2, 1.0])) == 1.2
+    places = np.array([0.0, 1.0, 5.0, 6.2, 20.0])
+    assert cut_at_knee(np.abs(places[:, None] - places)).tolist() == [0, 0, 1, 1, 2]
+    assert cut_at_knee(np.zeros((3, 3))).tolist() == [0, 0, 0]
+
+
 def test_cflgp_keeps_inner_products_and_numbers() -> None:
     rng = np.random.default_rng(0)
     base = rng.normal(size=(2, 5000))
@@ -106,6 +149,22 @@ def test_feddrift_by_hand() -> None:
     now.memory[LAST.name] = {0: 0.6, 1: 0.5, 2: 1.9}
     assert ByDrift(delta=0.5)(now) == {0: 0, 1: 1, 2: 0}
     assert ByDrift(delta=5.0)(now) == {0: 0, 1: 0, 2: 0}  # neither loses 5 more on the other's data
+
+
+def test_groups_of_feddrift_become_one_by_complete_linkage_and_count_by_their_clients() -> None:
+    """0 is near 1 and near 2, which are far from each other: only one pair joins. Three clients of 0 and one of 1:
+    (3 w_0 + w_1) / 4. The new model starts from the one that was best for most of those who drifted.
+    """
+    far = np.array([[0, 0.3, 0.4], [0.3, 0, 0.9], [0.4, 0.9, 0]])
+    assert joined(far, 0.5) == [[0, 1], [2]]
+    now = make_round((0.0,), here=range(5), groups={0: 0, 1: 0, 2: 0, 3: 1, 4: 2})
+    now.models = torch.tensor([[4.0], [8.0]])
+    losses = {i: np.array([1.0, 1.1]) for i in range(4)}
+    now.groups = ByDrift(delta=0.5).merged(now, now.groups, losses, [0, 1])
+    assert now.groups == {0: 0, 1: 0, 2: 0, 3: 0, 4: 2}
+    assert MERGED.of(now.memory) == [(0, 1, 0.25)]
+    ORIGIN.keep(now.memory, 1)
+    assert models_of_drift(now)[:, 0].tolist() == [5.0, 8.0, 8.0]
 
 
 def test_fedrc_divides_by_the_labels_share() -> None:

@@ -77,9 +77,10 @@ def test_apfl_is_the_textbook_algorithm() -> None:
             for step in range(STEPS):
                 common[k] = common[k] - LR * slope(xs[k], ys[k], common[k])
                 g = slope(xs[k], ys[k], a[k] * v[k] + (1 - a[k]) * common[k])
+                before = v[k].copy()
+                v[k] = v[k] - LR * a[k] * g  # the share that the mixture had
                 if step == 0:
-                    a[k] = np.clip(a[k] - LR * (v[k] - common[k]) @ g, 0, 1)
-                v[k] = v[k] - LR * a[k] * g
+                    a[k] = np.clip(a[k] - LR * (before - common[k]) @ g, 0, 1)
         w = (30 * common[0] + 60 * common[1]) / 90
     assert state.models[0].tolist() == pytest.approx(w.tolist(), abs=2e-4)
     for k, kept in enumerate(fleet.save()["states"].values()):

@@ -1,4 +1,4 @@
-"""Every method takes a model with buffers and a regression, or refuses them in one sentence before any round."""
+"""Every method takes a model with buffers, a regression and more than ten classes, or says in one sentence why not."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 from covey.config import resolve
+from covey.data import Dataset, from_tensors
 from covey.errors import UserError
 from covey.methods import METHODS
 from covey.runs import run_config
@@ -26,7 +28,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "model": {"name": "mlp", "hidden": [8]},
         "objective": "regression",
     },
+    "twelve classes": {
+        **SMALL,
+        "data": {"name": "tests.methods.test_what_methods_refuse:twelve", "clients": 4},
+        "model": {"name": "mlp", "hidden": [8]},
+    },
 }
+
+
+def twelve() -> Dataset:
+    """Small pictures of twelve classes, 20 of each: no method may count on ten."""
+    y = torch.arange(240) % 12
+    x = torch.rand(240, 1, 8, 8, generator=torch.Generator().manual_seed(0)) + y.view(-1, 1, 1, 1) / 12
+    return from_tensors(x, y, test_fraction=0.25)
 
 
 def with_buffers(*, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
@@ -46,6 +60,7 @@ REFUSED: dict[str, dict[str, str]] = {
         **dict.fromkeys(("fedfa", "abfa"), BY_ACCURACY),
         **dict.fromkeys(("embedding", "ladd"), "one of pictures"),
     },
+    "twelve classes": {"krum": "Krum needs 5 clients in a round"},
 }
 
 

@@ -134,7 +134,8 @@ def write_page(result: Mapping[str, Any], folder: Path) -> list[Path]:
     score = scores(result, ACCURACY)
     found, tests = ranks(score), pairs(score)
     heat, order, text = folder / "heat-map.png", folder / "ranks.png", folder / "benchmark.md"
-    draw_scoreboard(score, heat, "Accuracy in %, mean over clients on their own data; framed: best or level")
+    title = "Accuracy in %, mean over clients on their own data; framed: best or level"
+    draw_scoreboard(score, heat, title, few_seeds=True)
     draw_ranks(found, len(score), order)
     tuning = result.get("tuning", ())
     experiment = with_tuned(read_experiment(result["experiment"], result["scale"]), tuning)
@@ -146,7 +147,7 @@ def write_page(result: Mapping[str, Any], folder: Path) -> list[Path]:
             several = {fleet: several[fleet] for fleet in with_kinds(experiment) if fleet in several}
         known = where_known(several)
         if known and any(known.values()):
-            draw_scoreboard(known, folder / name, title)
+            draw_scoreboard(known, folder / name, title, few_seeds=True)
             extra.append(folder / name)
             lines += [f"![{column}]({name})", ""]
     lines += ["![ranks](ranks.png)", "", "| method | mean rank | 95 % |", "| --- | --- | --- |"]

@@ -43,17 +43,39 @@ def scores(result: Mapping[str, Any], column: str) -> dict[str, dict[str, list[f
     return found
 
 
-def standings(score: Score, *, higher_is_better: bool = True) -> list[Standing]:
+def chance_margin(methods: Mapping[str, Sequence[float]]) -> float:
+    """By how much two methods' means on a fleet may differ by chance, 95 %, from the seeds of all methods together.
+
+    t sqrt(2 MSE / seeds), MSE what is left of the values after each method's and each seed's mean.
+    """
+    from scipy.stats import t
+
+    table = np.array(list(methods.values()), dtype=np.float64)
+    free = (table.shape[0] - 1) * (table.shape[1] - 1)
+    if free < 1 or not np.isfinite(table).all():
+        return np.inf
+    left = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    return float(t.ppf(0.975, free) * np.sqrt(2 * np.square(left).sum() / free / table.shape[1]))
+
+
+def standings(score: Score, *, higher_is_better: bool = True, few_seeds: bool = False) -> list[Standing]:
     """The order of the methods on every fleet.
 
-    A method is level with the best when the 95 % interval of the paired difference over seeds holds 0.
+    A method is level with the best when the 95 % interval of the paired difference over seeds holds 0. With
+    `few_seeds`, which make such intervals wide, it must also be within `chance_margin` of the best.
     """
     found = []
     for fleet, methods in score.items():
         sign = -1 if higher_is_better else 1
         order = sorted(methods, key=lambda name: sign * float(np.mean(methods[name])))
         best = np.array(methods[order[0]])
-        level = {name for name in order if may_be_equal(best, np.array(methods[name]))}
+        margin = chance_margin(methods) if few_seeds else np.inf
+        level = {
+            name
+            for name in order
+            if may_be_equal(best, np.array(methods[name]))
+            and (name == order[0] or abs(float(np.mean(methods[name]) - best.mean())) <= margin)
+        }
         found.append(Standing(fleet=fleet, order=tuple(order), level=frozenset(level)))
     return found
 
@@ -83,7 +105,7 @@ def against_the_best(
     return found
 
 
-def draw_scoreboard(score: Score, path: Path, title: str) -> None:
+def draw_scoreboard(score: Score, path: Path, title: str, *, few_seeds: bool = False) -> None:
     """A heat map: methods by their mean over fleets; a frame marks the best of a fleet and who is level with it."""
     fleets = list(score)
     methods = sorted(
@@ -91,7 +113,7 @@ def draw_scoreboard(score: Score, path: Path, title: str) -> None:
     )
     means = np.array([[float(np.mean(score[f][m])) for f in fleets] for m in methods])
     behind = means.max(axis=0) - means
-    places = standings(score)
+    places = standings(score, few_seeds=few_seeds)
     with one_picture(path, (1.5 + 0.95 * len(fleets), 1.9 + 0.42 * len(methods)), title) as axes:
         axes.imshow(np.minimum(behind, 0.2), cmap="YlGnBu_r", aspect="auto", vmin=0, vmax=0.26)
         for row, method in enumerate(methods):

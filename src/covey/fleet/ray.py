@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle  # only between this process and actors that it started itself, on a cluster that the user trusts
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ TRIES = 3  # times that a job is begun before it counts as lost
 # seconds to wait for a worker while none works: machines may have to be started, images pulled
 PATIENCE = 3600.0
 SAY_EVERY = 30.0  # seconds after which a wait is worth a line
+PAUSE = 5.0  # seconds before a worker is asked for again where the machine has no memory for it
 # Ray's own patience with workers and messages, which a busy machine needs; read by the processes that it starts.
 BUSY = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -155,6 +157,7 @@ class Crew:
         self.idle: list[Any] = []
         self.coming: dict[Any, Any] = {}
         self.failures = 0  # actors that never came to work
+        self.hungry = 0.0  # seconds for which Ray has ended every actor for lack of memory
         for _ in range(self.workers):
             self.hire()
 
@@ -194,14 +197,14 @@ class Crew:
                 except self.ray.exceptions.RayTaskError:
                     self.idle.append(actor)
                     raise
-                except self.ray.exceptions.RayError:
+                except self.ray.exceptions.RayError as error:
                     self.ray.kill(actor)
                     self.hire()
                     if chunk.tries + 1 < TRIES:  # one job at a time, so that none takes others with it
                         waiting += [Chunk(jobs=[job], tries=chunk.tries + 1) for job in chunk.jobs]
                     else:
                         outcomes += [
-                            Outcome(id=i, lost="its Ray worker died", state=state)
+                            Outcome(id=i, lost=self.why(error), state=state)
                             for job in chunk.jobs
                             for i, state in states_of(job)
                         ]
@@ -241,6 +244,10 @@ class Crew:
         actor = self.coming.pop(ref)
         try:
             version = self.ray.get(ref)
+        except self.ray.exceptions.OutOfMemoryError as error:
+            self.wait_for_memory(error)
+            self.hire()
+            return
         except self.ray.exceptions.RayError as error:
             self.failures += 1
             if self.failures < TRIES:  # its machine may have gone while it started
@@ -250,8 +257,24 @@ class Crew:
             return
         if version != __version__:
             raise UserError(f"a Ray worker has covey {version}, this is {__version__}; install the same")
-        self.failures = 0
+        self.failures, self.hungry = 0, 0.0
         self.idle.append(actor)
+
+    def wait_for_memory(self, error: Exception) -> None:
+        """Ray ends workers while the machine is short of memory, which other programs may need for a while."""
+        if self.hungry >= PATIENCE:
+            raise RunError(
+                f"Ray has ended every worker for lack of memory for {self.hungry:.0f} s: {str(error).splitlines()[0]}"
+            ) from error
+        if self.hungry % SAY_EVERY < PAUSE:
+            self.say(f"Ray ends workers for lack of memory, {self.hungry:.0f} s so far; waiting for room")
+        self.hungry += PAUSE
+        time.sleep(PAUSE)
+
+    def why(self, error: Exception) -> str:
+        """Why a client whose worker died again and again is lost."""
+        short = isinstance(error, self.ray.exceptions.OutOfMemoryError)
+        return "Ray ended its worker for lack of memory" if short else "its Ray worker died"
 
     def store(self, number: int, rows: dict[int, Tensor]) -> dict[int, Any]:
         """The rows in the object store; equal ones once per round, whoever asks."""

@@ -47,10 +47,10 @@ class MixtureTrain(PlainTraining):
             common = batches.step(common, batch)
             mixture = torch.lerp(common, own, share)
             moved = batches.step(mixture, batch)
-            if number == 0 and self.adaptive:
-                slope = torch.dot((own - common)[:trainable], (mixture - moved)[:trainable])
-                share = min(1.0, max(0.0, share - float(slope)))
+            slope = torch.dot((own - common)[:trainable], (mixture - moved)[:trainable])
             own = own + share * (moved - mixture)
+            if number == 0 and self.adaptive:
+                share = min(1.0, max(0.0, share - float(slope)))
         mixture = torch.lerp(common, own, share)
         if is_finite(own, mixture):
             client.state |= {"apfl.v": own, "apfl.alpha": share, "own": mixture}

@@ -85,7 +85,7 @@ class SplitAndAverage:
 def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience: Natural = 20) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 
-    From round `patience` on, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by
+    After round `patience`, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by
     complete linkage on the cosines of the updates; each group's model is then the equal mean of its members' (Sattler
     et al., 2020). The two lengths depend on the model and the learning rate. A newcomer joins the group whose
     model fits its data best.
@@ -93,7 +93,7 @@ def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience:
     Args:
         still: length of the mean update below which a group counts as standing still.
         apart: length of the longest update above which its clients pull apart.
-        patience: the first round in which a group may split.
+        patience: rounds before any group may split.
     """
     return Method(
         name="cfl",

@@ -21,7 +21,9 @@ from covey.steps.train import Train
 
 Array = NDArray[np.float64]
 LAST: Key[dict[int, float]] = Key("feddrift.losses")  # of every client's own model, when it was last asked
-MERGED: Key[list[tuple[int, int]]] = Key("feddrift.merged")  # in this round: (kept, given up)
+# in this round: a group, the one that it takes in, and the share of the latter's clients in both
+MERGED: Key[list[tuple[int, int, float]]] = Key("feddrift.merged")
+ORIGIN: Key[int] = Key("feddrift.origin")  # the model that a new one of this round starts from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +54,22 @@ def cluster_distances(losses: Array) -> Array:
     return np.asarray(np.maximum(np.maximum(excess, excess.T), 0))
 
 
+def joined(distances: Array, delta: float) -> list[list[int]]:
+    """Clusters by complete linkage: no two members of one are further apart than delta."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    names = fcluster(linkage(squareform(distances), method="complete"), t=delta, criterion="distance")
+    return [np.flatnonzero(names == name).tolist() for name in dict.fromkeys(names.tolist())]
+
+
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByDrift:
     """Clients use the model with the lowest loss on their data; who loses more than `delta` on all of them has drifted.
 
-    The drifted clients of a round get a new model (FedDrift-Eager). Two groups become one when neither one's model
-    loses more than `delta` on the other's data.
+    The drifted clients of a round get a new model (FedDrift-Eager). Groups become one, by complete linkage, when no
+    one's model loses more than `delta` on another's data.
 
     Args:
         delta: how much the loss must rise for a drift, and may differ between groups that become one.
@@ -80,11 +91,14 @@ class ByDrift:
         }
         alive = sorted(set(now.groups.values())) or [0]
         last, groups = dict(LAST.get(now.memory, {})), dict(now.groups)
+        left: list[int] = []  # the models that were best for those who drifted
         for client, values in losses.items():
             best = alive[int(np.argmin(values[alive]))]
             drifted = client in last and values[best] > last[client] + self.delta
             groups[client] = len(models) if drifted else best
             last[client] = float(values[best])
+            left += [best] if drifted else []
+        ORIGIN.keep(now.memory, int(np.bincount(left).argmax()) if left else 0)
         LAST.keep(now.memory, {i: value for i, value in last.items() if groups.get(i) != len(models)})
         return self.merged(now, groups, losses, alive)
 
@@ -96,26 +110,29 @@ class ByDrift:
         table = np.array(
             [[np.mean([losses[i][a] for i in losses if groups[i] == b]) for b in there] for a in there]
         )
-        merged: list[tuple[int, int]] = []
-        far = cluster_distances(table) if len(there) > 1 else np.zeros((0, 0))
-        for a in range(len(far)):
-            for b in range(a + 1, len(far)):
-                gone = {given for _, given in merged}
-                if far[a, b] < self.delta and there[a] not in gone and there[b] not in gone:
-                    merged.append((there[a], there[b]))
-                    groups = {i: there[a] if g == there[b] else g for i, g in groups.items()}
+        merged: list[tuple[int, int, float]] = []
+        for alike in joined(cluster_distances(table), self.delta) if len(there) > 1 else []:
+            kept, *others = (there[place] for place in alike)
+            for given in others:
+                sizes = [sum(g == one for g in groups.values()) for one in (kept, given)]
+                merged.append((kept, given, sizes[1] / sum(sizes)))
+                groups = {i: kept if g == given else g for i, g in groups.items()}
         MERGED.keep(now.memory, merged)
         return groups
 
 
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def models_of_drift(now: Round) -> Tensor:
-    """A model for every group ever found: those that became one are averaged, a new one is drawn anew."""
+    """A model for every group ever found: those that became one are averaged by their clients.
+
+    A new model starts from the one that was the best for most of those who drifted, as in the authors' code.
+    """
     rows = now.models.clone() if len(now.models) else now.fleet.start()[None]
-    for kept, given in MERGED.get(now.memory, []):
-        rows[kept] = (rows[kept] + rows[given]) / 2
-    new = [now.fleet.start(n) for n in range(len(rows), max(now.groups.values(), default=0) + 1)]
-    return torch.cat([rows, torch.stack(new)]) if new else rows
+    start = rows[ORIGIN.get(now.memory, 0)].clone()
+    for kept, given, share in MERGED.get(now.memory, []):
+        rows[kept] = torch.lerp(rows[kept], rows[given], share)
+    missing = max(now.groups.values(), default=0) + 1 - len(rows)
+    return torch.cat([rows, start.expand(missing, -1)]) if missing > 0 else rows
 
 
 @validated

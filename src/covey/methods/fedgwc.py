@@ -90,9 +90,11 @@ def split(table: Array, most: int, seed: int) -> NDArray[np.int64]:
 class ByInteractions:
     """Groups whose interactions have settled are split by them; then each group's replies are averaged (FedGWC).
 
+    They have settled when they changed little for as many rounds in a row as everybody takes to work once.
+
     Args:
         gamma: how fast likeness falls with the distance of two clients' interactions.
-        settled: mean squared change of the interactions below which a group is split.
+        settled: mean squared change of the interactions below which they have settled.
         most: the most parts of one split.
     """
 
@@ -105,8 +107,8 @@ class ByInteractions:
 
     def __call__(self, now: Round) -> Mixing:
         now.groups = now.groups | {reply.id: reply.slot for reply in now.replies}
-        known = INTERACTIONS.get(now.memory, {"pairs": {}, "change": {}})
-        pairs, change = dict(known["pairs"]), dict(known["change"])
+        known = INTERACTIONS.get(now.memory, {"pairs": {}, "change": {}, "calm": {}})
+        pairs, change, calm = dict(known["pairs"]), dict(known["change"]), dict(known["calm"])
         count, parents = len(now.models), {}
         for group in range(len(now.models)):
             replies = [reply for reply in now.replies if reply.slot == group]
@@ -116,8 +118,9 @@ class ByInteractions:
             moved = self.taken_in(pairs, replies, len(members))
             fresh = len(replies) / len(members)
             change[group] = (1 - fresh) * float(change.get(group, 1.0)) + fresh * moved
-            if change[group] < self.settled and len(members) > 3:
-                change[group] = 1.0
+            calm[group] = calm.get(group, 0) + 1 if change[group] < self.settled else 0
+            if calm[group] >= round(1 / fresh) and len(members) > 3:
+                change[group], calm[group] = 1.0, 0
                 table = np.array([[pairs.get(pair(i, j), 0.0) for j in members] for i in members])
                 labels = split(
                     affinity(table, self.gamma), self.most, int(now.stream("spectral").integers(2**31))
@@ -127,7 +130,7 @@ class ByInteractions:
                     now.groups = now.groups | dict.fromkeys(leaving, count)
                     parents[count] = group
                     count += 1
-        INTERACTIONS.keep(now.memory, {"pairs": pairs, "change": change})
+        INTERACTIONS.keep(now.memory, {"pairs": pairs, "change": change, "calm": calm})
         return regrouped(now, count, weights(now.replies, "samples"), parents)
 
     def taken_in(self, pairs: dict[str, float], replies: list[Reply], members: int) -> float:
@@ -161,7 +164,7 @@ def fedgwc(
     Args:
         per_round: how many clients work in a round.
         gamma: how fast likeness falls with the distance of two clients' interactions.
-        settled: mean squared change of the interactions below which a group is split.
+        settled: mean squared change of the interactions below which they have settled.
         most: the most parts of one split.
     """
     return Method(

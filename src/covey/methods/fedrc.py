@@ -51,14 +51,13 @@ class ResponsibleTrain(AroundTraining):
     label every model explains.
     """
 
-    classes: Count = 10
-
     kind: ClassVar[str] = "train.responsible"
     needs: ClassVar[Facts] = (TURN,)
     gives: ClassVar[Facts] = (MASS,)
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        if not client.train.dataset.classes:
+        classes = len(client.train.dataset.classes)
+        if not classes:
             raise UserError("method fedrc weighs samples by their labels, but the data set has no classes")
         rows = [with_own_buffers(client, row) for row in task.models]
         part = self.train.training_part(client)
@@ -66,7 +65,7 @@ class ResponsibleTrain(AroundTraining):
         labels = y.numpy().astype(np.int64)
         objective = client.bench.objective
         losses = torch.stack([objective.scores(client.bench.forward(row, x), y)["loss"] for row in rows])
-        even = np.full((len(rows), self.classes), 1 / self.classes)
+        even = np.full((len(rows), classes), 1 / classes)
         share = np.asarray(task.args.get("share", even))
         mixture = np.asarray(client.state.get("fedrc", np.full(len(rows), 1 / len(rows))))
         gamma = responsibilities(losses, mixture, labels, share)
@@ -82,12 +81,12 @@ class ResponsibleTrain(AroundTraining):
             return of
 
         fit = local_fit(replace(self.train, batches=None), client, rows[turn], loss=loss)
-        mass = np.stack([np.bincount(labels, weights=one, minlength=self.classes) for one in gamma])
+        mass = np.stack([np.bincount(labels, weights=one, minlength=classes) for one in gamma])
         reply = reply_of(client, fit, task.slots[turn], size=len(part))
         return replace(reply, stats={**reply.stats, "mass": mass})
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        mass = Stat(low=0.0, high=float(known.train), shape=(known.models, self.classes))
+        mass = Stat(low=0.0, high=float(known.train), shape=(known.models, known.classes))
         return replace(self.train, batches=None).expects(known) | {"mass": mass}
 
     def work(self, train: int, test: int) -> float:
@@ -131,24 +130,24 @@ def remember_mass(now: Round) -> None:
 
 
 @validated
-def fedrc(train: Train, *, per_round: int = 10, k: Count = 3, classes: Count = 10) -> Method:
+def fedrc(train: Train, *, per_round: Count = 10, k: Count = 3) -> Method:
     """`k` models for `k` concepts: samples count in a model by how far it explains them, whatever their labels are.
 
     gamma ~ omega_k exp(-loss) / C(y; k), C the share of the label in what model k explains: clients with other labels
     but the same concept share a model, clients with another concept do not (Guo et al., 2024). The models are trained
-    in turn, one per round, so that a round costs what one of FedAvg does. A client uses the best of the models.
+    in turn, one per round, so that a round costs what one of FedAvg does, and averaged by how many samples of each
+    client they explain; the authors train all in every round and average by samples. A client uses the best of them.
 
     Args:
         per_round: how many clients work in a round.
         k: how many models.
-        classes: of the data.
     """
     return Method(
         name="fedrc",
         bank=RandomStarts(k=k, asked=per_round),
         select=Uniform(per_round=per_round),
         send=InTurn(),
-        local=ResponsibleTrain(train=train, classes=classes),
+        local=ResponsibleTrain(train=train),
         mix=ByMass(),
         after=(remember_mass,),
     )

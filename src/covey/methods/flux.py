@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core import Client, Method, Reply, Round, Step, Task
+from covey.group.density import Density
 from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
 from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
@@ -31,11 +32,12 @@ class TellMoments(Step):
     """Asks for moments of the client's data as the sent model represents them, in `dims` fixed random directions.
 
     The first 2 dims numbers are means and deviations of all samples, P(x); then dims means for every class, P(x|y),
-    which are not a number where the client has no labelled sample of the class.
+    and with `deviations` as many deviations; they are `MISSING` where the client has no labelled sample of the class.
     """
 
     dims: Count = 8
     classes: Count = 10
+    deviations: bool = False
 
     kind: ClassVar[str] = "query.moments"
 
@@ -46,17 +48,25 @@ class TellMoments(Step):
             latent.shape[1]
         )
         seen = latent @ directions
-        table = np.full((2 + self.classes, self.dims), MISSING)
+        table = np.full(self.shape, MISSING)
         table[0], table[1] = seen.mean(axis=0), seen.std(axis=0)
         if len(client.train):
             for label in np.unique(y.numpy().astype(np.int64)):
-                table[2 + label] = seen[y.numpy() == label].mean(axis=0)
+                own = seen[y.numpy() == label]
+                table[2 + label] = own.mean(axis=0)
+                if self.deviations:
+                    table[2 + self.classes + label] = own.std(axis=0)
         return Reply(
             id=client.id, slot=task.slots[0], size=len(x), stats={"moments": table.astype(np.float32)}
         )
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of what is told: moments by directions."""
+        return 2 + self.classes * (2 if self.deviations else 1), self.dims
+
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
-        return {"moments": Stat(shape=(2 + self.classes, self.dims))}
+        return {"moments": Stat(shape=self.shape)}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return FORWARD_SHARE * train
@@ -78,6 +88,54 @@ def between(left: Reports, right: Reports) -> Array:
     return table
 
 
+def between_scaled(left: Reports, right: Reports) -> Array:
+    """Euclidean distance as the authors' code has it: each moment scaled to 0..1 over the clients that are known.
+
+    A class that a client lacks is -1 in each direction, so that clients with other classes are far apart. Whoever has
+    no labels at all is compared by P(x) alone.
+    """
+    a, b = (np.where(np.stack(reports) < MISSING / 2, -1.0, np.stack(reports)) for reports in (left, right))
+    low, high = (at(b, axis=(0, 2), keepdims=True) for at in (np.min, np.max))
+    a, b = ((one - low) / np.where(high > low, high - low, 1) for one in (a, b))
+    squares = np.square(a[:, None] - b[None]).sum(axis=3)
+    told = [np.array([(one[2:] > MISSING / 2).any() for one in reports]) for reports in (left, right)]
+    squares[..., 2:] *= (told[0][:, None] & told[1][None])[..., None]
+    return np.asarray(np.sqrt(squares.sum(axis=2)))
+
+
+def knee(values: Array) -> float:
+    """Where rising values bend upwards, by Kneedle (Satopaa et al., 2011) with its sensitivity of 1.
+
+    From the largest value down, the first that lies further below the straight line from the smallest to the largest
+    than its neighbours do, if the next ones come nearer to the line again by one step along it.
+    """
+    falling = np.sort(values)[::-1]
+    count, height = len(falling), float(falling[0] - falling[-1])
+    if height <= 0:
+        return float(falling[0])
+    below = np.linspace(1, 0, count) - (falling - falling[-1]) / height
+    before, behind = np.append(below[0], below[:-1]), np.append(below[1:], below[-1])
+    peak, valley = (below >= before) & (below >= behind), (below <= before) & (below <= behind)
+    found, limit = int(np.argmax(peak)), -np.inf
+    for place in range(found, count - 1):
+        if peak[place]:
+            found, limit = place, below[place] - 1 / (count - 1)
+        if valley[place]:
+            limit = 0.0
+        if below[place + 1] < limit:
+            break
+    return float(falling[found])
+
+
+def cut_at_knee(distances: Array) -> Labels:
+    """DBSCAN of pairs within the knee of the distances to the nearest; whoever is near nobody is a group (FLUX)."""
+    if len(distances) < 2:
+        return np.zeros(len(distances), np.int64)
+    others = distances + np.diag(np.full(len(distances), np.inf))
+    reach = max(knee(others.min(axis=1)), 1e-12)
+    return Density(algorithm="dbscan", eps=reach)(distances, "precomputed")
+
+
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByMoments:
@@ -86,12 +144,15 @@ class ByMoments:
     Args:
         after: rounds that everybody trains one model for first.
         dims: how many directions of the representation are described.
-        clusters: how many groups; none: by the best silhouette.
+        clusters: how many groups; none: by the best silhouette, or as the authors' code does it.
+        published: the authors' distance, with deviations by class and a mark for classes that a client lacks, and
+            their number of groups: DBSCAN within the knee of the distances to the nearest.
     """
 
     after: Count = 2
     dims: Count = 8
     clusters: Count | None = None
+    published: bool = False
 
     gives: ClassVar[Facts] = (GROUPS,)
 
@@ -105,14 +166,16 @@ class ByMoments:
         classes = max(1, now.fleet.known(now.here[0]).classes)
 
         def ask(ids: list[int]) -> dict[int, NDArray[Any]]:
-            step = TellMoments(dims=self.dims, classes=classes)
+            step = TellMoments(dims=self.dims, classes=classes, deviations=self.published)
             replies = now.fleet.ask(step, dict.fromkeys(ids, Task(models=model, slots=(0,))))
             return {reply.id: np.asarray(reply.stats["moments"], np.float64) for reply in replies}
 
         def found(distances: Array) -> Labels:
+            if self.published and self.clusters is None:
+                return cut_at_knee(distances)
             return cut_tree(distances, clusters=self.clusters)
 
-        return grouped_by_reports(now, MOMENTS, ask, between, found)
+        return grouped_by_reports(now, MOMENTS, ask, between_scaled if self.published else between, found)
 
 
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
@@ -130,7 +193,8 @@ def flux(train: Train, *, per_round: Count = 10, **moments: Any) -> Method:
 
     Everybody trains one model for `after` rounds; then every client tells means and deviations of its data as that
     model represents them, and means by class; clusters of these get a model each, from the common one on. A client
-    without labels is placed by P(x) alone (Fenoglio et al., 2025). Clusters are cut by silhouette in place of DBSCAN.
+    without labels is placed by P(x) alone (Fenoglio et al., 2025). By default clusters are cut by silhouette, with
+    `published` by DBSCAN.
 
     Args:
         per_round: how many clients work in a round.

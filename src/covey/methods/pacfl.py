@@ -25,27 +25,50 @@ SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TellSubspace(Step):
-    """Asks for the first left singular vectors of the client's data: an orthonormal basis, [features, vectors]."""
+    """Asks for the first left singular vectors of the client's data: an orthonormal basis, [features, vectors].
+
+    With `by_class` as many for each class, side by side; nothing but zeros for a class that the client has not.
+    """
 
     vectors: Count = 3
+    by_class: bool = False
 
     kind: ClassVar[str] = "query.subspace"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
-        x, _ = (client.train if len(client.train) else client.test).tensors()  # labels are not needed
+        x, y = (client.train if len(client.train) else client.test).tensors()  # labels are not needed
         matrix = x.flatten(1).double().numpy()
-        singular = np.linalg.svd(matrix.T @ matrix)[0]  # those of the data matrix, features by samples
-        u = singular[:, : self.vectors]
-        basis = np.zeros((matrix.shape[1], self.vectors), np.float32)
-        basis[:, : u.shape[1]] = u
-        return Reply(id=client.id, size=len(x), stats={"subspace": basis})
+        parts = [matrix]
+        if self.by_class and len(client.train):
+            parts = [matrix[y.numpy() == label] for label in range(len(client.train.dataset.classes))]
+        count = len(client.train.dataset.classes) if self.by_class else 1
+        bases = [first_singular(part, self.vectors) for part in parts]
+        bases += [np.zeros_like(bases[0])] * (count - len(bases))
+        return Reply(id=client.id, size=len(x), stats={"subspace": np.hstack(bases).astype(np.float32)})
 
     def expects(self, known: Known) -> dict[str, Stat]:
         features = int(np.prod(known.shape)) if known.shape else None
-        return {"subspace": Stat(low=-1.001, high=1.001, shape=(features, self.vectors))}
+        columns = self.vectors * (known.classes if self.by_class else 1)
+        return {"subspace": Stat(low=-1.001, high=1.001, shape=(features, columns))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return float(train)
+
+
+def first_singular(matrix: Array, count: int) -> Array:
+    """The first left singular vectors of the samples (rows) as columns; zeros where there are not so many samples."""
+    basis = np.zeros((matrix.shape[1], count))
+    there = min(count, len(matrix), matrix.shape[1])
+    if there:
+        basis[:, :there] = np.linalg.svd(matrix.T @ matrix)[0][:, :there]
+    return basis
+
+
+def smallest_angles(left: Reports, right: Reports) -> Array:
+    """The smallest angle in degrees between any two single vectors, one of each client; their signs do not count."""
+    return np.array(
+        [[np.degrees(np.arccos(min(1.0, float(np.abs(a.T @ b).max())))) for b in right] for a in left]
+    )
 
 
 def principal_angles(left: Reports, right: Reports) -> Array:
@@ -68,23 +91,26 @@ class ByAngles:
         vectors: how many principal vectors a client tells (the paper's p).
         angle: degrees at which the tree is cut (the paper's beta); none: by the best silhouette.
         clusters: how many groups; none: as `angle` says.
+        published: as in the authors' code, vectors of each class and the smallest angle between any two single ones.
     """
 
     vectors: Count = 3
     angle: Angle | None = None
     clusters: Count | None = None
+    published: bool = False
 
     gives: ClassVar[Facts] = (GROUPS,)
 
     def __call__(self, now: Round) -> dict[int, int]:
-        ask = answers(
-            now, TellSubspace(vectors=self.vectors), lambda reply: np.asarray(reply.stats["subspace"])
-        )
+        by_class = self.published and now.fleet.known(now.here[0]).classes > 0
+        step = TellSubspace(vectors=self.vectors, by_class=by_class)
+        ask = answers(now, step, lambda reply: np.asarray(reply.stats["subspace"]))
+        angles = smallest_angles if self.published else principal_angles
 
         def found(distances: Array) -> Labels:
             return cut_tree((distances + distances.T) / 2, clusters=self.clusters, threshold=self.angle)
 
-        return grouped_by_reports(now, SUBSPACES, ask, principal_angles, found)
+        return grouped_by_reports(now, SUBSPACES, ask, angles, found)
 
 
 @validated

@@ -8,9 +8,10 @@ from typing import Any
 from covey.core import Method
 from covey.methods.baselines import fedavg
 from covey.methods.cafa import by_label_mix
-from covey.methods.stale import FirstArrivals, StaleAverage
+from covey.methods.stale import FirstArrivals
 from covey.mix.average import Average
-from covey.ranges import Count, NotNegative
+from covey.mix.late import FreshAndLate
+from covey.ranges import Count
 from covey.select.clustered_sampling import remember_sketches
 from covey.select.divfl import Diverse
 from covey.select.flips import Equitable
@@ -70,20 +71,21 @@ def divfl(train: Train, *, per_round: Count = 10) -> Method:
 
 
 @validated
-def refl(train: Train, *, per_round: Count = 10, power: NotNegative = 1.0) -> Method:
+@takes(FreshAndLate)
+def refl(train: Train, *, per_round: Count = 10, **late: Any) -> Method:
     """The least available clients work while they are there, and replies that come late still count.
 
-    A round ends with `per_round` arrivals; what arrives later is mixed in with (1 + staleness)^-power (Abdelmoniem et
-    al., 2023; availability is the share of rounds so far, in place of a forecast).
+    A round ends with `per_round` arrivals; what arrives later counts (1 - beta) / (1 + staleness) + beta (1 - exp(-d /
+    largest d)) beside 1 for a fresh reply, d how far it would move the fresh ones' mean (Abdelmoniem et al., 2023;
+    availability is the share of rounds so far, in place of a forecast).
 
     Args:
         per_round: how many clients work in a round.
-        power: how fast old replies fade; 0: not at all.
     """
     return Method(
         name="refl",
         select=LeastAvailable(per_round=per_round),
         local=train,
         gather=FirstArrivals(count=per_round),
-        mix=StaleAverage(power=power),
+        mix=FreshAndLate(**late),
     )

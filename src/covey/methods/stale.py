@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from covey.core import Method, Mixing, Reply, Round, Step
+from covey.mix.late import from_here, staleness
 from covey.ranges import Count, NotNegative, Positive, Share
 from covey.settings import validated
 from covey.steps.train import Train
@@ -74,16 +75,8 @@ class StaleAverage:
     def __call__(self, now: Round) -> Mixing:
         count = len(now.models)
         if not self.whole:
-            now.replies = [
-                reply
-                if reply.vector is None
-                else replace(reply, vector=now.models[reply.slot] + (reply.vector - now.start_of(reply)))
-                for reply in now.replies
-            ]
-        staleness = np.array(
-            [now.number - now.sent.get(reply.id, now.number) for reply in now.replies], float
-        )
-        counts, slots = fading(staleness, self.power), np.array([reply.slot for reply in now.replies])
+            now.replies = from_here(now)
+        counts, slots = fading(staleness(now), self.power), np.array([reply.slot for reply in now.replies])
         matrix = np.hstack([np.eye(count), np.zeros((count, len(now.replies)))])
         for slot in np.unique(slots):
             here = np.flatnonzero(slots == slot)
