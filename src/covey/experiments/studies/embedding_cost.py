@@ -155,7 +155,7 @@ def parts(fleet: LocalFleet, batch: int, repeats: int) -> dict[str, float]:
 def computing(config: Config, measured: Mapping[str, float]) -> float:
     """CPU seconds of a client that works in every round; LADD's Fourier amplitudes are not counted."""
     method = config["method"]
-    total = config.top.rounds * config["train"]["epochs"] * measured["epoch"]
+    total = float(config.top.rounds * config["train"]["epochs"] * measured["epoch"])
     if method["name"] == "embedding":
         total += measured["bits"]
         if method["pretrain"] == "federated":
