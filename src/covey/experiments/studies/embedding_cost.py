@@ -34,7 +34,7 @@ def cost(settings: dict[str, Any], seed: int) -> Findings:
     """CPU time of an epoch and of the bits, mean over some clients, for each case of the experiment `of`.
 
     `data` changes the data of a case (a machine may not have all of the paper's). The last column is what training
-    takes for the whole run: clients a round times local epochs times rounds, without measuring and pre-training.
+    takes for the whole run: clients per round times local epochs times rounds, without measuring and pre-training.
     """
     experiment = read_experiment(settings["of"], settings["scale"])
     rows = {}
