@@ -24,6 +24,7 @@ from covey.study.trials import (
     PRUNERS,
     REFUSED,
     SAMPLERS,
+    database,
     decided,
     importances,
     open_study,
@@ -135,8 +136,16 @@ def tune(
 ) -> list[Tuned]:
     """All trials of all methods, one method's after the other's in turn; then defaults and best on test data."""
     tuning.check()
-    optuna()
+    optuna()  # before anything is written
     keep(tuning, folder)
+    with database(folder):
+        return all_trials(tuning, folder, show=show, say=say, processes=processes)
+
+
+def all_trials(
+    tuning: Tuning, folder: Path, *, show: Show, say: Callable[[str], None], processes: int | None
+) -> list[Tuned]:
+    """The trials that are left, and what comes after them."""
     metric = tuning.measured()
     races = [begin(tuning, method, folder, metric) for method in tuning.methods]
     queue = Trials(races=races, each=tuning.trials, folder=folder)
