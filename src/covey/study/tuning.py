@@ -11,10 +11,11 @@ from typing import Any
 from covey.comparing import in_file_names, with_method
 from covey.config import Config, method_of, resolve
 from covey.errors import UserError
+from covey.folder_lock import folder_lock
 from covey.metrics import Metrics
 from covey.objective import objective_named
 from covey.report.wording import higher_is_better
-from covey.run_folder import make
+from covey.run_folder import make, taken
 from covey.study.execute import Show, Studied, StudyInterrupted, execute
 from covey.study.plan import Job, Plan
 from covey.study.pool import Outcome, run_jobs
@@ -138,7 +139,8 @@ def tune(
     tuning.check()
     optuna()  # before anything is written
     keep(tuning, folder)
-    with database(folder):
+    with folder_lock(folder, taken(folder)), database(folder):
+        keep(tuning, folder)  # another tuning may have come first
         return all_trials(tuning, folder, show=show, say=say, processes=processes)
 
 
