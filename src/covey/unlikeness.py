@@ -233,8 +233,8 @@ def assignment(costs: Array) -> NDArray[np.intp]:
     if len(np.unique(least)) == len(least):  # each has its own
         return least
     # not scipy.optimize, whose import would be a tenth of a run's start; an entry of 0 would count as no edge
-    chosen: NDArray[np.intp] = min_weight_full_bipartite_matching(csr_array(costs - costs.min() + 1))[1]
-    return chosen
+    _, chosen = min_weight_full_bipartite_matching(csr_array(costs - costs.min() + 1))
+    return chosen.astype(np.intp)
 
 
 def between_classes(client: Described) -> list[float]:

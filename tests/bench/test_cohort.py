@@ -37,7 +37,10 @@ def clients(count: int) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]], list
     rng = np.random.default_rng(1)
     sizes = [8 + i % 5 for i in range(count)]
     data = [
-        (torch.from_numpy(rng.random((n, 1, 8, 8), dtype=np.float32)), torch.from_numpy(rng.integers(0, 4, n)))
+        (
+            torch.from_numpy(rng.random((n, 1, 8, 8), dtype=np.float32)),
+            torch.from_numpy(rng.integers(0, 4, n)),
+        )
         for n in sizes
     ]
     batches = [[order[i : i + 4] for i in range(0, n, 4)] for n in sizes for order in [rng.permutation(n)]]
@@ -53,9 +56,7 @@ def together(made: TorchBench, recipe: Recipe, count: int) -> list[Fit]:
 
 def alone(recipe: Recipe, count: int) -> list[Fit]:
     made = bench()
-    return [
-        made.fit(row, *one, own, recipe, seed=0) for row, one, own in zip(*clients(count), strict=True)
-    ]
+    return [made.fit(row, *one, own, recipe, seed=0) for row, one, own in zip(*clients(count), strict=True)]
 
 
 def assert_alike(one: list[Fit], other: list[Fit], apart: float = 2e-6) -> None:
