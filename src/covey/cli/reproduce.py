@@ -29,6 +29,10 @@ def reproduce(
         Path | None,
         typer.Option(help="Try it out there, and store nothing. [default: runs/reproduce/..., and stored]"),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this row alone, and keep the others as stored; may be given several times."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Run one cell of the stored result again and compare.")
     ] = False,
@@ -45,4 +49,4 @@ def reproduce(
         if not print_check(experiment, scale):
             raise typer.Exit(1)
         return
-    reproduce_experiment(experiment, scale=scale, seeds=seeds, out=out)
+    reproduce_experiment(experiment, scale=scale, seeds=seeds, out=out, rows=tuple(only or ()))

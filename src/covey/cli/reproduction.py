@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from rich.table import Table
 from covey.errors import UserError
 from covey.experiments.check import check_experiment
 from covey.experiments.execute import Made, execute_runs, execute_study, safe
+from covey.experiments.only import kept_of, only, together
 from covey.experiments.origin import require_clean
-from covey.experiments.result import result_of, store, table_cells
+from covey.experiments.result import read_stored, result_of, store, table_cells
 from covey.experiments.smooth import running_mean, smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
 from covey.experiments.tuning import tune_rows, with_tuned
@@ -34,11 +35,21 @@ def list_experiments() -> None:
     Console().print(table)
 
 
-def reproduce_experiment(name: str, *, scale: str, seeds: int | None, out: Path | None) -> dict[str, Any]:
-    """Runs the experiment, prints its table, draws its figure and stores the result (a try with `out` only there)."""
-    experiment = read_experiment(name, scale, seeds)
+def reproduce_experiment(
+    name: str, *, scale: str, seeds: int | None, out: Path | None, rows: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Runs the experiment, prints its table, draws its figure and stores the result (a try with `out` only there).
+
+    With `rows` only these are run, and all others stay as they are stored; times to 90 % of the best too, which are
+    to the best of then.
+    """
+    experiment = whole = read_experiment(name, scale, seeds)
     if not experiment.study and not experiment.rows:
         raise UserError(f"{experiment.file} has neither runs nor a study")
+    stays = Made()
+    if rows:
+        experiment = only(whole, rows)
+        stays = kept_of(whole, rows, read_stored(name, scale))
     keep = scale != "smoke" and out is None
     if keep:
         require_clean(name)
@@ -51,10 +62,13 @@ def reproduce_experiment(name: str, *, scale: str, seeds: int | None, out: Path 
             runs = folder if out else Path("runs") / "reproduce" / experiment.runs_in / scale
             found = tune_rows(experiment, runs, live, say) if experiment.tune else []
             tuning = [one.plain() for one in found]
-            made = execute_runs(with_tuned(experiment, tuning), runs, live, say)
+            made = execute_runs(with_tuned(experiment, tuning), runs, live, say, stays.values)
     except (KeyboardInterrupt, Interrupted):
-        say(f"interrupted; the same command goes on: covey reproduce {name} --scale {scale}")
+        again = "".join(f" --only {row!r}" for row in rows)
+        say(f"interrupted; the same command goes on: covey reproduce {name} --scale {scale}{again}")
         raise KeyboardInterrupt from None
+    if rows:
+        experiment, made = whole, together(whole, stays, made)
     result = {**result_of(experiment, made), **({"tuning": tuning} if tuning else {})}
     places = store(result, folder, keep=keep)
     print_table(result)

@@ -30,7 +30,7 @@ from covey.experiments.origin import (
 from covey.experiments.spec import Case, Experiment, Findings, Row
 from covey.run_folder import finished_summary
 from covey.runs import run_or_resume
-from covey.seeds import Number, differences, from_json, ratios, to_json
+from covey.seeds import Number, differences, from_json, ratios, to_json, value_of
 from covey.writing import write_atomically
 
 # case -> row -> column -> one value per seed
@@ -60,8 +60,14 @@ def safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-") or "x"
 
 
-def execute_runs(experiment: Experiment, out: Path, live: Announce, say: Callable[[str], None]) -> Made:
-    """All runs of the experiment."""
+def execute_runs(
+    experiment: Experiment,
+    out: Path,
+    live: Announce,
+    say: Callable[[str], None],
+    kept: Values | None = None,
+) -> Made:
+    """All runs of the experiment; `kept` are other rows' numbers, which take part in who is the best."""
     made = Made()
     total = len(experiment.cases) * len(experiment.rows) * experiment.seeds
     every = [
@@ -92,7 +98,7 @@ def execute_runs(experiment: Experiment, out: Path, live: Announce, say: Callabl
                 {"x": x.tolist(), "y": y.tolist()}
             )
         folders[case.name, row.name, seed] = folder
-    add_reached(made.values, experiment, folders)
+    add_reached(made.values, experiment, folders, kept or {})
     add_comparisons(made.values, experiment)
     return made
 
@@ -137,8 +143,11 @@ def one_run(
     return done_run.summary
 
 
-def add_reached(values: Values, experiment: Experiment, folders: Mapping[tuple[str, str, int], Path]) -> None:
+def add_reached(
+    values: Values, experiment: Experiment, folders: Mapping[tuple[str, str, int], Path], kept: Values
+) -> None:
     """Columns that say when a run reached 90 % of what the best run of the same case and seed had in the end."""
+    ended = {what.removeprefix("last:"): column for column, what in experiment.columns.items()}
     for column, what in experiment.columns.items():
         kind, _, rest = what.partition(":")
         if kind != "best90":
@@ -147,7 +156,10 @@ def add_reached(values: Values, experiment: Experiment, folders: Mapping[tuple[s
         for case, rows in values.items():
             for seed in range(experiment.seeds):
                 ends = [series(folders[case, row, seed], name)[1][-1:] for row in rows]
-                level = 0.9 * max((float(end[0]) for end in ends if len(end)), default=math.inf)
+                found = [float(end[0]) for end in ends if len(end)]
+                others = [cells[ended[name]][seed] for cells in kept.get(case, {}).values() if name in ended]
+                found += [value_of(other) for other in others if other is not None]
+                level = 0.9 * max(found, default=math.inf)
                 for row, cells in rows.items():
                     cells.setdefault(column, []).append(
                         first_over(folders[case, row, seed], name, unit, level)

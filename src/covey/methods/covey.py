@@ -7,8 +7,8 @@
                                  of training say that flocks need their own (CAFA's judgement)
     who works?                   every flock and label group (CFIC, Yang et al., 2025), in quick rounds that leave
                                  nobody behind (HACCS, Wolfrath et al., 2022, with a fair schedule)
-    what does the server add?    momentum of each model, while       CFIC's correction
-                                 held-out loss allows it
+    what does the server add?    momentum of each model, as far as   CFIC's correction
+                                 rounds help data kept out of them
     what does a client use?      its flock's model, moved to its     CAFA's judgement on data that were not
                                  own data as far as that helps       trained on (Zhang et al., 2024)
 
@@ -72,8 +72,9 @@ def covey(
     Clients describe their classes in noisy bits (`flip`; label counts under `epsilon`), once and again `every` so many
     rounds; those whose classes look alike, or differ all in the same way (brighter pictures), are a flock. At most
     `per_round` clients work in a round, chosen from flocks and label groups by a fair schedule. Each flock's model is
-    averaged and corrected along its clients' directions as far as these agree and held-out loss allows. A tenth of the
-    data, another one in each round, judges how far a client should train the model on its own data before it uses it.
+    averaged and corrected along its clients' directions as far as these agree. A tenth of the data, another one in each
+    round, says whether rounds help data that are kept out of them (else nothing is corrected), and how far a client
+    should train the model on its own data before it uses it.
     `without` leaves parts out.
 
     Args:
@@ -126,7 +127,7 @@ class Travel:
 
 
 def by_server(*, judged: bool) -> Travel:
-    """A server holds one model per flock; where replies are judged, held-out loss bounds its corrections."""
+    """A server holds one model per flock; where replies are judged, data kept out of training bound its corrections."""
     correct = AdaptiveCorrection(among="clients", held_out=judged)
     return Travel(bank=one_per_flock, send=to_group, mix=GroupAverage(), update=correct, per="model")
 

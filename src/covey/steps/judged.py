@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -29,7 +30,9 @@ class JudgedTrain(AroundTraining):
 
     The statistics `scores` and `losses` are the main metric and the loss on that tenth of w + a (v - w) for each a of
     `TRIED`, w the model as it was received and v as it was trained. The tenth changes from round to round, so that no
-    sample is lost to training.
+    sample is lost to training. `progress` is the loss on the tenth that was kept out the last time, of the model as it
+    was received then and now: what the rounds in between did for data that took no part in them. It is told where the
+    client works on the same model, and its data are the same.
     """
 
     kind: ClassVar[str] = "train.judged"
@@ -38,20 +41,16 @@ class JudgedTrain(AroundTraining):
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
         part = self.train.training_part(client)
-        rest, judging = kept_out(part, client)
+        rest, judging = kept_out(part, client, client.round)
         fit = local_fit(replace(self.train, holdout=0.0), replace(client, train=rest), start)
         reply = reply_of(client, fit, slot, size=len(part))
         if not len(judging):
             return reply
-        x, y = judging.tensors()
-        main, found = client.bench.objective.main, []
-        for share in TRIED:
-            scores = client.bench.objective.scores(
-                *outputs_of(client, torch.lerp(start, fit.row, share), x, y)
-            )
-            found.append([float(scores[name].double().mean()) for name in (main, "loss")])
-        values = np.array(found)
+        values = np.array([score(client, torch.lerp(start, fit.row, share), judging) for share in TRIED])
         judged = {"scores": values[:, 0], "losses": values[:, 1], "judged": len(judging)}
+        judged |= progress(client, start, slot, part)
+        told = {"round": client.round, "slot": slot, "loss": float(values[0, 1]), "sum": check_sum(judging)}
+        client.state["judged"] = told
         return replace(reply, stats={**reply.stats, **judged})
 
     def expects(self, known: Known) -> dict[str, Stat]:
@@ -63,19 +62,46 @@ class JudgedTrain(AroundTraining):
             **max(trained, key=lambda expected: expected["batches"].high),
             "scores": Stat(shape=several, optional=True),
             "losses": Stat(low=known.lowest_loss, shape=several, optional=True),
+            "progress": Stat(low=known.lowest_loss, shape=(2,), optional=True),
             "judged": Stat(low=0, high=known.train, whole=True, optional=True),
         }
 
     def work(self, train: int, test: int) -> float:
-        return self.train.work(train - train // FOLDS, test) + FORWARD_SHARE * len(TRIED) * (train // FOLDS)
+        return self.train.work(train - train // FOLDS, test) + FORWARD_SHARE * (len(TRIED) + 1) * (
+            train // FOLDS
+        )
 
 
-def kept_out(part: View, client: Client) -> tuple[View, View]:
-    """What is trained on in this round, and what judges: after a shuffle that never changes, every tenth sample."""
+def progress(client: Client, row: Tensor, slot: int, part: View) -> dict[str, np.ndarray]:
+    """The statistic `progress`, if there is one to tell."""
+    last = client.state.get("judged")
+    if last is None or last["slot"] != slot:
+        return {}
+    _, rested = kept_out(part, client, last["round"])
+    if check_sum(rested) != last["sum"]:
+        return {}
+    return {"progress": np.array([last["loss"], score(client, row, rested)[1]])}
+
+
+def check_sum(samples: View) -> int:
+    """A number that tells whether samples are still the same."""
+    x, y = samples.tensors()
+    return zlib.crc32(y.numpy().tobytes(), zlib.crc32(x.numpy().tobytes()))
+
+
+def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
+    """The main metric and the loss of a model, means over samples."""
+    objective = client.bench.objective
+    scores = objective.scores(*outputs_of(client, row, *judging.tensors()))
+    return float(scores[objective.main].double().mean()), float(scores["loss"].double().mean())
+
+
+def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:
+    """What is trained on in round `number`, and what judges: after a shuffle that never changes, every tenth sample."""
     order = client.stream("judging").permutation(len(part))
     judging = np.zeros(len(part), bool)
     if len(part) > 1:
-        judging[order[client.round % min(FOLDS, len(part)) :: FOLDS]] = True
+        judging[order[number % min(FOLDS, len(part)) :: FOLDS]] = True
     return part.select(np.flatnonzero(~judging)), part.select(np.flatnonzero(judging))
 
 

@@ -6,7 +6,6 @@ The paper has one global model. Here every model of the bank is corrected, each 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -22,8 +21,7 @@ from covey.settings import validated
 from covey.steps.judged import JUDGEMENTS
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
-SPAN = 3  # rounds over which a model's held-out loss is averaged
-RISEN = 2.0  # standard errors by which it has to rise to count as risen
+FADING = 0.9  # what a round before counts where held-out progress is added up: about the last ten rounds
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
 CorrectionScale = Literal["relative", "absolute"]
@@ -32,9 +30,7 @@ Per = Literal["model", "group"]
 
 HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
 BETAS: Key[dict[int, float]] = Key("cfic.beta")
-HELD_OUT: Key[dict[int, list[list[float]]]] = Key(
-    "held-out loss"
-)  # of each model's rounds: mean, squared error
+PROGRESS: Key[dict[int, list[float]]] = Key("held-out progress")  # of each model: sum of changes, of squares
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,9 +127,9 @@ class AdaptiveCorrection:
     went, these were too short; once they pull back, too long. `among` and `per` as in `ClusterCorrection`.
 
     No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
-    Where clients have nothing left to learn, momentum of their past must not carry the model on. `held_out`: where the
-    loss of the model that clients received, on data that they keep out of training, rose over SPAN rounds beyond its
-    noise, its history is forgotten and beta halved (needs the judgements of "judged" training).
+    Where clients have nothing left to learn, momentum of their past must not carry the model on. `held_out`: beta is
+    multiplied by how sure it is that the last rounds helped data that took no part in them (see `trust_in`; needs the
+    judgements of "judged" training): what only fits the training data better is not to be hastened.
     """
 
     alpha: PartBelowOne = 0.9
@@ -148,49 +144,42 @@ class AdaptiveCorrection:
         return (*facts_for(self.among, self.per), *judged)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        betas = dict(BETAS.get(now.memory, {}))
+        betas, trusts = dict(BETAS.get(now.memory, {})), {}
         correction = Correction(now, rows, models_to_correct(now, rows, self.per))
         for model, directions in correction.directions(self.among):
             past = correction.past(model)
             beta = betas.get(model.number, self.beta)
-            if self.held_out and past is not None and is_worse(now, model):
-                past.zero_()
-                beta /= 2
-                now.notes["held-out loss"] = {
-                    "text": f"In round {now.number} the loss of model {model.number} on data kept out of training had "
-                    f"risen beyond its noise: its correction began anew, half as strong."
-                }
-            elif past is not None:
+            if past is not None:
                 lengths = max(float(past.double().norm()) * directions.length, STANDSTILL)
                 beta *= math.exp(-RATE * float(past.double() @ directions.mean) / lengths)
             betas[model.number] = beta
             alpha = self.alpha * (1 - max(0.0, directions.agreement))
-            stretched = beta * model.stretch(now, rows, directions)
+            trusts[model.number] = trust_in(now, model) if self.held_out else 1.0
+            stretched = trusts[model.number] * beta * model.stretch(now, rows, directions)
             longest = stretched * directions.length / (1 - self.alpha)
             correction.apply(model, directions, alpha, stretched, longest)
         BETAS.keep(now.memory, betas)
+        if self.held_out and trusts:
+            now.notes["trust"] = {
+                "text": "Share of the correction that is made, as the last rounds helped data kept out of them: "
+                + ", ".join(f"model {number}: {trust:.2f}" for number, trust in trusts.items())
+                + "."
+            }
         return correction.done()
 
 
-def is_worse(now: Round, model: Corrected) -> bool:
-    """Whether the held-out loss of the model as it was received rose, beyond its noise.
+def trust_in(now: Round, model: Corrected) -> float:
+    """How sure it is that the last rounds helped data that took no part in them: 0 not at all, 1 by a standard error.
 
-    The last SPAN rounds are compared with the best SPAN in a row before them, by RISEN standard errors of the
-    difference, each round's mean with the error that its clients' losses show. After a rise all is counted anew.
+    min(1, max(0, -sum of c / sqrt(sum of c^2))): c are the changes of loss that clients tell; each round before counts
+    FADING as much.
     """
-    kept = HELD_OUT.get(now.memory, {})
-    told = [float(reply.stats["losses"][0]) for reply in model.replies if "losses" in reply.stats]
-    if not told:
-        return False
-    mean, error = statistics.fmean(told), statistics.pvariance(told) / max(1, len(told) - 1)
-    rounds = [*kept.get(model.number, []), [mean, error]]
-    spans = [np.mean(rounds[first : first + SPAN], axis=0) for first in range(len(rounds) - SPAN + 1)]
-    worse = False
-    if len(spans) > SPAN:
-        best, last = min(spans[:-SPAN], key=lambda span: float(span[0])), spans[-1]
-        worse = bool(last[0] > best[0] + RISEN * math.sqrt((best[1] + last[1]) / SPAN))
-    HELD_OUT.keep(now.memory, {**kept, model.number: [] if worse else rounds})
-    return worse
+    kept = PROGRESS.get(now.memory, {})
+    told = [reply.stats["progress"] for reply in model.replies if "progress" in reply.stats]
+    changes = np.array([after - before for before, after in told])
+    sums = FADING * np.array(kept.get(model.number, (0.0, 0.0))) + (changes.sum(), (changes**2).sum())
+    PROGRESS.keep(now.memory, {**kept, model.number: sums.tolist()})
+    return float(np.clip(-sums[0] / math.sqrt(sums[1]), 0, 1)) if sums[1] else 1.0
 
 
 def facts_for(among: Among, per: Per) -> Facts:
