@@ -11,8 +11,12 @@ from torch import nn
 
 from covey import lanes
 from covey.lanes import timing
-from covey.lanes.compiled.isa import host
+from covey.lanes.compiled.fast_instructions import Fast, Strip
+from covey.lanes.compiled.isa import KNOWN, Isa, host
+from covey.lanes.compiled.operations import Operation
+from covey.lanes.compiled.tiles import shapes
 from covey.lanes.compiled.transforms import FORMS, INPUT, output_matrix, weights_matrix
+from covey.lanes.program import write
 from covey.lanes.stages import stages
 from covey.lanes.timing import Timing, stage_key, timing_of
 from covey.lanes.winograd import form_of_stage
@@ -178,6 +182,22 @@ def test_layers_that_do_not_fit_are_convolved_directly() -> None:
         assert isinstance(plan, lanes.Plan)
         assert fast_stages(plan) == frozenset()
         assert plan.info()["winograd"] == {}
+
+
+@pytest.mark.parametrize("isa", KNOWN.values(), ids=list(KNOWN))
+@pytest.mark.parametrize("channels", [16, 23, 64])
+def test_only_register_tiles_are_asked_for_that_exist(isa: Isa, channels: int) -> None:
+    for kernel, padding in ((5, 2), (5, 1), (3, 1), (3, 2)):
+        _, plan = planned(kernel, padding, channels=channels)
+        program = write(plan.graph, isa, 2, "cross-entropy", fast=fast_stages(plan))
+        names = [*Strip._fields, *Fast._fields]
+        rows = [row[1:] for row in program.code if row[0] == Operation.FAST_CONV]
+        assert len(rows) == 2  # forward and back
+        for fields in (dict(zip(names, row.tolist(), strict=False)) for row in rows):
+            first = fields["strips"]
+            tiles = program.tables[first : first + 2 * fields["strip_count"]][1::2]
+            wanted = {(r, t) for r in range(1, fields["rows"] + 1) for t in tiles.tolist()}
+            assert wanted <= set(shapes(isa))
 
 
 def test_a_layer_is_timed_once_on_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

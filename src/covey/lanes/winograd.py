@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from covey.lanes.compiled import fast_instructions as fast
 from covey.lanes.compiled import instructions as do
+from covey.lanes.compiled.isa import Isa
 from covey.lanes.compiled.operations import Operation
-from covey.lanes.compiled.tiles import best, split
+from covey.lanes.compiled.tiles import best, shapes, split
 from covey.lanes.compiled.transforms import FORMS, which
 from covey.lanes.convolve import Target
 from covey.lanes.graph import Conv, Shape
@@ -123,7 +124,7 @@ def convolve_fast(
     """y = the convolution of x; with `pooling`, y is not used: maxima of 2 x 2 go where it says."""
     lanes = w.isa.lanes
     strip = _strip(w, form, x, pad)
-    rows = best(w.isa, y.channels, strip.tiles, strip.tiles)[0]
+    rows = _rows(w.isa, y.channels, strip.tiles)
     most = max(1, PART_BYTES // (4 * form.places * strip.tiles * lanes * rows)) * rows
     parts = [(m, min(most, y.channels - m)) for m in range(0, y.channels, most)]
     channels = parts[0][1]
@@ -152,6 +153,15 @@ def convolve_fast(
         pooled=int(pooling is not None),
     )
     w.do(Operation.FAST_CONV, strip, fields, pooling or NO_POOLING, by_block=True)
+
+
+def _rows(isa: Isa, channels: int, tiles: int) -> int:
+    """Channels of the register tile with so many columns that needs the fewest cycles, of two multiply-adds or loads."""
+
+    def cycles(rows: int) -> float:
+        return -(-channels // rows) * max(rows * tiles / 2, (rows + tiles) / 2, 4)
+
+    return min((rows for rows, columns in shapes(isa) if columns == tiles), key=cycles)
 
 
 def _strip(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.Strip:
