@@ -156,7 +156,7 @@ def convolve_fast(
 
 
 def _rows(isa: Isa, channels: int, tiles: int) -> int:
-    """Channels of the register tile with so many columns that needs the fewest cycles, of two multiply-adds or loads."""
+    """Channels of the register tile with so many columns that needs the fewest cycles (two multiply-adds or loads)."""
 
     def cycles(rows: int) -> float:
         return -(-channels // rows) * max(rows * tiles / 2, (rows + tiles) / 2, 4)
