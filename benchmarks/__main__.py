@@ -27,6 +27,10 @@ WARM_UP = 2  # rounds that are not counted
 class VariantError(Exception):
     """A variant ended before its time."""
 
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
 
 def measure(commands: dict[str, list[str]], rounds: int, logs: Path) -> dict[str, dict[str, float]]:
     """Median CPU and wall seconds per round, and the most memory, of every variant; they take turns."""
@@ -49,7 +53,7 @@ def measure(commands: dict[str, list[str]], rounds: int, logs: Path) -> dict[str
                 for other in running.values():
                     other.terminate()
                 last = ((logs / name).read_text().strip() or "it said nothing").splitlines()[-1]
-                raise VariantError(f"{name} ended in round {number}: {last}")
+                raise VariantError(name, f"{name} ended in round {number}: {last}")
             answer = json.loads(line)
             if number >= WARM_UP:
                 found[name].append(answer)

@@ -1,8 +1,12 @@
-"""What anybody would write by hand: the same steps with torch.optim and no framework."""
+"""What anybody would write by hand: the same steps with torch.optim and no framework.
+
+python -m benchmarks.raw whole 50
+"""
 
 from __future__ import annotations
 
 import multiprocessing as mp
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import wait
 
@@ -11,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.workloads import Workload
+from benchmarks.workloads import EVERY, Workload
 from covey.models import build
 
 State = dict[str, Tensor]
@@ -39,6 +43,23 @@ def train(model: nn.Module, start: State, x: Tensor, y: Tensor, workload: Worklo
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
+def test_of(workload: Workload) -> tuple[Tensor, Tensor]:
+    """The global test set."""
+    return workload.federation().test.tensors()
+
+
+def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """The share of right answers."""
+    model.eval()
+    with torch.no_grad():
+        right = sum(
+            int((model(part).argmax(1) == told).sum())
+            for part, told in zip(x.split(1000), y.split(1000), strict=True)
+        )
+    model.train()
+    return right / len(y)
+
+
 def average(states: list[State]) -> State:
     return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
 
@@ -48,14 +69,15 @@ def chosen(workload: Workload, number: int) -> list[int]:
     return rng.choice(workload.clients, workload.per_round, replace=False).tolist()
 
 
-def serial(workload: Workload, threads: int) -> Callable[[int], None]:
+def serial(workload: Workload, threads: int) -> Callable[[int], State]:
     """One client after another."""
     torch.set_num_threads(threads)
     data, model = data_of(workload), model_of(workload)
     state = [{name: tensor.clone() for name, tensor in model.state_dict().items()}]
 
-    def one_round(number: int) -> None:
+    def one_round(number: int) -> State:
         state[0] = average([train(model, state[0], *data[i], workload, i) for i in chosen(workload, number)])
+        return state[0]
 
     return one_round
 
@@ -71,7 +93,7 @@ def _work(line: mp.connection.Connection, data: Data, workload: Workload) -> Non
             line.send({name: tensor.numpy() for name, tensor in done.items()})
 
 
-def processes(workload: Workload, count: int) -> Callable[[int], None]:
+def processes(workload: Workload, count: int) -> Callable[[int], State]:
     """Persistent processes of one thread each; every one gets its share of the clients at once."""
     torch.set_num_threads(1)
     data, model = data_of(workload), model_of(workload)
@@ -83,7 +105,7 @@ def processes(workload: Workload, count: int) -> Callable[[int], None]:
         context.Process(target=_work, args=(theirs, data, workload), daemon=True).start()
         lines.append(ours)
 
-    def one_round(number: int) -> None:
+    def one_round(number: int) -> State:
         clients = chosen(workload, number)
         start = {name: tensor.numpy() for name, tensor in state[0].items()}
         parts = [clients[k::count] for k in range(count)]
@@ -98,5 +120,19 @@ def processes(workload: Workload, count: int) -> Callable[[int], None]:
                 if not due[line]:
                     del due[line]
         state[0] = average([{n: torch.from_numpy(a) for n, a in reply.items()} for reply in replies])
+        return state[0]
 
     return one_round
+
+
+def main() -> None:
+    """So many rounds of a workload in two processes, the test set measured after each of them."""
+    workload, model = EVERY[sys.argv[1]], model_of(EVERY[sys.argv[1]])
+    one_round, test = processes(workload, 2), test_of(workload)
+    for number in range(int(sys.argv[2])):
+        model.load_state_dict(one_round(number))
+        print(f"{accuracy(model, *test):.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ from benchmarks.meter import Meter
 from benchmarks.workloads import WORKLOADS, Workload
 from covey.fleet.engine import Engine
 
-VARIANTS: dict[str, Callable[[Workload], Callable[[int], None]]] = {
+VARIANTS: dict[str, Callable[[Workload], Callable[[int], object]]] = {
     "raw, 2 processes": lambda w: raw.processes(w, 2),
     "raw, 1 thread": lambda w: raw.serial(w, 1),
     "raw, 2 threads": lambda w: raw.serial(w, 2),

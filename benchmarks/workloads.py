@@ -1,7 +1,8 @@
-"""The three workloads, made once and reused by every engine."""
+"""The workloads, made once and reused by every engine."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,29 +23,40 @@ class Workload:
     batch: int
     per_round: int
     lr: float = 0.01
+    digits: bool = False  # MNIST, measured on its test set after every round; else noise, never measured
 
+    @functools.cache  # noqa: B019 (a handful of workloads, for the whole run)
     def federation(self) -> Federation:
-        """Pictures of noise: the speed does not depend on what is on them."""
+        """Each client's samples, at random; the same for every engine."""
         rng = np.random.default_rng(7)
         sizes = rng.integers(self.least, self.most + 1, self.clients)
-        total = int(sizes.sum())
-        x = torch.from_numpy(rng.integers(0, 256, (total + 100, 1, 28, 28), dtype=np.uint8))
-        y = torch.from_numpy(rng.integers(0, 10, total + 100))
-        everything = np.arange(total + 100)
-        data = Dataset(
-            name=self.name,
-            x=x,
-            y=y,
-            train=everything[:total],
-            test=everything[total:],
-            classes=tuple("0123456789"),
-        )
+        data = _digits() if self.digits else _noise(rng, int(sizes.sum()))
+        dealt = rng.permutation(data.train) if self.digits else data.train
         test = Samples(data, data.test)
         ends = np.cumsum(sizes)
-        shares = tuple(
-            Share(Samples(data, everything[e - s : e]), test) for s, e in zip(sizes, ends, strict=True)
-        )
+        shares = tuple(Share(Samples(data, dealt[e - s : e]), test) for s, e in zip(sizes, ends, strict=True))
         return Federation(data, shares, test)
+
+
+def _noise(rng: np.random.Generator, total: int) -> Dataset:
+    """Pictures of noise: the speed of training does not depend on what is on them."""
+    x = torch.from_numpy(rng.integers(0, 256, (total + 100, 1, 28, 28), dtype=np.uint8))
+    y = torch.from_numpy(rng.integers(0, 10, total + 100))
+    everything = np.arange(total + 100)
+    return Dataset(
+        name="noise",
+        x=x,
+        y=y,
+        train=everything[:total],
+        test=everything[total:],
+        classes=tuple("0123456789"),
+    )
+
+
+def _digits() -> Dataset:
+    from covey.data.loaders.idx import mnist
+
+    return mnist()
 
 
 WORKLOADS = {
@@ -55,3 +67,17 @@ WORKLOADS = {
         Workload(name="W3", clients=3500, least=20, most=40, model="lenet5", batch=20, per_round=75),
     )
 }
+# From the command to the last number: 50 rounds on MNIST, the global test set measured after each of them.
+WHOLE = Workload(
+    name="whole",
+    clients=100,
+    least=600,
+    most=600,
+    model="lenet5",
+    batch=32,
+    per_round=10,
+    lr=0.1,
+    digits=True,
+)
+WHOLE_ROUNDS = 50
+EVERY = WORKLOADS | {WHOLE.name: WHOLE}

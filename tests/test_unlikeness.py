@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -13,6 +14,7 @@ from covey.steps.class_means import class_table, sketches
 from covey.steps.privacy import Privacy
 from covey.unlikeness import (
     Unlikeness,
+    assignment,
     gini,
     label_skew,
     measure_unlikeness,
@@ -171,3 +173,17 @@ def test_a_fleet_without_classes_has_sizes_and_devices() -> None:
     by_hand = sum(abs(a - b) for a in sizes for b in sizes) / (2 * len(sizes) * sum(sizes))
     assert found["size_skew"] == pytest.approx(by_hand)
     fleet.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_assignment_is_the_cheapest_of_all(seed: int) -> None:
+    costs = np.random.default_rng(seed).normal(size=(5, 5))
+    each = [sum(costs[i, j] for i, j in enumerate(order)) for order in itertools.permutations(range(5))]
+    chosen = assignment(costs)
+    assert sorted(chosen.tolist()) == list(range(5))
+    assert costs[np.arange(5), chosen].sum() == pytest.approx(min(each))
+
+
+def test_the_assignment_goes_by_the_sum_where_two_rows_want_one_column() -> None:
+    # 0 + 5 for each its nearest is not allowed; 1 + 0 is cheaper than 0 + 5
+    assert assignment(np.array([[0.0, 1.0], [0.0, 5.0]])).tolist() == [1, 0]

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,20 +18,62 @@ WORKLOADS_NEED = ("numpy", "scipy", "psutil")
 class Peer:
     """A simulator: what pip calls it, and the module that runs a workload with it."""
 
-    requirement: str
+    requirements: tuple[str, ...]
     module: str
-    environment: Mapping[str, str]  # variables that it needs
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables that it needs
+    checkout: str = ""  # the variable that says where its repository is, of one that is no package
+    repository: str = ""  # which that is
+    files: bool = False  # it reads its data from files that are written beforehand
 
 
 PEERS = {
+    "pfl-research, 1 process": Peer(
+        requirements=("pfl==0.6.0",),
+        module="benchmarks.peers.pfl_research",
+    ),
+    "fedjax, XLA on 2 cores": Peer(
+        # the last JAX that this fedjax runs with as it is
+        requirements=(
+            "fedjax==0.0.17",
+            "jax==0.4.30",
+            "jaxlib==0.4.30",
+            "dm-haiku==0.0.12",
+            "optax==0.2.2",
+            "numpy<2",
+        ),
+        module="benchmarks.peers.fedjax_cpu",
+    ),
+    "FedLab, 1 process": Peer(
+        requirements=("fedlab==1.3.0",),
+        module="benchmarks.peers.fedlab_serial",
+    ),
+    "PFLlib, 1 process": Peer(
+        requirements=("h5py", "scikit-learn", "matplotlib"),
+        module="benchmarks.peers.pfllib",
+        checkout="COVEY_PFLLIB",
+        repository="TsingZ0/PFLlib",
+        files=True,
+    ),
+    "FL-bench, 1 process": Peer(
+        requirements=(
+            "hydra-core==1.3.2",
+            "ray==2.49.2",
+            "rich==13.9.4",
+            "torchvision==0.28.0",
+            "pandas",
+            "scikit-learn",
+            "pynvml",
+            "matplotlib",
+        ),
+        module="benchmarks.peers.fl_bench",
+        checkout="COVEY_FL_BENCH",
+        repository="KarhouTam/FL-bench",
+    ),
     "flower, 2 actors": Peer(
-        requirement="flwr[simulation]==1.41.0",
+        requirements=("flwr[simulation]==1.41.0",),
         module="benchmarks.peers.flower_simulation",
         # Ray gives up on a busy machine after 60 s
         environment={"FLWR_TELEMETRY_ENABLED": "0", "RAY_raylet_start_wait_time_s": "300"},
-    ),
-    "pfl-research, 1 process": Peer(
-        requirement="pfl==0.6.0", module="benchmarks.peers.pfl_research", environment={}
     ),
 }
 
@@ -44,28 +86,32 @@ def folder(peer: Peer) -> Path:
 
 def prepare(peer: Peer) -> str:
     """Makes the environment if it is not there yet; returns why it cannot be made, or an empty string."""
+    if peer.checkout and not Path(os.environ.get(peer.checkout, "")).joinpath("README.md").is_file():
+        return f"it is no package; {peer.checkout} must say where a checkout of {peer.repository} is"
     target = folder(peer)
     ready = target / "ready"
-    if ready.exists() and ready.read_text() == peer.requirement:
+    wanted = " ".join(peer.requirements)
+    if ready.exists() and ready.read_text() == wanted:
         return ""
-    print(f"making {target} with {peer.requirement} (once, some minutes)", flush=True)
+    print(f"making {target} with {wanted} (once, some minutes)", flush=True)
     pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     for command in (
         [sys.executable, "-m", "venv", str(target)],
         [*pip, TORCH],
-        [*pip, peer.requirement, *WORKLOADS_NEED],
+        [*pip, *peer.requirements, *WORKLOADS_NEED],
     ):
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
             return (errors or done.stderr.splitlines() or ["pip failed"])[-1]
-    ready.write_text(peer.requirement)
+    ready.write_text(wanted)
     return ""
 
 
-def command(peer: Peer, workload: str, rounds: int) -> list[str]:
+def command(peer: Peer, workload: str, rounds: int, *more: str) -> list[str]:
     """How to start so many rounds of a workload in the peer's environment."""
     settings = [f"{name}={value}" for name, value in peer.environment.items()]
     paths = f"PYTHONPATH={ROOT / 'src'}{os.pathsep}{ROOT}"
     python = str(folder(peer) / "bin" / "python")
-    return ["env", paths, "OMP_NUM_THREADS=1", *settings, python, "-m", peer.module, workload, str(rounds)]
+    started = [python, "-m", peer.module, workload, str(rounds), *more]
+    return ["env", paths, "OMP_NUM_THREADS=1", *settings, *started]

@@ -10,14 +10,14 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from benchmarks import raw
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import EVERY
 
 
 @functools.cache
 def prepared(name: str) -> tuple[raw.Data, nn.Module]:
     """Every client's data and one model, once per process."""
     torch.set_num_threads(1)
-    return raw.data_of(WORKLOADS[name]), raw.model_of(WORKLOADS[name])
+    return raw.data_of(EVERY[name]), raw.model_of(EVERY[name])
 
 
 def client_app(name: str) -> ClientApp:
@@ -28,7 +28,7 @@ def client_app(name: str) -> ClientApp:
         data, model = prepared(name)
         client = int(context.node_config["partition-id"])
         start = message.content["arrays"].to_torch_state_dict()
-        trained = raw.train(model, start, *data[client], WORKLOADS[name], client)
+        trained = raw.train(model, start, *data[client], EVERY[name], client)
         metrics = MetricRecord({"num-examples": len(data[client][1])})
         return Message(RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics}), reply_to=message)
 

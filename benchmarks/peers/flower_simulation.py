@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
+from torch import nn
 
 from benchmarks import raw
 from benchmarks.peers.flower_client import client_app
 from benchmarks.peers.gate import Gate
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import EVERY, Workload
 
 
 class Gated(FedAvg):
@@ -47,9 +48,24 @@ class Gated(FedAvg):
         return super().aggregate_train(server_round, answers)
 
 
+def measured(model: nn.Module, gate: Gate, workload: Workload) -> Callable[[int, ArrayRecord], MetricRecord]:
+    """What the server measures after every round."""
+    x, y = raw.test_of(workload)
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        model.load_state_dict(arrays.to_torch_state_dict())
+        accuracy = raw.accuracy(model, x, y)
+        if server_round:
+            gate.tell(accuracy)
+        return MetricRecord({"accuracy": accuracy})
+
+    return evaluate
+
+
 def main() -> None:
     name, rounds = sys.argv[1], int(sys.argv[2])
-    workload, gate = WORKLOADS[name], Gate()
+    workload = EVERY[name]
+    gate = Gate(waits=not workload.digits)
     app = ServerApp()
 
     @app.main()
@@ -61,7 +77,13 @@ def main() -> None:
             min_train_nodes=workload.per_round,
             min_available_nodes=workload.clients,
         )
-        strategy.start(grid, ArrayRecord(raw.model_of(workload).state_dict()), num_rounds=rounds)
+        model = raw.model_of(workload)
+        strategy.start(
+            grid,
+            ArrayRecord(model.state_dict()),
+            num_rounds=rounds,
+            evaluate_fn=measured(model, gate, workload) if workload.digits else None,
+        )
         gate.close()
 
     try:

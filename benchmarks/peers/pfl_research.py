@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from benchmarks import raw
 from benchmarks.peers.gate import Gate
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import EVERY
 
 
 class WithLoss(nn.Module):
@@ -40,9 +40,10 @@ class WithLoss(nn.Module):
 class Turns(TrainingProcessCallback):
     """Waits for its turn before every round."""
 
-    def __init__(self, gate: Gate, rounds: int) -> None:
+    def __init__(self, gate: Gate, rounds: int, test: tuple[Tensor, Tensor] | None) -> None:
         self.gate = gate
         self.rounds = rounds
+        self.test = test  # measured after every round
 
     def on_train_begin(self, *, model: PyTorchModel) -> Metrics:  # noqa: ARG002
         self.gate()
@@ -51,19 +52,21 @@ class Turns(TrainingProcessCallback):
     def after_central_iteration(
         self,
         aggregate_metrics: Metrics,  # noqa: ARG002
-        model: PyTorchModel,  # noqa: ARG002
+        model: PyTorchModel,
         *,
         central_iteration: int,
     ) -> tuple[bool, Metrics]:
+        if self.test is not None:
+            self.gate.tell(raw.accuracy(model.pytorch_model.model, *self.test))
         if central_iteration + 1 < self.rounds:
             self.gate()
         return False, Metrics()
 
 
 def main() -> None:
-    workload, rounds = WORKLOADS[sys.argv[1]], int(sys.argv[2])
+    workload, rounds = EVERY[sys.argv[1]], int(sys.argv[2])
     torch.set_num_threads(1)
-    gate = Gate()
+    gate = Gate(waits=not workload.digits)
     clients = raw.data_of(workload)
     sampler = get_user_sampler("random", list(range(workload.clients)))
     data = FederatedDataset(lambda client: Dataset(list(clients[client]), user_id=client), sampler)
@@ -82,7 +85,7 @@ def main() -> None:
             local_num_epochs=1, local_learning_rate=workload.lr, local_batch_size=workload.batch
         ),
         model_eval_params=NNEvalHyperParams(local_batch_size=workload.batch),
-        callbacks=[Turns(gate, rounds)],
+        callbacks=[Turns(gate, rounds, raw.test_of(workload) if workload.digits else None)],
     )
     gate.close()
 

@@ -14,9 +14,11 @@ from covey.catalogue import METHODS
 from covey.config import Config, method_of, resolve
 from covey.core import Watcher
 from covey.errors import RunError, UserError
+from covey.folder_lock import folder_lock
 from covey.own_code import bare_name
 from covey.report.folder import read_run
 from covey.report.page import write_report
+from covey.run_folder import make, taken
 from covey.runs import Finished, Interrupted, run_or_resume
 from covey.sections import settings_in
 
@@ -42,20 +44,24 @@ def run_all(
     """Runs each configuration into its own folder, or goes on with it, and writes one report of all."""
     finished: dict[str, Finished] = {}
     failed: dict[str, str] = {}
-    for label, config in configs.items():
-        try:
-            with live(label, config.top.rounds) as watch:
-                done = run_or_resume(
-                    config, folder / in_file_names(label), watchers=[watch], say=say, report=False
-                )
-                finished[label] = done
-        except Interrupted:
-            raise
-        except Exception as error:  # the others are worth having, whatever one of them does
-            failed[label] = in_one_sentence(error)
-            say(f"{label} failed: {failed[label]}")
-    if finished:
-        write_report([read_run(done.folder) for done in finished.values()], folder / "report.html")
+    make(folder)
+    with folder_lock(folder, taken(folder)):
+        for label, config in configs.items():
+            try:
+                with live(label, config.top.rounds) as watch:
+                    done = run_or_resume(
+                        config, folder / in_file_names(label), watchers=[watch], say=say, report=False
+                    )
+                    finished[label] = done
+            except Interrupted:
+                raise
+            except Exception as error:  # the others are worth having, whatever one of them does
+                failed[label] = in_one_sentence(error)
+                say(f"{label} failed: {failed[label]}")
+        if finished:
+            write_report([read_run(done.folder) for done in finished.values()], folder / "report.html")
+        elif not any(folder.iterdir()):
+            folder.rmdir()  # mistakes that were found before anything ran leave nothing behind
     return Compared(folder=folder, finished=finished, failed=failed)
 
 

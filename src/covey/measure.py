@@ -47,7 +47,7 @@ class Measuring:
 
     Args:
         every: rounds between two measurements; the last round is always measured. auto begins with 1 and grows where
-            measuring would be more than a quarter of a run's work, counted in samples (never by the clock).
+            measuring would be more than a quarter of the work of training, counted in samples (never by the clock).
         global_test: whether every row of the bank is measured on the server's test set.
         local_test: whether every client is measured on its own test data.
         fine_tune: whether clients are measured once more at the end, after training on their own data.
@@ -127,21 +127,21 @@ class Measuring:
 
 # What measuring may cost before anybody minds: samples times parameters, about two seconds of a core.
 FREE = 1e9
-SHARE = 0.25  # of a run's work
+SHARE = 0.2  # of the work of training; with what surrounds a forward pass, a quarter of its seconds
 
 
 def interval(fleet: Fleet, rounds: int) -> int:
-    """Rounds from one measurement to the next, so that measuring is no more than `SHARE` of all work so far.
+    """Rounds from one measurement to the next, so that measuring is no more than `SHARE` of training.
 
     With m the work of a measurement and t that of a round (samples trained once), it is the least k with
-    m / k <= SHARE (t + m / k). `rounds` are done.
+    m / k <= SHARE t. `rounds` are done.
     """
     ledger = fleet.ledger
     if ledger.work_measuring * fleet.layout.size <= FREE or not ledger.work:
         return 1
     measurement = ledger.work_measuring / ledger.times_measured
     training = ledger.work / rounds
-    return max(1, math.ceil(measurement * (1 - SHARE) / (SHARE * training)))
+    return max(1, math.ceil(measurement / (SHARE * training)))
 
 
 def seldom_measured(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class SparseWatch:
             return
         self.said = True
         self.say(
-            f"measuring would be more than a quarter of the work: from round {end.state.round} on every {every} rounds "
+            f"measuring would be more than a quarter of training: from round {end.state.round} on every {every} rounds "
             "are measured (measure.every = 1 measures all)"
         )
 

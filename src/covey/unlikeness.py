@@ -18,7 +18,8 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
 from covey.core import Client, Fleet, Reply, Step, Task, stream
 from covey.errors import RunError, UserError
@@ -220,10 +221,20 @@ def compared(one: Described, other: Described) -> tuple[float, float]:
     halves = [(gaps[:, :, half::2] ** 2).sum(axis=2) - chance for half in (0, 1)]
     same = sum(float(np.trace(half)) for half in halves) / len(mine)
     best = sum(
-        float(measured[linear_sum_assignment(chosen)].mean())
+        float(measured[np.arange(len(mine)), assignment(chosen)].mean())
         for chosen, measured in (halves, reversed(halves))
     )
     return same, best
+
+
+def assignment(costs: Array) -> NDArray[np.intp]:
+    """Which column each row takes, no two the same, so that the sum of the costs is smallest."""
+    least: NDArray[np.intp] = costs.argmin(axis=1)
+    if len(np.unique(least)) == len(least):  # each has its own
+        return least
+    # not scipy.optimize, whose import would be a tenth of a run's start; an entry of 0 would count as no edge
+    _, chosen = min_weight_full_bipartite_matching(csr_array(costs - costs.min() + 1))
+    return chosen.astype(np.intp)
 
 
 def between_classes(client: Described) -> list[float]:

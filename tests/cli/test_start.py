@@ -31,3 +31,9 @@ def test_a_run_of_one_method_imports_nothing_of_the_others(tmp_path: Path) -> No
     )
     assert (tmp_path / "run" / "report.html").exists()
     assert done.stdout.splitlines()[-1].split() == ["imported:"]
+
+
+def test_a_run_does_not_import_scipys_solvers() -> None:
+    """Three times as slow to import as Covey itself; only CFL-GP and MGDA solve anything with them."""
+    code = "import sys, covey.runs; sys.exit('scipy.optimize' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

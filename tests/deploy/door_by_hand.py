@@ -50,7 +50,9 @@ class Port:
         self.seen: list[Visit] = []
         self.secret = ec.generate_private_key(ec.SECP384R1())
         public = self.secret.public_key()
+        self.keys: set[str] = set()  # that are on the list
         self.key = public.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo).decode()
+        self.keys.add(self.key)
 
     def signed(self, *, late: float = 0.0) -> dict[str, str]:
         """The head of a request as a site signs it, so many seconds ago."""
@@ -83,9 +85,11 @@ class Port:
 
 
 @contextlib.contextmanager
-def open_port(*, certs: Path | None = None, **limits: Any) -> Iterator[Port]:
+def open_port(
+    *, certs: Path | None = None, behind: type[http.server.BaseHTTPRequestHandler] = Behind, **limits: Any
+) -> Iterator[Port]:
     """A door on a free port of loopback, for the time of the context."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), behind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     here = Port(free_port(), certs / "ca.crt" if certs else None)
     link = Link(address=f"127.0.0.1:{server.server_port}", ca=None)
@@ -95,7 +99,7 @@ def open_port(*, certs: Path | None = None, **limits: Any) -> Iterator[Port]:
             here.port,
             link,
             certs,
-            objection=lambda key: "" if key == here.key else "its key is not on the list",
+            objection=lambda key: "" if key in here.keys else "its key is not on the list",
             limits=Limits(**limits),
             seen=here.seen.append,
         ):

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,10 @@ import httpx
 from covey.deploy import signatures
 from covey.deploy.certs import make_certs
 from covey.deploy.door import door, place_of
+from covey.deploy.http_connection import Limits
 from covey.deploy.superlink import Link, free_port
 from covey.errors import UserError
-from tests.deploy.door_by_hand import PATH, Port, open_port
+from tests.deploy.door_by_hand import PATH, Behind, Port, open_port
 
 HALF = b"POST /v1/fleet/x HTTP/1.1\r\nhost: x\r\n"
 
@@ -95,6 +97,7 @@ def test_a_signed_head_is_good_for_one_request() -> None:
             post(here, headers=here.signed()),  # the site itself signs anew
         ]
         assert answers == [200, 503, 503, 200]
+        until(lambda: len(here.seen) == 4)  # it is written down after it was answered
         assert [visit.why for visit in here.seen] == ["", *["its signed head was sent before"] * 2, ""]
         assert here.seen[1].key == here.key
 
@@ -211,6 +214,35 @@ def test_one_key_has_a_bounded_number_of_connections() -> None:
         assert [site.post(url, headers=here.signed()).status_code for site in sites] == [200, 200, 429]
         for site in sites:
             site.close()
+
+
+def test_a_site_that_asks_without_end_leaves_the_others_their_turn() -> None:
+    """The SuperLink works on one request after the other: forty of one site would be before everybody else's."""
+    inside: list[str] = []
+    go_on = threading.Event()
+
+    class Slow(Behind):
+        def do_POST(self) -> None:  # noqa: N802
+            inside.append(self.headers["flwr-public-key"])
+            go_on.wait(300)
+            super().do_POST()
+
+    with open_port(behind=Slow, per_key=40) as here:
+        other = Port(here.port, None)
+        here.keys.add(other.key)
+        flood = [threading.Thread(target=here.site) for _ in range(40)]
+        for thread in flood:
+            thread.start()
+        until(lambda: len(inside) >= Limits().at_a_time)
+        honest = threading.Thread(target=other.site)
+        honest.start()
+        until(lambda: len(set(inside)) == 2)  # it does not wait for those before it
+        assert len(inside) == Limits().at_a_time + 1
+        go_on.set()
+        for thread in (*flood, honest):
+            thread.join(300)
+    assert len(inside) == 41  # nobody's request is dropped
+    assert all(visit.status == 200 for visit in here.seen)
 
 
 def test_a_superlink_that_is_away_is_a_503() -> None:

@@ -82,7 +82,7 @@ def test_a_superlink_that_wants_an_account_is_one_sentence_and_no_interrupt() ->
         raise httpx.HTTPStatusError("401", request=url, response=httpx.Response(401, request=url))
 
     with pytest.raises(RunError, match="it wants an account, and covey has none"):
-        patient(make_simple_http_retry_invoker(), NO_ACCOUNT).invoke(refused)
+        patient(make_simple_http_retry_invoker(), NO_ACCOUNT, Link(address="", ca=None)).invoke(refused)
 
 
 def test_a_run_that_the_superlink_has_given_up_is_one_sentence_and_no_interrupt(

@@ -238,6 +238,29 @@ def test_an_answer_in_another_sites_name_is_refused() -> None:
     assert in_door(work) == [ANSWER]
 
 
+@pytest.mark.parametrize("deep", [True, False])
+def test_an_answer_that_names_more_pieces_than_any_model_has_is_refused(deep: bool) -> None:
+    """The SuperLink would work on it for minutes, and nobody else would be answered."""
+    from flwr.proto.fleet_pb2 import PushMessagesRequest
+    from flwr.proto.message_pb2 import ObjectTree
+
+    many = [ObjectTree(object_id=str(number)) for number in range(module.FEW_PIECES)]
+    trees = [ObjectTree(children=many)] if deep else many + many[:1]
+    honest = PushMessagesRequest(message_object_trees=many)
+    hostile = PushMessagesRequest(message_object_trees=trees)
+
+    async def work(door: Behind) -> list[str]:
+        await door.given("k", "POST", ANSWER, {}, honest.SerializeToString())
+        with pytest.raises(Refusal, match=f"its answer has more than {module.FEW_PIECES} pieces"):
+            await door.given("k", "POST", ANSWER, {}, hostile.SerializeToString())
+        assert door.mailboxes is not None
+        door.mailboxes.expect(2**20)  # a megabyte is one more
+        await door.given("k", "POST", ANSWER, {}, hostile.SerializeToString())
+        return door.asked
+
+    assert in_door(work) == [ANSWER, ANSWER]
+
+
 def test_holding_is_shorter_than_a_sites_patience() -> None:
     from covey.deploy import connection
 

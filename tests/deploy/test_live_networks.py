@@ -87,6 +87,7 @@ class Far:
         node = self.node()
         block = f"{up:012d}{self.asked:012d}".encode() + noise(down, seed=0)
         began = time.monotonic()
+        self.transport.expect(up)
         (number,) = self.transport.send("query.hello", {node: block}, 3600)
         return Question(self, number, self.asked, up, began)
 

@@ -194,3 +194,24 @@ def test_of_two_sites_with_one_name_the_first_has_the_seat_until_it_is_gone(
     transport.sites = {200: second}
     assert fleet.begin(4) == [0]
     assert fleet.registry.sites[0].node == 200
+
+
+class Listed(dict[str, int]):
+    """Client numbers by key, and names, as the list of keys has them."""
+
+    def names(self) -> dict[str, str]:
+        return {key: f"hospital-{number}" for key, number in self.items()}
+
+
+def test_a_site_is_called_what_its_key_is_called_and_not_what_it_calls_itself() -> None:
+    """Otherwise one that may join could do harm in another's name."""
+    said: list[str] = []
+    made = sites()
+    made[103].name = "hospital-0"
+    transport = Hand(made, keys={100 + i: f"key-{i}" for i in range(4)})
+    names = ClientNumbers(Listed({f"key-{i}": i for i in range(4)}))
+    fleet = deployed(transport, names=names, say=said.append)
+    assert fleet.begin(1) == [0, 1, 2, 3]
+    assert "site hospital-3 is here as client 3" in said
+    assert fleet.info["names"] == {str(i): f"hospital-{i}" for i in range(4)}
+    assert [site["name"] for site in fleet.status.snapshot()["sites"]] == [f"hospital-{i}" for i in range(4)]

@@ -12,9 +12,10 @@ from covey.experiments.spec import Findings
 def checked(monkeypatch: pytest.MonkeyPatch, rows: dict[str, dict[str, float]]) -> check.Check:
     """Seed 1 of a stored study of three seeds; the row `some` is not in every seed, and was in two."""
     monkeypatch.setattr(check, "the_study", lambda _: lambda *_: Findings(rows=rows))
-    experiment: Any = SimpleNamespace(name="paper/study", settings={}, study="x:y")
+    experiment: Any = SimpleNamespace(name="paper/study", settings={}, study="x:y", timed={"seconds"})
     cells = [
         {"row": "all", "column": "a", "values": [1.0, 2.0, 3.0]},
+        {"row": "all", "column": "seconds", "values": [0.1, 0.2, 0.3]},
         {"row": "some", "column": "a", "values": [5.0, 7.0]},
     ]
     runs = [{"case": "", "row": "", "seed": 1, "cpu_seconds": 1.0}]
@@ -25,6 +26,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, rows: dict[str, dict[str, float]]) 
     ("rows", "differs"),
     [
         ({"all": {"a": 2.0}}, []),
+        ({"all": {"a": 2.0, "seconds": 9.9}}, []),  # no second run takes as long to the last digit
         ({"all": {"a": 2.0}, "some": {"a": 7.0}}, []),
         ({"all": {"a": 2.0}, "some": {"a": 6.0}}, ["some: a"]),
         ({"all": {"a": 1.0}}, ["all: a"]),

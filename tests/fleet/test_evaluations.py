@@ -95,17 +95,17 @@ def made_up(*, measuring: float, training: float, times: int, parameters: int = 
     return SimpleNamespace(ledger=ledger, layout=SimpleNamespace(size=parameters))
 
 
-def test_measuring_becomes_seldom_where_it_is_more_than_a_quarter_of_the_work() -> None:
-    # 10,000 test samples are 3333 trained ones; with 6000 trained a round they are 36 % of the work, every other
-    # round 22 %: 1667 / (6000 + 1667).
+def test_measuring_becomes_seldom_where_it_is_more_than_a_fifth_of_training() -> None:
+    # 10,000 test samples are 3333 trained ones; with 6000 trained per round they are 56 % of training, every third
+    # round 19 %: 1111 / 6000.
     mnist = made_up(measuring=10 * 10_000 / 3, training=10 * 6000.0, times=10)
-    assert interval(mnist, 10) == 2
-    # 18,000 trained: 16 % of the work.
+    assert interval(mnist, 10) == 3
+    # 18,000 trained: 19 % of training.
     assert interval(made_up(measuring=33_333.0, training=180_000.0, times=10), 10) == 1
     # Below the free amount nobody minds.
     assert interval(made_up(measuring=0.99 * FREE / 5000, training=1.0, times=1, parameters=5000), 1) == 1
-    assert not Measuring(every="auto").due(11, mnist)
-    assert Measuring(every="auto").due(12, mnist)
+    assert not Measuring(every="auto").due(13, mnist)
+    assert Measuring(every="auto").due(14, mnist)  # with the same work in 14 rounds, every fourth
 
 
 def test_a_run_is_measured_seldom_only_where_no_round_matters() -> None:

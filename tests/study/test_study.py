@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import covey
 from covey.config import resolve
 from covey.errors import UserError
+from covey.folder_lock import folder_lock
 from covey.progress import live_many
 from covey.report.folder import read_run
 from covey.runs import run_config
@@ -87,6 +89,16 @@ def test_another_study_does_not_take_its_folder(study, tmp_path: Path) -> None:
         keep_plan(plan_of(), tmp_path)
     with pytest.raises(UserError, match=r"has no study\.json"):
         read_plan(tmp_path)
+
+
+def test_two_studies_at_once_never_share_a_folder(tmp_path: Path) -> None:
+    """Otherwise each would take the other's runs for failed ones, and the last to end would write the page."""
+    keep_plan(plan_of(), tmp_path)
+    with folder_lock(tmp_path), pytest.raises(UserError, match="is being written by another run"):
+        made(plan_of(), tmp_path)
+    with folder_lock(tmp_path), pytest.raises(UserError, match="is being written by another run"):
+        covey.compare(["fedavg", "local"], "digits", rounds=1, clients=4, out=tmp_path, progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
 
 
 def test_one_run_that_fails_leaves_the_others(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from covey.config import resolve
 from covey.errors import UserError
+from covey.folder_lock import folder_lock
 from covey.progress import live_many
 from covey.study.pool import Outcome
 from covey.study.tuning import Trials, Tuning, begin, conclude, read_tuning, tell, tune
@@ -111,6 +113,21 @@ def test_where_every_combination_is_refused_the_reason_is_said(
     over = ("method.adaptive=true", "method.decay=0.5,0.9")
     with pytest.raises(UserError, match="3 combinations in a row were refused for cfic; the last: adaptive"):
         tuned(tmp_path / "out", methods=("cfic",), over=over)
+
+
+def test_two_tunings_at_once_never_share_a_folder(made) -> None:
+    with folder_lock(made[0]), pytest.raises(UserError, match="is being written by another run"):
+        tuned(made[0])
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + bytes(4000)])
+def test_a_damaged_database_of_trials_is_one_sentence(made, tmp_path: Path, content: bytes) -> None:
+    shutil.copytree(made[0], tmp_path / "out")
+    (tmp_path / "out" / "optuna.db").write_bytes(content)
+    with pytest.raises(
+        UserError, match=r"optuna\.db cannot be used: .*; without it the trials are made anew$"
+    ):
+        tuned(tmp_path / "out")
 
 
 def test_mistakes_are_said_before_the_first_trial(tmp_path: Path) -> None:

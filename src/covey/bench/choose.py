@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from covey.bench.base import Bench, Recipe
+from covey.bench.cohort import Stacking
 from covey.bench.lanes_bench import LanesBench
 from covey.bench.torch_bench import TorchBench
 from covey.errors import UserError
@@ -32,6 +33,7 @@ def choose_bench(
     buffers: BufferPolicy = "average",
     lanes: bool | None = None,
     device: str = "auto",
+    stacking: Stacking | None = None,
     say: Callable[[str], None] | None = None,
 ) -> tuple[Callable[[], Bench], dict[str, Any]]:
     """How to make a bench (called once per worker), and what to write about it into the run folder.
@@ -40,7 +42,7 @@ def choose_bench(
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    on_torch = partial(TorchBench, model, objective, buffers=buffers, device=device)
+    on_torch = partial(TorchBench, model, objective, buffers=buffers, device=device, stacking=stacking)
 
     def torch_because(why: str, **more: Any) -> tuple[Callable[[], Bench], dict[str, Any]]:
         return partial(on_torch, why=why), {"trainer": "torch", "device": device, "why": why, **more}

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from covey.bench.base import Batches, Fit, FitCohort, More, Recipe
 from covey.bench.clipping import ClippedSums, Clipping, check_model
+from covey.bench.cohort import Gradients, Stacking, fit_cohort, refusal
 from covey.bench.optimisers import rule_for
 from covey.model import BufferPolicy, Layout, activations, flatten
 from covey.objective import Objective
@@ -59,12 +60,15 @@ class TorchBench:
         buffers: BufferPolicy = "average",
         device: str = "cpu",
         why: str = "",
+        stacking: Stacking | None = None,
     ) -> None:
         self.model = copy.deepcopy(model).to(device)
         self.layout = Layout.of(self.model, buffers)
         self.objective = objective
         self.device = torch.device(device)
         self.why = why
+        self.stacking = stacking or Stacking()
+        self.gradients: Gradients | None = None  # of a cohort, made when one is first trained
         self.at_a_time: int | None = None  # samples a forward pass, found out with the first one
         self.clipped: tuple[TorchBench, ClippedSums] | None = None  # made when it is first asked for
         self.flat, self.gradient = flatten(self.model)
@@ -148,8 +152,6 @@ class TorchBench:
 
     def cohort(self, recipe: Recipe) -> FitCohort | None:
         """Trains many clients at once with stacked parameters, where the model has no state of its own."""
-        from covey.bench.cohort import fit_cohort, refusal
-
         return None if refusal(self.model, recipe) else partial(fit_cohort, self, recipe)
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:

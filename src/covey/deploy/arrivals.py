@@ -28,6 +28,7 @@ def first_arrivals(
 
     The replies that count, the tasks that they answer, and in which round each of these was sent.
     """
+    fleet.transport.expect(most)
     begun, landed = time.monotonic(), list(depart(fleet, call, tasks))
     replies = accepted(fleet, call, landed)
     while len(replies) < count and fleet.underway:

@@ -36,6 +36,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from covey.deploy.flower_transport import from_record, to_record
 from covey.deploy.outgoing import Kept, push
 from covey.deploy.pieces import Incoming, fetcher
+from covey.deploy.server_replies import bound_replies
 from covey.errors import RunError, UserError
 from covey.writing import write_atomically
 
@@ -119,6 +120,7 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
     shown = public_key_to_bytes(public)
     with FleetHttpClient.from_server_address(address, ca is None, str(ca) if ca else None, signed) as client:
         client._client.timeout = httpx.Timeout(PATIENCE, connect=10)
+        bound_replies(client._client)
         if key is None:
             persistent(client.RegisterNode, RegisterNodeFleetRequest(public_key=shown))
         elif note.exists():

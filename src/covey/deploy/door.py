@@ -17,9 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from covey.deploy.http_connection import HttpConnection, Limits, streams
-from covey.deploy.mailboxes import ANSWER, LOOK, Given, Mailboxes, is_empty, is_forged, node_of
+from covey.deploy.mailboxes import ANSWER, LOOK, Given, Mailboxes, is_empty, node_of, objection_to
 from covey.deploy.signatures import TIME, Refusal, UsedHeads, check_signature
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
@@ -73,6 +74,7 @@ class Door:
         self.guests: dict[asyncio.Task[None], Guest] = {}
         self.held: Counter[str] = Counter()  # bytes of bodies by key
         self.heads = UsedHeads()
+        self.turns: dict[str, asyncio.Semaphore] = {}  # of every key on the list that has come
         self.client = httpx.AsyncClient(
             base_url=f"{'https' if link.ca else 'http'}://{link.address}",
             verify=str(link.ca) if link.ca else True,
@@ -216,9 +218,10 @@ class Door:
         boxes = self.mailboxes
         node = node_of(path, body) if boxes is not None and path == LOOK else None
         if boxes is None:
-            return await self.passed_on(method, path, headers, body)
-        if path == ANSWER and is_forged(body):
-            raise Refusal(401, "its answer is in another site's name", key)
+            async with self.turn(key):
+                return await self.passed_on(method, path, headers, body)
+        if path == ANSWER and (why := objection_to(body, boxes.most_pieces)):
+            raise Refusal(401, why, key)
         if node is not None:
             if (before := boxes.again(key, node)) is not None:
                 return before
@@ -226,11 +229,18 @@ class Door:
             if self.objection is not None and (why := self.objection(key)):
                 raise Refusal(401, why, key)  # it was shut out meanwhile
             boxes.emptied(node)
-        answer = await self.passed_on(method, path, headers, body)
+        async with self.turn(key):
+            answer = await self.passed_on(method, path, headers, body)
         if node is not None and answer.status == 200 and not is_empty(answer.content):
             boxes.found(key, node, answer)
         boxes.visited(key, path, body, answer)
         return answer
+
+    def turn(self, key: str) -> contextlib.AbstractAsyncContextManager[Any]:
+        """A site's turn at the SuperLink: one that asks without end has few requests before it, the others theirs."""
+        if self.objection is None:
+            return contextlib.nullcontext()
+        return self.turns.setdefault(key, asyncio.Semaphore(self.limits.at_a_time))
 
     async def passed_on(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Given:
         """What the SuperLink answers."""

@@ -221,6 +221,7 @@ class SiteFleet:
         outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
         client_of = {site.node: i for i, site in there.items()}
         most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
+        self.transport.expect(most)
         self.status.asking(call.round, call.step.kind, {i: site.name for i, site in there.items()})
         started = time.monotonic()
         waiting, sizes = self.send(call, tasks, there, limit)

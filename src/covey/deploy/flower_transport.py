@@ -53,7 +53,7 @@ ERRORS = {
 
 SMALL = 2**20  # bytes of a message that is not cut
 TOGETHER = 16  # messages that are announced in one request
-PATIENCE = 30.0  # seconds that a request to the SuperLink is tried: it is on this machine
+PATIENCE = 300.0  # seconds that a request to the SuperLink is tried while its process is there: a machine may be busy
 # Seconds that its reply may take on a busy machine: answers are given out once, and would be lost with the reply.
 REPLY_SECONDS = 300.0
 STOPPED = "the SuperLink has stopped the run; go on with covey serve --resume"
@@ -129,6 +129,9 @@ class GridTransport:
         if get_nodes is None:
             return dict.fromkeys(self.grid.get_node_ids(), "")
         return {node.node_id: bytes(node.public_key).decode() for node in get_nodes()}
+
+    def expect(self, most: int) -> None:
+        self.mailboxes.expect(most)
 
     def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
         numbers: dict[str, int] = {}
@@ -243,7 +246,7 @@ def flower_run(
 ) -> Iterator[GridTransport]:
     """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that may join now."""
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
-    retry = patient(make_simple_http_retry_invoker(), NO_ACCOUNT)
+    retry = patient(make_simple_http_retry_invoker(), NO_ACCOUNT, link)
 
     def control_client() -> contextlib.closing[ControlHttpClient]:
         return contextlib.closing(
@@ -285,8 +288,8 @@ def flower_run(
     grid = HttpGrid(
         settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
     )
-    patient(grid._retry_invoker, STOPPED)
-    grid._runtime_client._client.timeout = httpx.Timeout(REPLY_SECONDS, connect=10)
+    patient(grid._retry_invoker, STOPPED, link)
+    grid._runtime_client._client.timeout = httpx.Timeout(REPLY_SECONDS, connect=60)
     heart = HeartbeatSender(lambda: beat(grid._runtime_client))
     heart.start()
     done = SubStatus.FAILED
@@ -321,7 +324,7 @@ def beat(runtime: RuntimeHttpClient) -> bool:
     return True
 
 
-def patient(retry: RetryInvoker, refused: str) -> RetryInvoker:
+def patient(retry: RetryInvoker, refused: str, link: Link) -> RetryInvoker:
     """Tries for a while, also where the SuperLink failed because its database was busy.
 
     What the SuperLink does not admit any more is an exception of the request, not an interrupt of the process.
@@ -334,6 +337,8 @@ def patient(retry: RetryInvoker, refused: str) -> RetryInvoker:
         status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
         if status == httpx.codes.UNAUTHORIZED:
             raise RunError(refused)
+        if link.has_ended():
+            raise RunError("the SuperLink has ended; go on with covey serve --resume")
         return bool(status != httpx.codes.INTERNAL_SERVER_ERROR and gives_up(error))
 
     retry.should_giveup = should_give_up
@@ -356,7 +361,7 @@ def register(control: ControlHttpClient, name: str, key: str) -> None:
             raise RunError(f"site {name} could not be registered: {error.response.text}") from error
 
 
-def acquire(runtime: RuntimeHttpClient, run: int, seconds: float = 30.0) -> str:
+def acquire(runtime: RuntimeHttpClient, run: int, seconds: float = PATIENCE) -> str:
     """The right to act as this run's server; tasks of earlier, broken runs are passed over."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

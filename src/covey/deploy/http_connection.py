@@ -19,7 +19,8 @@ class Limits:
     """What the port grants.
 
     strangers, per_address: connections that have shown no key yet, in all and of one address (of IPv6: of one
-    network). per_key: connections of one key. head_bytes, head_seconds: of a request's head, TLS included.
+    network). per_key: connections of one key. at_a_time: requests of one key that the SuperLink, which works on one
+    after the other, has before it. head_bytes, head_seconds: of a request's head, TLS included.
     idle_seconds: between two requests. pause_seconds: between two pieces of a body or of an answer.
     slowest: bytes per second that a body must bring on average. body_bytes, all_bytes: of one body, and of all
     that are held at a time, of which one key has a quarter at most.
@@ -28,6 +29,7 @@ class Limits:
     strangers: int = 512
     per_address: int = 64
     per_key: int = 16
+    at_a_time: int = 4
     head_bytes: int = 16 * 2**10
     head_seconds: float = 10.0
     idle_seconds: float = 120.0

@@ -25,6 +25,7 @@ HOLD = 15.0  # seconds that a look may wait: less than a site's patience with an
 SURE = 45.0  # seconds after a heartbeat in which the SuperLink, which waits for 60, counts a node as online
 GONE = 90.0  # seconds without any request after which a site is not waited for any more
 ASK_ALL = 5.0  # seconds after which the SuperLink is asked about every question that waits
+FEW_PIECES = 64  # that any answer may have; larger ones come in pieces of 1 MB
 MOST_ANSWERS = 100_000  # numbers that are kept, whatever sites send
 
 
@@ -51,6 +52,11 @@ class Mailboxes:
         self.visits: dict[str, float] = {}  # when a request of each key last came
         self.answered: set[str] = set()  # questions of which an answer was announced
         self.ask_all_at = 0.0
+        self.most_pieces = FEW_PIECES
+
+    def expect(self, most: int) -> None:
+        """Answers of up to so many bytes may come from now on."""
+        self.most_pieces = max(self.most_pieces, FEW_PIECES + most // 2**20)
 
     def posted(self, nodes: Collection[int]) -> None:
         """These nodes have been sent something."""
@@ -143,13 +149,26 @@ class Mailboxes:
         return "gone" if now - seen > GONE else "doubtful"
 
 
-def is_forged(body: bytes) -> bool:
-    """Whether an answer is in another node's name than the request, of which the SuperLink compares only the latter."""
+def objection_to(body: bytes, most: int) -> str:
+    """Why an announced answer, which may have so many pieces, is not passed on; empty if it is.
+
+    Of the node that asks and the one that answers the SuperLink looks at the former only, and it makes a row in its
+    database for every piece that is named, while everybody else waits.
+    """
     from flwr.proto.fleet_pb2 import PushMessagesRequest
 
     read = _read(PushMessagesRequest, body)
-    mine = read.node.node_id if read is not None else 0
-    return read is not None and any(m.metadata.src_node_id != mine for m in read.messages_list)
+    if read is None:
+        return ""
+    if any(message.metadata.src_node_id != read.node.node_id for message in read.messages_list):
+        return "its answer is in another site's name"
+    pieces, branches = 0, [read.message_object_trees]
+    while branches:
+        pieces += len(branch := branches.pop())
+        if pieces > most:
+            return f"its answer has more than {most} pieces"
+        branches += [tree.children for tree in branch]
+    return ""
 
 
 def node_of(path: str, body: bytes) -> int | None:

@@ -186,7 +186,7 @@ class SiteRegistry:
         assert client is not None
         back = client in self.sites
         sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
-        name, protocol = str(hello["name"]), hello["protocol"]
+        name, protocol = self.called(hello, node, nodes), hello["protocol"]
         self.sites[client] = RegisteredSite(
             client=client, name=name, sizes=sizes, node=node, protocol=protocol
         )
@@ -198,13 +198,18 @@ class SiteRegistry:
     def tell_left_out(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str], why: str) -> None:
         """Says it, and puts it into the status: under its name where it or its key says who it is."""
         client = self.names.by_key.get(nodes.get(node, ""))
-        listed = "" if client is None else self.names.listed().get(client, "")
-        name = str(hello.get("name") or listed)
+        name = self.called(hello, node, nodes)
         self.say(f"{f'site {name}' if name else 'a site'} is left out for now: {why}")
         if client is not None:
             self.status.seated(client, name, why)
         else:
             self.status.event("left out", site=name, why=why)
+
+    def called(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> str:
+        """A site's name: that of its key on the list, whatever it calls itself; its own where there is no list."""
+        client = self.names.by_key.get(nodes.get(node, ""))
+        listed = "" if client is None else self.names.listed().get(client, "")
+        return listed or str(hello.get("name", ""))
 
     def number(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> int | None:
         return self.names.number(nodes.get(node, ""), str(hello["name"]))

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Link:
 
     address: str
     ca: Path | None
+    has_ended: Callable[[], bool] = lambda: False  # as far as is known
 
     @property
     def client_settings(self) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def superlink(folder: Path, *, certs: Path | None) -> Iterator[Link]:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, env=os.environ | QUIET, preexec_fn=_die_with_parent
         )
-    link = Link(address=f"127.0.0.1:{inside}", ca=ca)
+    link = Link(address=f"127.0.0.1:{inside}", ca=ca, has_ended=lambda: process.poll() is not None)
     try:
         _wait_for(process, inside, folder / "superlink.log")
         yield link

@@ -25,6 +25,10 @@ class Transport(Protocol):
         """The nodes that are connected now, each with the key it proved to have (or an empty text)."""
         ...
 
+    def expect(self, most: int) -> None:
+        """Answers of up to so many bytes may come from now on."""
+        ...
+
     def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
         """Sends each node its block; gives a number for each message, and which node it went to."""
         ...

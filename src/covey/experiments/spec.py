@@ -16,6 +16,7 @@ headline = [CASE, ROW, COLUMN] the number that stands for the experiment in its 
 why                            why ours is not the paper's; of what is not run, what it would take
 study = "paper:function"       instead of runs: a function of covey.experiments.studies
 [settings]                     of the study; [scale.X.settings] on top
+timed = [COLUMN, ...]          of a study: times and memory, which no second run repeats to the last digit
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ KNOWN = (
     "tune",
     "headline",
     "why",
+    "timed",
 )
 
 
@@ -94,6 +96,7 @@ class Experiment:
     headline: tuple[str, ...] = ()
     why: str = ""
     tune: Mapping[str, Any] = field(default_factory=dict)  # empty: every run with its own settings
+    timed: frozenset[str] = frozenset()  # columns that `--check` does not compare
     moved: frozenset[str] = frozenset()  # cases whose target is not the one of full scale, the paper's
 
     def tables(self, row: Row, case: Case, seed: int) -> dict[str, Any]:
@@ -189,6 +192,7 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         runs_in=tables.get("runs_of", name),
         headline=tuple(tables.get("headline", ())),
         why=tables.get("why", ""),
+        timed=frozenset(tables.get("timed", ())),
         tune=merged(tables.get("tune", {}), at.get("tune", {})),
         moved=frozenset(
             ours.name

@@ -10,7 +10,7 @@ from typing import Literal, overload
 import numpy as np
 
 from covey.data.pooled import Pooled
-from covey.data.types import Federation, Samples, View
+from covey.data.types import Federation, Indices, Samples, View
 from covey.fleet.devices import Devices
 from covey.fleet.drift import drifted
 
@@ -30,11 +30,15 @@ class ClientData:
         return self.devices.unlabelled()
 
     @cached_property
+    def _sizes(self) -> Indices:
+        return self.data.sizes()
+
+    @cached_property
     def all_train(self) -> int:
         """Everybody's training samples."""
         labelled = np.ones(len(self), bool)
         labelled[list(self.unlabelled)] = False
-        return int(self.data.sizes()[labelled, 0].sum())
+        return int(self._sizes[labelled, 0].sum())
 
     def __len__(self) -> int:
         return len(self.data.shares)
@@ -60,8 +64,8 @@ class ClientData:
         """Number of training and test samples."""
         if client < 0:
             return self.all_train, len(self.data.test)
-        share = self.data.shares[client]
-        return 0 if client in self.unlabelled else len(share.train), len(share.test)
+        train, test = self._sizes[client].tolist()
+        return 0 if client in self.unlabelled else train, test
 
     def _drifted(self, part: Literal["train", "test"], client: int, number: int) -> View:
         def of(other: int) -> Samples:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,8 @@ class Scored:
         return self.index.nbytes + sum(values.nbytes for values in self.scores.values())
 
     def lacks(self, index: Indices) -> Indices:
-        """Those of the samples that it does not know."""
-        return np.setdiff1d(index, self.index)
+        """Those of the samples (once each) that it does not know."""
+        return np.setdiff1d(index, self.index, assume_unique=True)
 
     def with_more(self, index: Indices, scores: Mapping[str, NDArray[Any]]) -> Scored:
         """It with other samples as well."""
@@ -73,8 +74,11 @@ class Asked:
     like: int  # a client that sees its test data under that shift
     views: dict[int, Indices] = field(default_factory=dict)
 
+    @cached_property
     def samples(self) -> Indices:
-        return np.unique(np.concatenate(list(self.views.values())))
+        """All that are asked for, in order, once each."""
+        held = np.sort(np.concatenate(list(self.views.values())))
+        return held[np.flatnonzero(np.diff(held, prepend=held[:1] - 1))]
 
 
 class Evaluations:
@@ -117,7 +121,7 @@ class Evaluations:
                 outputs, target = found.pop("outputs", None), found.pop("target", None)
                 reply = step.answer(client, tasks[client].slots[0], found, outputs, target, len(index))
                 outcomes.append(Outcome(id=client, reply=reply))
-        work = FORWARD_SHARE * sum(self._news(key, one.samples()) for key, one in asked.items())
+        work = FORWARD_SHARE * sum(self._news(key, one.samples) for key, one in asked.items())
         self._forget()
         return outcomes, work
 
@@ -151,7 +155,7 @@ class Evaluations:
         for key, one in asked.items():
             known = self.now.get(key) or self.before.get(key) or UNKNOWN
             self.now[key] = known
-            lacking = known.lacks(one.samples())
+            lacking = known.lacks(one.samples)
             for start in range(0, len(lacking), CHUNK):
                 index = lacking[start : start + CHUNK]
                 args = {"index": index, "part": len(parts)}
@@ -179,9 +183,9 @@ class Evaluations:
     def _news(self, key: Key, index: Indices) -> int:
         """How many of the samples were not asked for before in this round."""
         counted = self.counted.get(key, UNKNOWN.index)
-        both = np.union1d(counted, index)
-        self.counted[key] = both
-        return len(both) - len(counted)
+        new = np.setdiff1d(index, counted, assume_unique=True)
+        self.counted[key] = np.concatenate([counted, new])
+        return len(new)
 
     def _forget(self) -> None:
         """Keeps memory within its bound: what was not asked for in this round goes first."""

@@ -25,11 +25,12 @@ from torch import Tensor
 
 from covey.bench import Bench
 from covey.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
+from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.work import Call, Job, Outcome, client_of, do
 
 MakeBench = Callable[[], Bench]
-COHORT = 64  # clients whose models are stacked at a time
+COHORT = 256  # clients whose data are put together at a time; how many are stacked is up to memory
 
 
 @contextlib.contextmanager
@@ -88,12 +89,21 @@ class Cohort(Serial):
             ]
             replies = call.step.cohort(clients, [job.tasks[0] for job in part])
             if replies is None:
+                self._check(call.step.kind)
                 done += super().__call__(call, part)
             else:
                 done += [
                     Outcome(id=c.id, reply=r, state=c.state) for c, r in zip(clients, replies, strict=True)
                 ]
         return done
+
+    def _check(self, kind: str) -> None:
+        """Nobody who asked for mixed precision gets another one without a word."""
+        if self.bench.on_torch().stacking.mixed and kind.startswith("train."):
+            raise UserError(
+                f"engine.precision is 'mixed', but {kind} with this model and these settings cannot be stacked; "
+                "allowed: float32"
+            )
 
 
 class Threads:

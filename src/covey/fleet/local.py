@@ -26,7 +26,7 @@ from covey.fleet.guard import Guard
 from covey.fleet.memory import memory_bound
 from covey.fleet.peer_costs import cost_of_links
 from covey.fleet.profiles import Device
-from covey.fleet.replies import Trip, accept_replies, next_call
+from covey.fleet.replies import Trip, accept_replies, by_client, next_call
 from covey.fleet.work import Call, Executor, Outcome, bundle, jobs_of
 from covey.ledger import Ledger
 from covey.mix.apply import apply_mixings
@@ -37,11 +37,6 @@ from covey.statistics import Known
 
 if TYPE_CHECKING:
     from covey.fleet.ray import Crew
-
-
-def by_client(trips: Mapping[int, Trip], outcome: Outcome) -> Trip:
-    """The trip of an outcome's client."""
-    return trips[outcome.id]
 
 
 class LocalFleet:
@@ -315,6 +310,7 @@ class LocalFleet:
             buffers=self.layout.buffers,
             lanes=False if self.engine.mode == "cohort" else self._lanes,
             device=self.engine.device,
+            stacking=self.engine.stacking,
             say=self._say,
         )
         mode = self.engine.mode_for(info["trainer"], info["device"], workers)

@@ -36,6 +36,11 @@ class Trip:
     seconds: float
 
 
+def by_client(trips: Mapping[int, Trip], outcome: Outcome) -> Trip:
+    """The trip of an outcome's client."""
+    return trips[outcome.id]
+
+
 def accept_replies(
     outcomes: Sequence[Outcome],
     *,

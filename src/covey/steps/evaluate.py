@@ -18,6 +18,8 @@ from covey.steps.train import best_row, split
 if TYPE_CHECKING:
     from covey.data.types import View
 
+A_SHARE, AN_ERROR = replace(SHARE, optional=True), Stat(low=0.0, optional=True)
+ANY = Stat(optional=True)
 FORWARD_SHARE = 1 / 3  # a forward pass costs about a third of a training step
 
 
@@ -44,14 +46,9 @@ class Evaluate(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """Whatever the objective scores; of the usual metrics the range is known."""
-        found = {
-            "accuracy": SHARE,
-            "loss": Stat(low=known.lowest_loss),
-            "mse": Stat(low=0.0),
-            "mae": Stat(low=0.0),
-        }
-        found |= {m.name: SHARE if m.share else Stat() for m in self.metrics}
-        return {metric: replace(stat, optional=True) for metric, stat in found.items()}
+        told = {m.name: A_SHARE if m.share else ANY for m in self.metrics}
+        loss = Stat(low=known.lowest_loss, optional=True)
+        return {"accuracy": A_SHARE, "loss": loss, "mse": AN_ERROR, "mae": AN_ERROR, **told}
 
     def work(self, train: int, test: int) -> float:
         return FORWARD_SHARE * {"test": test, "train": train, "validation": self.holdout * train}[self.split]

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from covey.comparing import in_one_sentence
+from covey.folder_lock import folder_lock
 from covey.progress import Many
 from covey.report.folder import RunView, read_run
 from covey.report.page import write_report
 from covey.report.replicas import Replicas
-from covey.run_folder import finished_summary
+from covey.run_folder import finished_summary, taken
 from covey.runs import Interrupted, run_or_resume
 from covey.study.plan import Job, Plan, keep_plan
 from covey.study.pool import Outcome, run_jobs
@@ -59,6 +60,15 @@ def execute(
 ) -> Studied:
     """Makes what is not made yet, side by side as far as memory and cores allow, and writes the page of all."""
     keep_plan(plan, folder)
+    with folder_lock(folder, taken(folder)):
+        keep_plan(plan, folder)  # another study may have come first
+        return execute_here(plan, folder, show=show, say=say, processes=processes, page=page)
+
+
+def execute_here(
+    plan: Plan, folder: Path, *, show: Show, say: Callable[[str], None], processes: int | None, page: bool
+) -> Studied:
+    """The same in a folder that nobody else writes to."""
     done = Studied(plan=plan, folder=folder)
     left = []
     for job in plan.jobs(folder):

@@ -60,6 +60,22 @@ def open_study(
     )
 
 
+@contextlib.contextmanager
+def database(folder: Path) -> Iterator[None]:
+    """Says in one sentence that the trials' database is damaged, full or somebody else's."""
+    package = optuna()
+    from sqlalchemy.exc import DatabaseError
+
+    try:
+        yield
+    except (DatabaseError, package.exceptions.StorageInternalError) as error:
+        cause = error if isinstance(error, DatabaseError) else error.__cause__
+        why = getattr(cause, "orig", None) or cause
+        raise UserError(
+            f"{folder / FILE} cannot be used: {why}; without it the trials are made anew"
+        ) from error
+
+
 def put_back(study: Any) -> None:
     """Trials that were under way when the tuning ended are queued once more; their runs go on in their folders."""
     package = optuna()

@@ -11,10 +11,11 @@ from typing import Any
 from covey.comparing import in_file_names, with_method
 from covey.config import Config, method_of, resolve
 from covey.errors import UserError
+from covey.folder_lock import folder_lock
 from covey.metrics import Metrics
 from covey.objective import objective_named
 from covey.report.wording import higher_is_better
-from covey.run_folder import make
+from covey.run_folder import make, taken
 from covey.study.execute import Show, Studied, StudyInterrupted, execute
 from covey.study.plan import Job, Plan
 from covey.study.pool import Outcome, run_jobs
@@ -24,6 +25,7 @@ from covey.study.trials import (
     PRUNERS,
     REFUSED,
     SAMPLERS,
+    database,
     decided,
     importances,
     open_study,
@@ -135,8 +137,17 @@ def tune(
 ) -> list[Tuned]:
     """All trials of all methods, one method's after the other's in turn; then defaults and best on test data."""
     tuning.check()
-    optuna()
+    optuna()  # before anything is written
     keep(tuning, folder)
+    with folder_lock(folder, taken(folder)), database(folder):
+        keep(tuning, folder)  # another tuning may have come first
+        return all_trials(tuning, folder, show=show, say=say, processes=processes)
+
+
+def all_trials(
+    tuning: Tuning, folder: Path, *, show: Show, say: Callable[[str], None], processes: int | None
+) -> list[Tuned]:
+    """The trials that are left, and what comes after them."""
     metric = tuning.measured()
     races = [begin(tuning, method, folder, metric) for method in tuning.methods]
     queue = Trials(races=races, each=tuning.trials, folder=folder)
