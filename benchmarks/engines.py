@@ -18,7 +18,7 @@ def local(workload: Workload, engine: Engine) -> Callable[[int], None]:
     model = build(workload.model, input_shape=(1, 28, 28), outputs=10)
     fleet = LocalFleet(workload.federation(), model, engine=engine)
     method = fedavg(
-        Train(lr=workload.lr, batch=workload.batch), per_round=workload.per_round, weighting="equal"
+        Train(lr=workload.lr, batch=workload.batch, epochs=1), per_round=workload.per_round, weighting="equal"
     )
     state = [empty_state(fleet)]
 

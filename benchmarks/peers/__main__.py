@@ -15,7 +15,7 @@ from benchmarks import bounds, variant
 from benchmarks.__main__ import REFERENCE, WARM_UP, VariantError, measure, table
 from benchmarks.peers import whole
 from benchmarks.peers.environments import PEERS, command, prepare
-from benchmarks.workloads import WHOLE, WORKLOADS
+from benchmarks.workloads import WHOLE, WHOLE_ROUNDS, WORKLOADS
 
 OURS = [REFERENCE, "covey, torch", "covey, lanes"]
 
@@ -36,11 +36,11 @@ def rounds_of(workload: str, peers: list[str], rounds: int, left_out: dict[str, 
                 left_out[error.name] = str(error)
 
 
-def whole_runs(peers: list[str], left_out: dict[str, str]) -> dict[str, whole.Found]:
+def whole_runs(peers: list[str], rounds: int, left_out: dict[str, str]) -> dict[str, whole.Found]:
     """One run after the other."""
     found = {}
     with tempfile.TemporaryDirectory() as place:
-        there = whole.commands([name for name in peers if name not in left_out], Path(place))
+        there = whole.commands([name for name in peers if name not in left_out], Path(place), rounds)
         for name, words in there.items():
             try:
                 found[name] = whole.run(words, Path(place) / f"{len(found)}.log")
@@ -56,6 +56,7 @@ def main() -> None:
     )
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--whole-rounds", type=int, default=WHOLE_ROUNDS)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     left_out = {name: why for name in options.peers if (why := prepare(PEERS[name]))}
@@ -63,7 +64,7 @@ def main() -> None:
     everything: dict[str, Any] = {"gflops": speed}
     for workload in options.workloads:
         if workload == WHOLE.name:
-            runs = whole_runs(options.peers, left_out)
+            runs = whole_runs(options.peers, options.whole_rounds, left_out)
             Console().print(whole.table(runs))
             everything[workload] = {name: asdict(one) for name, one in runs.items()}
             continue

@@ -35,20 +35,23 @@ class Found:
     rounds: int
 
 
-def commands(peers: list[str], place: Path) -> dict[str, list[str]]:
+def commands(peers: list[str], place: Path, rounds: int = WHOLE_ROUNDS) -> dict[str, list[str]]:
     """How to start every simulator; what one reads from files is written first, and not timed."""
-    found = {COVEY: covey(place / "covey"), WITH_LOCAL: covey(place / "local", local_test=True)}
-    found[RAW] = [sys.executable, "-m", "benchmarks.raw", WHOLE.name, str(WHOLE_ROUNDS)]
+    found = {
+        COVEY: covey(place / "covey", rounds),
+        WITH_LOCAL: covey(place / "local", rounds, local_test=True),
+    }
+    found[RAW] = [sys.executable, "-m", "benchmarks.raw", WHOLE.name, str(rounds)]
     for name in peers:
         peer = PEERS[name]
         kept = (str(place / "files"),) if peer.files else ()
         if kept:
             subprocess.run(command(peer, WHOLE.name, 0, *kept), check=True)
-        found[name] = command(peer, WHOLE.name, WHOLE_ROUNDS, *kept)
+        found[name] = command(peer, WHOLE.name, rounds, *kept)
     return found
 
 
-def covey(folder: Path, *, local_test: bool = False) -> list[str]:
+def covey(folder: Path, rounds: int, *, local_test: bool = False) -> list[str]:
     """Covey's own command, with journal, checkpoints and report as in any run."""
     settings = (
         f"data.clients={WHOLE.clients}",
@@ -57,11 +60,12 @@ def covey(folder: Path, *, local_test: bool = False) -> list[str]:
         f"method.per_round={WHOLE.per_round}",
         f"train.batch={WHOLE.batch}",
         f"train.lr={WHOLE.lr}",
+        "train.epochs=1",
         "measure.every=1",
         f"measure.local_test={str(local_test).lower()}",
     )
     words = [sys.executable, "-m", "covey", "run", "--method", "fedavg", "--dataset", "mnist"]
-    words += ["--rounds", str(WHOLE_ROUNDS), "--out", str(folder)]
+    words += ["--rounds", str(rounds), "--out", str(folder)]
     return [*words, *(word for setting in settings for word in ("--set", setting))]
 
 
@@ -103,10 +107,9 @@ def accuracies(words: list[str], answers: Path) -> list[float]:
 
 
 def table(results: dict[str, Found]) -> Table:
-    shown = Table(
-        title=f"{WHOLE.clients} clients, MNIST, {WHOLE_ROUNDS} rounds, measured every round",
-        title_justify="left",
-    )
+    told = next(iter(results.values())).rounds
+    title = f"{WHOLE.clients} clients, MNIST, {told} rounds, measured every round"
+    shown = Table(title=title, title_justify="left")
     for column in ("engine", "CPU s", "ratio", "wall s", "ratio", "accuracy"):
         shown.add_column(column, justify="left" if column == "engine" else "right")
     base = results[COVEY]

@@ -199,6 +199,8 @@ def test_an_out_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> Non
         (["methods"], "fedprox"),
         (["methods", "fedprox"], "mu"),
         (["partitions"], "dir-class"),
+        (["shifts"], "unlike"),
+        (["shifts", "unlike"], "of_classes"),
         (["datasets"], "mnist"),
         (["models"], "lenet5"),
     ],

@@ -108,6 +108,37 @@ def test_without_mail_a_look_is_passed_on_after_a_while() -> None:
     assert in_door(lambda door: door.look(), hold=0.01, answers=[MAIL]) == MAIL
 
 
+def test_idle_looks_are_answered_at_the_port_and_passed_on_once_a_minute(clock: Clock) -> None:
+    async def work(door: Behind) -> None:
+        for _ in range(4):
+            assert await door.look() == b""
+        assert door.asked == [LOOK]  # the first: there could be mail from before this server began
+        clock.now += module.PASS_ON
+        await door.look()
+        assert door.asked == [LOOK] * 2
+        door.answers.append(MAIL)
+        door.mailboxes.posted([7])  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+        assert await door.look() == MAIL  # at once
+
+    in_door(work, hold=0.01)
+
+
+def test_a_refused_heartbeat_or_look_makes_the_superlink_be_asked_again(clock: Clock) -> None:
+    boxes = Mailboxes()
+    empty, refused = (Given(status=status, headers={}, content=b"") for status in (200, 401))
+    boxes.looked("k", 7, empty, full=False)
+    assert boxes.is_empty(7)
+    boxes.visited("k", BEAT, SendNodeHeartbeatRequest(node=NODE).SerializeToString(), refused)
+    assert not boxes.is_empty(7)
+    boxes.looked("k", 7, empty, full=False)
+    boxes.full = {7}
+    boxes.looked("another key", 7, refused, full=boxes.emptied(7))  # whose mailbox it is not
+    assert not boxes.is_empty(7)
+    boxes.looked("another key", 8, refused, full=boxes.emptied(8))
+    assert boxes.full == {7}  # made-up numbers take no memory
+
+
 def test_two_messages_are_fetched_one_after_the_other_without_a_pause() -> None:
     other = PullMessagesResponse(messages_list=[Message(), Message()]).SerializeToString()
 

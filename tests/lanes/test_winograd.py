@@ -1,5 +1,6 @@
 """Convolutions by Winograd's method: the same sums with fewer multiplications, where that was timed to be faster."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,12 @@ from torch import nn
 
 from covey import lanes
 from covey.lanes import timing
-from covey.lanes.compiled.isa import host
+from covey.lanes.compiled.fast_instructions import Fast, Strip
+from covey.lanes.compiled.isa import KNOWN, Isa, host
+from covey.lanes.compiled.operations import Operation
+from covey.lanes.compiled.tiles import shapes
 from covey.lanes.compiled.transforms import FORMS, INPUT, output_matrix, weights_matrix
+from covey.lanes.program import write
 from covey.lanes.stages import stages
 from covey.lanes.timing import Timing, stage_key, timing_of
 from covey.lanes.winograd import form_of_stage
@@ -60,9 +65,11 @@ def both_ways(plan: lanes.Plan) -> tuple[lanes.Plan, lanes.Plan]:
     return replace(plan, fast=frozenset()), replace(plan, fast=fast)
 
 
-@pytest.mark.parametrize(("kernel", "padding"), [(5, 2), (5, 0), (3, 1), (3, 0)])
-def test_gradients_are_those_of_float64(kernel: int, padding: int) -> None:
-    model, plan = planned(kernel, padding)
+# (5, 1) and (3, 2): tiles reach over the border; 17 channels fill no whole vectors
+@pytest.mark.parametrize("channels", [16, 17])
+@pytest.mark.parametrize(("kernel", "padding"), [(5, 2), (5, 1), (5, 0), (3, 2), (3, 1), (3, 0)])
+def test_gradients_are_those_of_float64(kernel: int, padding: int, channels: int) -> None:
+    model, plan = planned(kernel, padding, channels=channels)
     rng = np.random.default_rng(1)
     samples = host().lanes + 5  # a whole block and a part of one
     x = rng.standard_normal((samples, 2, 8, 8), dtype=np.float32)
@@ -82,13 +89,66 @@ def test_gradients_are_those_of_float64(kernel: int, padding: int) -> None:
             start += parameter.numel()
 
 
-@pytest.mark.parametrize(("kernel", "padding"), [(5, 2), (3, 1)])
+@pytest.mark.parametrize(("kernel", "padding"), [(5, 2), (5, 1), (3, 1)])
 def test_bias_relu_and_maximum_are_those_of_the_direct_kernel(kernel: int, padding: int) -> None:
     model, plan = planned(kernel, padding, relu=True)
     x = np.random.default_rng(2).standard_normal((21, 2, 8, 8), dtype=np.float32)
     direct, fast = (way.trainer().forward(row_of(model), x) for way in both_ways(plan))
     np.testing.assert_allclose(fast, direct, rtol=1e-4, atol=1e-5)
     assert not np.array_equal(fast, direct)  # else nothing was compared
+
+
+class Residual(nn.Module):
+    """A value that two layers use: the second one's gradient is added to the first one's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        value = torch.tanh(self.first(x))
+        return (torch.tanh(self.second(value)) + value).flatten(1)
+
+
+def test_gradients_of_a_value_with_two_users_are_added() -> None:
+    torch.manual_seed(5)
+    model = Residual()
+    plan = lanes.plan(model, (1, 6, 6), "mse", "sgd")
+    assert isinstance(plan, lanes.Plan)
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((19, 1, 6, 6), dtype=np.float32)
+    y = rng.standard_normal((19, 576), dtype=np.float32)
+    _, exact, _ = gradient(model, row_of(model), x, y, "mse")
+    found = np.zeros(plan.parameters, np.float32)
+    both_ways(plan)[1].trainer().fit(
+        row_of(model), x, y, [np.arange(19)], lr=0.1, momentum=0.9, velocity=found
+    )
+    assert np.linalg.norm(found - exact) < CLOSE * np.linalg.norm(exact)
+
+
+def test_the_same_bits_from_any_number_of_threads() -> None:
+    model, plan = planned(5, 2, relu=True)
+    fast, row = both_ways(plan)[1], row_of(model)
+    rng = np.random.default_rng(6)
+    x, y = rng.standard_normal((64, 2, 8, 8), dtype=np.float32), rng.integers(0, 3, 64)
+
+    def trained(trainer: lanes.Trainer, client: int) -> bytes:
+        mine = row.copy()
+        order = np.random.default_rng(client).permutation(64)
+        trainer.fit(mine, x, y, [order[:23], order[23:64]], lr=0.1)
+        return mine.tobytes()
+
+    one = fast.trainer()
+    serial = [trained(one, client) for client in range(12)]
+    for threads in (2, 3):
+        trainers = [fast.trainer() for _ in range(threads)]
+
+        def share(worker: int, trainers: list[lanes.Trainer] = trainers) -> list[bytes]:
+            return [trained(trainers[worker], client) for client in range(worker, 12, len(trainers))]
+
+        with ThreadPoolExecutor(threads) as pool:
+            parts = list(pool.map(share, range(threads)))
+        assert [parts[client % threads][client // threads] for client in range(12)] == serial
 
 
 def test_the_same_bits_from_any_trainer_whatever_it_did_before() -> None:
@@ -114,16 +174,30 @@ def test_layers_that_do_not_fit_are_convolved_directly() -> None:
     for model in (
         nn.Conv2d(15, 16, 3, padding=1),  # few channels
         nn.Conv2d(16, 16, 3, stride=2, padding=1),
-        nn.Conv2d(16, 16, 3),  # 7 x 7 outputs
         nn.Conv2d(16, 16, (3, 5), padding=(1, 2)),
         nn.Conv2d(16, 16, 7, padding=3),
     ):
         whole = nn.Sequential(model, nn.Flatten())
-        shape = (model.in_channels, 9 if model.kernel_size == (3, 3) and model.padding == (0, 0) else 8, 8)
-        plan = lanes.plan(whole, shape, "mse", "sgd")
+        plan = lanes.plan(whole, (model.in_channels, 8, 8), "mse", "sgd")
         assert isinstance(plan, lanes.Plan)
         assert fast_stages(plan) == frozenset()
         assert plan.info()["winograd"] == {}
+
+
+@pytest.mark.parametrize("isa", KNOWN.values(), ids=list(KNOWN))
+@pytest.mark.parametrize("channels", [16, 23, 64])
+def test_only_register_tiles_are_asked_for_that_exist(isa: Isa, channels: int) -> None:
+    for kernel, padding in ((5, 2), (5, 1), (3, 1), (3, 2)):
+        _, plan = planned(kernel, padding, channels=channels)
+        program = write(plan.graph, isa, 2, "cross-entropy", fast=fast_stages(plan))
+        names = [*Strip._fields, *Fast._fields]
+        rows = [row[1:] for row in program.code if row[0] == Operation.FAST_CONV]
+        assert len(rows) == 2  # forward and back
+        for fields in (dict(zip(names, row.tolist(), strict=False)) for row in rows):
+            first = fields["strips"]
+            tiles = program.tables[first : first + 2 * fields["strip_count"]][1::2]
+            wanted = {(r, t) for r in range(1, fields["rows"] + 1) for t in tiles.tolist()}
+            assert wanted <= set(shapes(isa))
 
 
 def test_a_layer_is_timed_once_on_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,15 @@ def test_a_picture_is_told_by_its_values_and_its_edges():
     assert edges[:, :3].sum() == 0
 
 
+def test_numbers_that_nobody_scaled_are_brought_to_one_length():
+    """(3, 4) has the root mean square sqrt(12.5): frequencies of a text are told as well as standardised values are."""
+    x = torch.tensor([[3.0, 4.0], [0.03, 0.04], [0.0, 0.0]])
+    dataset = SimpleNamespace(scale=None, x=x)
+    client = SimpleNamespace(train=SimpleNamespace(dataset=dataset, tensors=lambda: (x, None)))
+    one = [3 / 12.5**0.5, 4 / 12.5**0.5]
+    assert standardised(client).tolist() == [pytest.approx(one), pytest.approx(one), [0.0, 0.0]]
+
+
 def test_small_samples_are_told_more_often():
     tables = {width: views_of(torch.zeros(2, width)) for width in (64, 1024, 5000)}
     assert [[view.times for view in views] for views in tables.values()] == [[64], [4], [1]]

@@ -1,4 +1,4 @@
-"""`covey methods`, `datasets`, `partitions`, `models`: what there is, and with a name its settings."""
+"""`covey methods`, `datasets`, `partitions`, `shifts`, `models`: what there is, and with a name its settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", sh
 
 
 def register(app: typer.Typer) -> None:
-    for command in (methods, parts, datasets, partitions, models):
+    for command in (methods, parts, datasets, partitions, shifts, models):
         app.command()(command)
 
 
@@ -83,6 +83,13 @@ def partitions(name: Name = None) -> None:
     from covey.catalogue import PARTITIONS
 
     show("partition", PARTITIONS, name)
+
+
+def shifts(name: Name = None) -> None:
+    """List the shifts (how clients' data differ beside their labels); with a name, its settings."""
+    from covey.catalogue import SHIFTS
+
+    show("shift", SHIFTS, name)
 
 
 def models(name: Name = None) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.deploy.http_connection import HttpConnection, Limits, streams
-from covey.deploy.mailboxes import ANSWER, LOOK, Given, Mailboxes, is_empty, node_of, objection_to
+from covey.deploy.mailboxes import ANSWER, LOOK, NOTHING, Given, Mailboxes, node_of, objection_to
 from covey.deploy.signatures import TIME, Refusal, UsedHeads, check_signature
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
@@ -228,11 +228,14 @@ class Door:
             await boxes.mail(node)
             if self.objection is not None and (why := self.objection(key)):
                 raise Refusal(401, why, key)  # it was shut out meanwhile
-            boxes.emptied(node)
+            if boxes.is_empty(node):
+                boxes.visited(key, path, body, NOTHING)
+                return NOTHING
+        full = node is not None and boxes.emptied(node)
         async with self.turn(key):
             answer = await self.passed_on(method, path, headers, body)
-        if node is not None and answer.status == 200 and not is_empty(answer.content):
-            boxes.found(key, node, answer)
+        if node is not None:
+            boxes.looked(key, node, answer, full=full)
         boxes.visited(key, path, body, answer)
         return answer
 

@@ -22,6 +22,9 @@ LOOK, GOT_IT = "/v1/fleet/pull-messages", "/v1/fleet/confirm-message-received"
 BEAT, ARRIVE = "/v1/fleet/send-node-heartbeat", "/v1/fleet/activate-node"
 ANSWER, LEAVE = "/v1/fleet/push-messages", "/v1/fleet/deactivate-node"
 HOLD = 15.0  # seconds that a look may wait: less than a site's patience with an answer
+PASS_ON = (
+    60.0  # seconds after which a look is passed on though nothing was posted, should that have been missed
+)
 SURE = 45.0  # seconds after a heartbeat in which the SuperLink, which waits for 60, counts a node as online
 GONE = 90.0  # seconds without any request after which a site is not waited for any more
 ASK_ALL = 5.0  # seconds after which the SuperLink is asked about every question that waits
@@ -38,6 +41,9 @@ class Given:
     content: bytes
 
 
+NOTHING = Given(status=200, headers={"content-type": "application/protobuf"}, content=b"")  # an empty mailbox
+
+
 class Mailboxes:
     """The mailboxes of all nodes; `posted` may be called from any thread, the rest from the port's event loop."""
 
@@ -46,6 +52,7 @@ class Mailboxes:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.full: set[int] = set()  # nodes that were sent something since they last found nothing
         self.looking: dict[int, set[asyncio.Event]] = {}
+        self.passed: dict[int, float] = {}  # when a look of each node was last answered by the SuperLink
         self.given: dict[tuple[str, int], Given] = {}  # by key and node, until it says that it got it
         self.beats: dict[int, float] = {}  # when each node's last heartbeat came
         self.keys: dict[int, str] = {}
@@ -90,14 +97,26 @@ class Mailboxes:
         """What the node was given last, if it has not said that it got it."""
         return self.given.get((key, node))
 
-    def emptied(self, node: int) -> None:
-        """A look is passed on now: only what is posted from here on is news."""
-        self.full.discard(node)
+    def is_empty(self, node: int) -> bool:
+        """Whether nothing can be there: the SuperLink was asked lately, and nothing was posted since."""
+        return node not in self.full and time.monotonic() < self.passed.get(node, -PASS_ON) + PASS_ON
 
-    def found(self, key: str, node: int, given: Given) -> None:
-        """The node was given something, and there may be more."""
-        self.full.add(node)
-        self.given[(key, node)] = given
+    def emptied(self, node: int) -> bool:
+        """A look is passed on now: only what is posted from here on is news. Says whether there was any."""
+        full = node in self.full
+        self.full.discard(node)
+        return full
+
+    def looked(self, key: str, node: int, given: Given, *, full: bool) -> None:
+        """What a look that was passed on found; `full`: it was thought that there is mail."""
+        if given.status != 200:  # it was not the node's own key, or the SuperLink failed
+            self.full |= {node} if full else set()
+        elif holds_nothing(given.content):
+            self.passed[node] = time.monotonic()
+        else:  # and there may be more
+            self.full.add(node)
+            self.given[(key, node)] = given
+            self.passed.pop(node, None)
 
     def visited(self, key: str, path: str, body: bytes, given: Given) -> None:
         """A request was answered: what it says of where its node is."""
@@ -106,6 +125,8 @@ class Mailboxes:
             self.announced(body)
         elif path in (ARRIVE, LEAVE):  # the SuperLink may have given up what the node was asked
             self.ask_all_at = 0.0
+        elif path == BEAT and given.status != 200 and (node := node_of(path, body)) is not None:
+            self.passed.pop(node, None)  # its next look is the SuperLink's affair
         if path not in (GOT_IT, BEAT, ARRIVE) or given.status != 200:
             return
         node = arrived(given.content) if path == ARRIVE else node_of(path, body)
@@ -192,7 +213,7 @@ def arrived(content: bytes) -> int | None:
     return None if read is None else int(read.node_id)
 
 
-def is_empty(content: bytes) -> bool:
+def holds_nothing(content: bytes) -> bool:
     """Whether a look found nothing."""
     from flwr.proto.fleet_pb2 import PullMessagesResponse
 

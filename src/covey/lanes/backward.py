@@ -1,6 +1,7 @@
 """Writes the operations of the way back: from the gradient of the loss to those of all parameters."""
 
-from covey.lanes.compiled import fast_instructions as fast
+from typing import NamedTuple
+
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import best, split
@@ -23,6 +24,7 @@ from covey.lanes.graph import (
 from covey.lanes.places import Step
 from covey.lanes.samples import conv_squares, linear_squares
 from covey.lanes.stages import SQUARE, has_parameters
+from covey.lanes.turned import suits, weight_gradient_turned
 from covey.lanes.winograd import convolve_fast, form_back, form_of_stage, weight_gradient_fast
 from covey.lanes.workspace import Tensor, Writer
 
@@ -50,7 +52,8 @@ class Backward:
         self.fast: set[int] = set()  # steps that convolve by Winograd's method
         # of these, where their weights are for the gradient by their input
         self.fast_back: dict[int, int] = {}
-        self.fast_sums: list[fast.FastSum] = []  # what they leave to be done once per batch
+        # what is left to be done once per batch, when all blocks have added to it
+        self.late: list[tuple[Operation, NamedTuple]] = []
         self.gradients: dict[int, Tensor] = {}  # by value, as far as known
         self.last_user = {value: step.number for step in steps for value in step.stage.inputs}
         self.needed = [False]  # whether parameters lie before a value
@@ -184,17 +187,22 @@ class Backward:
             conv_squares(w, kind, delta, x, self.squares, rows=rows, columns=columns)
         else:
             form = form_of_stage(stage) if step.number in self.fast else None
-            if form is None:
-                weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
+            if form is not None:
+                total = weight_gradient_fast(w, form, kind, delta, x)._replace(gradient=sums)
+                self.late.append((Operation.FAST_SUM, total))
+            elif suits(x, rows, columns):
+                late = weight_gradient_turned(w, kind, delta, x, sums, rows=rows, columns=columns)
+                self.late.append((Operation.TURNED_SUM, late))
             else:
-                self.fast_sums.append(weight_gradient_fast(w, form, kind, delta, x)._replace(gradient=sums))
+                weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
         if not onwards:
             return
         target, known = self._into(value, stage.input)
         back = form_back(stage)
-        if back is not None and step.number in self.fast_back and not known:
+        if back is not None and step.number in self.fast_back:
             pads = (kind.kernel[0] - 1 - kind.padding[0], kind.kernel[1] - 1 - kind.padding[1])
-            convolve_fast(w, back, delta, pads, self.fast_back[step.number], Target.of(target))
+            u = self.fast_back[step.number]
+            convolve_fast(w, back, delta, pads, u, Target.of(target), accumulate=known)
         else:
             spread(w, kind, delta, target, rows=rows, columns=columns, accumulate=known)
 

@@ -25,7 +25,7 @@ from covey.lanes.stages import SQUARE
 from covey.lanes.winograd import convolve_fast, form_of_stage
 from covey.lanes.workspace import Tensor, Writer
 
-L1 = 24 * 1024  # bytes of inputs of a linear layer worked on at a time
+CACHED = 64 * 1024  # bytes of inputs of a linear layer worked on at a time
 FORWARD = {"relu": Operation.RELU, "tanh": Operation.TANH, "sigmoid": Operation.SIGMOID}
 
 
@@ -139,7 +139,7 @@ def linear(
     inputs, outputs = x.shape.features, y.shape.features
     tile = best(w.isa, outputs, w.blocks)
     m_chunks = split(outputs, tile[0])
-    most = max(32, L1 // (4 * w.isa.lanes * w.blocks))
+    most = max(32, CACHED // (4 * w.isa.lanes * w.blocks))
     w.do(
         Operation.LINEAR,
         do.Linear(

@@ -55,8 +55,8 @@ def write(
         if squares is not None:
             tell_lengths(w, squares)
             return w.finish()
-        for fields in back.fast_sums:
-            w.do(Operation.FAST_SUM, fields, by_block=False)
+        for operation, fields in back.late:
+            w.do(operation, fields, by_block=False)
         for number, place in sums.items():
             _finish(w, steps[number], place)
         w.do(Operation.FINISH_ALL, by_block=False)

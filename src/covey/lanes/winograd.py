@@ -4,20 +4,29 @@ from dataclasses import dataclass
 
 from covey.lanes.compiled import fast_instructions as fast
 from covey.lanes.compiled import instructions as do
+from covey.lanes.compiled.isa import Isa
 from covey.lanes.compiled.operations import Operation
-from covey.lanes.compiled.tiles import best, split
+from covey.lanes.compiled.tiles import best, shapes, split
 from covey.lanes.compiled.transforms import FORMS, which
 from covey.lanes.convolve import Target
 from covey.lanes.graph import Conv, Shape
 from covey.lanes.stages import Stage
-from covey.lanes.workspace import Tensor, Writer
+from covey.lanes.workspace import ALIGN, Tensor, Writer
 
 LEAST_CHANNELS = (
     16  # on both sides: with fewer, the transforms cost more than the multiplications that they save
 )
+LEAST_GAIN = 1.5  # times fewer multiplications
 MOST_WEIGHTS = 1 << 22  # transformed, in floats
-STRIP_BYTES = 512 * 1024  # of transformed inputs worked on at a time: half of a usual second-level cache
+# of transformed inputs and of products worked on at a time: both fit into a usual second-level cache
+STRIP_BYTES, PART_BYTES = 256 * 1024, 128 * 1024
+MOST_TILES = 4  # in a strip
 NO_POOLING = do.Pooling(*[0] * len(do.Pooling._fields))
+
+
+def odd_lines(size: int) -> int:
+    """So many floats, rounded up to an odd number of cache lines: places 2^k apart would share few of them."""
+    return ALIGN * (-(-size // ALIGN) | 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,18 +49,26 @@ class Form:
     def which(self, use: str) -> int:
         return which((self.step, self.kernel), use)
 
+    @property
+    def tiles(self) -> int:
+        """So many cover the output; the last of a row or a column may reach over its border."""
+        return -(-self.rows // self.step) * -(-self.columns // self.step)
+
 
 def form_of(kind: Conv, channels: int, outputs: int, target: Shape) -> Form | None:
-    """The form that suits a convolution onto images of the target's size; none where there is none."""
+    """The form with the fewest multiplications for a convolution onto images of the target's size; none: none fits."""
     kernel = kind.kernel[0]
     fits = kind.kernel[1] == kernel and kind.stride == (1, 1) and max(kind.padding) < kernel
     if not fits or min(channels, outputs) < LEAST_CHANNELS:
         return None
-    for step, taps in FORMS:
-        divides = target.rows % step == 0 and target.columns % step == 0
-        if taps == kernel and divides and (step + taps - 1) ** 2 * channels * outputs <= MOST_WEIGHTS:
-            return Form(step=step, kernel=kernel, rows=target.rows, columns=target.columns)
-    return None
+    forms = [
+        Form(step=step, kernel=kernel, rows=target.rows, columns=target.columns)
+        for step, taps in FORMS
+        if taps == kernel and (step + taps - 1) ** 2 * channels * outputs <= MOST_WEIGHTS
+    ]
+    best_form = min(forms, key=lambda form: (form.places * form.tiles, form.places), default=None)
+    direct = target.rows * target.columns * kernel**2
+    return best_form if best_form and LEAST_GAIN * best_form.places * best_form.tiles <= direct else None
 
 
 def form_of_stage(stage: Stage) -> Form | None:
@@ -73,9 +90,8 @@ def transformed_weights(
     w: Writer, kind: Conv, form: Form, outputs: int, inputs: int, *, flipped: bool
 ) -> int:
     """Where the layer's transformed weights will be; the operation comes once per batch."""
-    lanes = w.isa.lanes
-    count = -(-outputs * inputs // lanes) * lanes
-    u = w.place(form.places * count)
+    place = odd_lines(outputs * inputs)
+    u = w.place(form.places * place)
     fields = fast.FastWeights(
         weight=kind.weight,
         outputs=outputs,
@@ -83,9 +99,9 @@ def transformed_weights(
         kernel=form.kernel,
         size=form.size,
         flipped=int(flipped),
-        pairs=count,
-        apart=w.place(form.kernel**2 * count),
+        apart=w.place(form.kernel**2 * place),
         u=u,
+        u_place=place,
         into=form.which("weights"),
     )
     w.do(Operation.FAST_WEIGHTS, fields, by_block=False)
@@ -102,58 +118,76 @@ def convolve_fast(
     *,
     bias: int | None = None,
     relu: bool = False,
+    accumulate: bool = False,
     pooling: do.Pooling | None = None,
 ) -> None:
     """y = the convolution of x; with `pooling`, y is not used: maxima of 2 x 2 go where it says."""
     lanes = w.isa.lanes
     strip = _strip(w, form, x, pad)
-    tile = best(w.isa, y.channels, strip.tiles)
-    m_chunks, w_chunks = split(y.channels, tile[0]), split(strip.tiles, tile[1])
-    row = strip.tiles * form.step * lanes
+    rows = _rows(w.isa, y.channels, strip.tiles)
+    most = max(1, PART_BYTES // (4 * form.places * strip.tiles * lanes * rows)) * rows
+    parts = [(m, min(most, y.channels - m)) for m in range(0, y.channels, most)]
+    channels = parts[0][1]
+    products_place = odd_lines(channels * strip.tiles * lanes)
     fields = fast.Fast(
         u=u,
+        u_place=odd_lines(y.channels * x.shape.channels),
         bias=-1 if bias is None else bias,
-        y=w.place(tile[0] * form.step * row) if pooling else y.place,
+        zeros=w.place(channels),
+        y=y.place,
         y_block=y.block,
-        y_m=form.step * row if pooling else y.channel,
-        y_row=row if pooling else y.row,
+        y_m=y.channel,
+        y_row=y.row,
+        y_rows=form.rows,
+        y_columns=form.columns,
         outputs=y.channels,
         out=form.which("output"),
-        products=w.place(form.places * tile[0] * strip.tiles * lanes),
-        most=tile[0],
-        m_chunks=w.table(m_chunks),
-        m_count=len(m_chunks),
-        w_chunks=w.table(w_chunks),
-        w_count=len(w_chunks),
-        zeros=w.table([0, 0]),
+        products=w.place(form.places * products_place),
+        products_place=products_place,
+        tile=w.place(channels * form.step**2 * lanes),
+        parts=w.table(parts),
+        part_count=len(parts),
+        rows=rows,
         relu=int(relu),
+        accumulate=int(accumulate),
         pooled=int(pooling is not None),
     )
     w.do(Operation.FAST_CONV, strip, fields, pooling or NO_POOLING, by_block=True)
 
 
+def _rows(isa: Isa, channels: int, tiles: int) -> int:
+    """Channels of the register tile with so many columns that needs the fewest cycles (two multiply-adds or loads)."""
+
+    def cycles(rows: int) -> float:
+        return -(-channels // rows) * max(rows * tiles / 2, (rows + tiles) / 2, 4)
+
+    return min((rows for rows, columns in shapes(isa) if columns == tiles), key=cycles)
+
+
 def _strip(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.Strip:
     lanes, channels = w.isa.lanes, x.shape.channels
-    across = form.columns // form.step
-    most = max(1, STRIP_BYTES // (4 * form.places * channels * lanes))
-    tiles = max(n for n in range(1, across + 1) if across % n == 0 and (n <= most or n == 1))
-    width = (tiles * form.step + form.kernel - 1) * lanes
+    most = max(1, min(MOST_TILES, STRIP_BYTES // (4 * form.places * channels * lanes)))
+    strips = split(form.tiles, most)
+    tiles = max(length for _, length in strips)
+    v_place = odd_lines(channels * tiles * lanes)
     return fast.Strip(
         x=x.column(-pad[1]),
         x_block=x.block,
         x_m=x.plane,
         x_row=x.row,
         x_rows=x.shape.rows,
+        x_wide=x.shape.columns + x.margin + pad[1],
         pad=pad[0],
         channels=channels,
         step=form.step,
         size=form.size,
+        across=-(-form.columns // form.step),
+        strips=w.table(strips),
+        strip_count=len(strips),
         tiles=tiles,
-        parts=across // tiles,
-        tile_rows=form.rows // form.step,
-        width=width,
-        padded=w.place(form.size * width),
-        v=w.place(form.places * channels * tiles * lanes),
+        padded=w.place(form.places * lanes),
+        v=w.place(form.places * v_place),
+        v_place=v_place,
         into=form.which("input"),
     )
 
@@ -164,34 +198,40 @@ def weight_gradient_fast(w: Writer, form: Form, kind: Conv, delta: Tensor, x: Te
     strip = _strip(w, form, x, kind.padding)
     wide = -(-outputs // lanes) * lanes
     tile = best(w.isa, channels, wide // lanes)
-    m_chunks, w_chunks = split(channels, tile[0]), split(wide // lanes, tile[1])
-    sums = w.place(form.places * channels * wide)
+    w_chunks = split(wide // lanes, tile[1])
+    turned_place, d_place = odd_lines(lanes * wide), odd_lines(strip.tiles * lanes * wide)
+    sums_place = odd_lines(channels * wide)
+    sums = w.place(form.places * sums_place)
     grad = fast.FastGrad(
         delta=delta.inside,
         delta_block=delta.block,
         delta_row=delta.row,
+        delta_rows=form.rows,
+        delta_columns=form.columns,
         wide=wide,
         outputs=w.table([min(m, outputs - 1) * delta.plane for m in range(wide)]),
         places=w.table([k * wide for k in range(lanes)]),
-        turned=w.place(form.step * strip.tiles * form.step * lanes * wide),
-        d=w.place(form.places * strip.tiles * lanes * wide),
+        turned=w.place(form.step**2 * turned_place),
+        turned_place=turned_place,
+        d=w.place(form.places * d_place),
+        d_place=d_place,
         sums=sums,
-        m_chunks=w.table(m_chunks),
-        m_count=len(m_chunks),
+        sums_place=sums_place,
+        rows=tile[0],
         w_chunks=w.table(w_chunks),
         w_count=len(w_chunks),
-        zeros=w.table([0, 0]),
         into=form.which("delta"),
     )
     w.do(Operation.FAST_GRAD, strip, grad, by_block=True)
     return fast.FastSum(
         sums=sums,
+        sums_place=sums_place,
         channels=channels,
         outputs=outputs,
         wide=wide,
         kernel=form.kernel,
         size=form.size,
-        apart=w.place(form.kernel**2 * channels * wide),
+        apart=w.place(form.kernel**2 * sums_place),
         gradient=-1,
         back=form.which("gradient"),
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from covey.report.changes import changes
 from covey.report.folder import RunView
 from covey.report.markup import Html, cells_table, markup, tag
 from covey.report.notes import note_kind
@@ -18,7 +19,7 @@ from covey.report.wording import epsilon_words, show_count, show_seconds
 def run_details(run: RunView, label: str, place: int, runs: int) -> Html:
     """All sections of one run; only the first carries the anchors of the page's links."""
     parts = (
-        section("Fleet", "", place, figure("fleet"), unlike(run)),
+        section("Fleet", "", place, figure("fleet"), unlike(run), changes(run)),
         section("Devices", "devices", place, figure("timeline")),
         section("Cost", "cost", place, cost(run), missed(run), epsilon(run)),
         *([section("Privacy", "privacy", place, private)] if (private := privacy(run)) else []),

@@ -199,10 +199,17 @@ def halves_by_themselves(x: Tensor) -> NDArray[np.int64]:
 
 
 def standardised(client: Client) -> Tensor:
-    """The client's inputs with mean 0 and deviation 1, about: as the data set's scale makes them, else from [0, 1]."""
+    """The client's inputs with mean 0 and deviation 1, about: as the data set's scale makes them, else from [0, 1].
+
+    Numbers that nobody scaled (a text's frequencies) may have any size: there every sample is brought to one length.
+    """
     x, _ = client.train.tensors()
-    is_unit = client.train.dataset.scale is None and client.train.dataset.x.dtype == torch.uint8
-    return (x - 0.5) / 0.3 if is_unit else x.float()
+    if client.train.dataset.scale is not None:
+        return x.float()
+    if client.train.dataset.x.dtype == torch.uint8:
+        return (x - 0.5) / 0.3
+    rms = x.float().flatten(1).square().mean(dim=1).sqrt()
+    return x.float() / rms.clamp(min=1e-12).view(-1, *[1] * (x.dim() - 1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,45 +4,51 @@ from typing import NamedTuple
 
 
 class Strip(NamedTuple):
-    """The tiles of a Winograd convolution (`transforms`): each row of them is worked on in `parts` of `tiles`."""
+    """The tiles of a Winograd convolution (`transforms`), row by row; a strip of them is worked on at a time."""
 
     x: int
     x_block: int
     x_m: int
     x_row: int
     x_rows: int
+    x_wide: int  # columns from x on to the end of its right margin
     pad: int
     channels: int
     step: int  # outputs of a tile, along one side
     size: int  # inputs of a tile, along one side
-    tiles: int
-    parts: int
-    tile_rows: int
-    width: int  # floats in a row of x under the tiles
-    padded: int  # scratch: rows of x, with zeros above or below
+    across: int  # tiles in a row of them
+    strips: int  # table of (first tile, tiles)
+    strip_count: int
+    tiles: int  # of the largest strip
+    padded: int  # scratch: a tile of x that reaches over the border, with zeros there
     v: int  # scratch: transformed inputs
+    v_place: int  # between two places of a tile
     into: int  # which transform
 
 
 class Fast(NamedTuple):
-    """A convolution of a `Strip`; y is a scratch of some channels' tiles if a 2 x 2 maximum follows."""
+    """A convolution of a `Strip`; what does not go into y as it is waits in a scratch of one tile of some channels."""
 
     u: int  # transformed weights
+    u_place: int
     bias: int  # -1: none
+    zeros: int  # stands for the bias where there is none
     y: int
     y_block: int
     y_m: int
     y_row: int
+    y_rows: int
+    y_columns: int
     outputs: int
     out: int  # which transform
     products: int  # scratch
-    most: int  # channels of the scratch
-    m_chunks: int  # table of (first channel, channels)
-    m_count: int
-    w_chunks: int  # table of (first tile, tiles)
-    w_count: int
-    zeros: int  # table
+    products_place: int
+    tile: int  # scratch
+    parts: int  # table of (first channel, channels)
+    part_count: int
+    rows: int  # channels in a register tile
     relu: int
+    accumulate: int
     pooled: int
 
 
@@ -52,17 +58,20 @@ class FastGrad(NamedTuple):
     delta: int
     delta_block: int
     delta_row: int
+    delta_rows: int
+    delta_columns: int
     wide: int  # outputs, rounded up to whole vectors
     outputs: int  # table: where the outputs' deltas are, from the first one's on
     places: int  # table 0, wide, 2 wide ...
     turned: int  # scratch
+    turned_place: int
     d: int  # scratch
+    d_place: int
     sums: int
-    m_chunks: int  # table of (first channel, channels)
-    m_count: int
+    sums_place: int
+    rows: int  # channels in a register tile
     w_chunks: int  # table of (first vector of outputs, vectors)
     w_count: int
-    zeros: int  # table
     into: int  # which transform
 
 
@@ -75,9 +84,9 @@ class FastWeights(NamedTuple):
     kernel: int
     size: int
     flipped: int
-    pairs: int  # outputs times inputs, rounded up to whole vectors
     apart: int  # scratch
     u: int
+    u_place: int  # between two places, in the scratch too
     into: int  # which transform
 
 
@@ -85,6 +94,7 @@ class FastSum(NamedTuple):
     """The sums of a `FastGrad` transformed back, once per batch, and added to the gradient."""
 
     sums: int
+    sums_place: int  # between two places, in the scratch too
     channels: int
     outputs: int
     wide: int

@@ -56,10 +56,10 @@ def linear_grad(s: Any, c: Any, b0: int, b1: int) -> None:
     whole, rest = s.size // LANES, s.size % LANES
     vectors = (c.inputs + LANES - 1) // LANES
     gradient = at(s.work, c.gradient)
-    for i in range(c.m_count):
-        m, rows = s.tables[c.m_chunks + 2 * i], s.tables[c.m_chunks + 2 * i + 1]
-        for n in range(0, vectors, c.columns * c.tiles):
-            here = min(c.columns * c.tiles, vectors - n)
+    for n in range(0, vectors, c.columns * c.tiles):  # these inputs of all samples stay in the cache
+        here = min(c.columns * c.tiles, vectors - n)
+        for i in range(c.m_count):
+            m, rows = s.tables[c.m_chunks + 2 * i], s.tables[c.m_chunks + 2 * i + 1]
             done = 0
             while done < here:
                 columns = min(c.columns, here - done)

@@ -37,6 +37,7 @@ products = _external("covey_products")
 mix = _external("covey_mix")
 scale = _external("covey_scale")
 transform = _external("covey_transform")
+multiply = _external("covey_multiply")
 
 
 def _at(_context: Any, pointer: Any, _offset: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-WIDTH = 48  # int64 values in a row of a program: the operation and its fields
+WIDTH = 64  # int64 values in a row of a program: the operation and its fields
 
 
 class Operation(IntEnum):
@@ -47,3 +47,5 @@ class Operation(IntEnum):
     FAST_GRAD = 36
     FAST_WEIGHTS = 37
     FAST_SUM = 38
+    TURNED_GRAD = 39
+    TURNED_SUM = 40

@@ -110,6 +110,41 @@ def correlate(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
 CORRELATE = [FLOATS, I64, I64, FLOATS, I64, I64, INTS, I64, I64, FLOATS, I64, I64]
 
 
+def multiply(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
+    """y[f, m, n] = sum over k of a[f, m, k] * x[f, k, n], f < `places`, scalar times vector, `chunks` tiles along m.
+
+    Neighbours along k in a and along n in x and y follow one another; `more`: what y holds is added.
+    """
+    a, a_m, a_f, x, x_k, x_f, y, y_m, y_f, length, chunks, places, more, _ = arguments
+    totals = [[e.variable(NOTHING) for _ in range(columns)] for _ in range(rows)]
+    cells = [(m, n) for m in range(rows) for n in range(columns)]
+    next_a, next_x, next_y = e.variable(a), e.variable(x), e.variable(y)
+    with e.repeat(places):
+        chunk_a, chunk_y = e.variable(next_a.now), e.variable(next_y.now)
+        with e.repeat(chunks):
+            for m, n in cells:
+                totals[m][n].now = NOTHING
+            with e.when(more, 1):
+                for m, n in cells:
+                    totals[m][n].now = e.load(e.at(e.at(chunk_y.now, y_m, m), n * LANES))
+            pa, px = e.variable(chunk_a.now), e.variable(next_x.now)
+            with e.repeat(length):
+                inputs = [e.load(e.at(px.now, n * LANES)) for n in range(columns)]
+                for m in range(rows):
+                    weight = e.spread(e.number(e.at(pa.now, a_m, m)))
+                    for n in range(columns):
+                        e.multiply_add(weight, inputs[n], totals[m][n])
+                pa.now, px.now = e.at(pa.now, 1), e.at(px.now, x_k)
+            for m, n in cells:
+                e.store(totals[m][n].now, e.at(e.at(chunk_y.now, y_m, m), n * LANES))
+            chunk_a.now, chunk_y.now = e.at(chunk_a.now, a_m, rows), e.at(chunk_y.now, y_m, rows)
+        next_a.now, next_x.now = e.at(next_a.now, a_f), e.at(next_x.now, x_f)
+        next_y.now = e.at(next_y.now, y_f)
+
+
+MULTIPLY = [FLOATS, I64, I64, FLOATS, I64, I64, FLOATS, I64, I64, I64, I64, I64, I64, I64]
+
+
 def transpose(e: Emitter, source: Value, rows: Value, target: Value, places: Value) -> None:
     """target[places[j] + i] = source[rows[i] + j] for i and j below the number of lanes."""
     vectors = [e.load(e.at(source, e.number(rows, i))) for i in range(LANES)]
@@ -282,7 +317,11 @@ def define_family(
     define(module, name, arguments, choose)
 
 
-FAMILIES = {"covey_contract": (CONTRACT, contract), "covey_correlate": (CORRELATE, correlate)}
+FAMILIES = {
+    "covey_contract": (CONTRACT, contract),
+    "covey_correlate": (CORRELATE, correlate),
+    "covey_multiply": (MULTIPLY, multiply),
+}
 SINGLES: dict[str, tuple[list[ir.Type], Callable[..., None]]] = {
     "covey_transpose": (TRANSPOSE, transpose),
     "covey_pool": (POOL, pool),

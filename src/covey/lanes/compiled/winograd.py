@@ -5,192 +5,200 @@ from typing import Any
 from covey.lanes.compiled.convolutions import NO_FLOOR
 from covey.lanes.compiled.emit import LANES
 from covey.lanes.compiled.jit import jit
-from covey.lanes.compiled.native import at, contract, f32, pool, transform, transpose
+from covey.lanes.compiled.native import at, f32, multiply, pool, transform, transpose
 from covey.lanes.compiled.tiles import ROW
-from covey.lanes.compiled.vector import ACCUMULATE, ZERO
 
 
 @jit
-def strip(s: Any, g: Any, b: int, row: int, part: int) -> None:
-    """The transformed inputs of one part of a row of tiles: v[place in the tile][channel][tile]."""
-    top, apart = row * g.step - g.pad, g.channels * g.tiles * LANES
-    inside = top >= 0 and top + g.size <= g.x_rows
-    for m in range(g.channels):
-        x = at(s.work, g.x + b * g.x_block + m * g.x_m + top * g.x_row + part * g.tiles * g.step * LANES)
-        x_row = g.x_row
-        if not inside:  # rows above and below are zero
-            padded = at(s.work, g.padded)
-            for i in range(g.size):
-                there = 0 <= top + i < g.x_rows
-                for k in range(g.width):
-                    padded[i * g.width + k] = x[i * g.x_row + k] if there else f32(0)
-            x, x_row = padded, g.width
-        v = at(s.work, g.v + m * g.tiles * LANES)
-        transform(
-            x, x_row, LANES, g.step * LANES, v, g.size * apart, apart, LANES, g.tiles, f32(0), f32(0), g.into
-        )
+def strip(s: Any, g: Any, b: int, first: int, tiles: int) -> None:
+    """The transformed inputs of some tiles: v[place in the tile][channel][tile]."""
+    apart, next_v, width = g.v_place, g.tiles * LANES, g.size * LANES
+    for i in range(tiles):
+        row = (first + i) // g.across
+        top, left = row * g.step - g.pad, (first + i - row * g.across) * g.step
+        x = at(s.work, g.x + b * g.x_block + top * g.x_row + left * LANES)
+        v = at(s.work, g.v + i * LANES)
+        if top >= 0 and top + g.size <= g.x_rows and left + g.size <= g.x_wide:
+            transform(
+                *(x, g.x_row, LANES, g.x_m, v, g.size * apart, apart, next_v),
+                *(g.channels, s.work, f32(0), g.into),
+            )
+            continue
+        padded = at(s.work, g.padded)
+        for k in range(g.size * width):
+            padded[k] = f32(0)
+        low, high = max(0, -top), min(g.size, g.x_rows - top)
+        there = min(g.size, g.x_wide - left) * LANES
+        for m in range(g.channels):
+            for k in range(low, high):
+                source, target = at(x, m * g.x_m + k * g.x_row), at(padded, k * width)
+                for lane in range(there):
+                    target[lane] = source[lane]
+            transform(
+                *(padded, width, LANES, width, at(v, m * next_v), g.size * apart, apart, next_v),
+                *(1, s.work, f32(0), g.into),
+            )
 
 
 @jit
 def conv(s: Any, g: Any, c: Any, p: Any, b: int) -> None:
     """y = convolution of x, with bias, ReLU and 2 x 2 maximum where they follow."""
-    floor = f32(0) if c.relu else NO_FLOOR
-    across, half = g.tiles * g.step * LANES, g.step // 2
-    for row in range(g.tile_rows):
-        for part in range(g.parts):
-            strip(s, g, b, row, part)
-            for i in range(c.m_count):
-                m, rows = s.tables[c.m_chunks + 2 * i], s.tables[c.m_chunks + 2 * i + 1]
-                multiply(s, g, c, m, rows)
-                for r in range(rows):
-                    y = at(s.work, c.y + r * c.y_m)
-                    if not c.pooled:
-                        top = (m + r) * c.y_m + row * g.step * c.y_row + part * across
-                        y = at(s.work, c.y + b * c.y_block + top)
-                    bias = s.row[c.bias + m + r] if c.bias >= 0 else f32(0)
-                    products = at(s.work, c.products + r * g.tiles * LANES)
-                    apart = c.most * g.tiles * LANES
-                    transform(
-                        *(products, g.size * apart, apart, LANES),
-                        *(y, c.y_row, LANES, g.step * LANES, g.tiles, bias, floor, c.out),
-                    )
-                    if c.pooled:
-                        for q in range(half):
-                            h = row * half + q
-                            place = h * p.columns * LANES + part * across // 2
-                            pool(
-                                at(s.work, c.y + r * c.y_m + 2 * q * c.y_row),
-                                c.y_row,
-                                at(
-                                    s.work,
-                                    p.y + b * p.y_block + (m + r) * p.y_m + h * p.y_row + part * across // 2,
-                                ),
-                                at(s.marks, p.marks + b * p.marks_block + (m + r) * p.marks_m + place),
-                                g.tiles * half,
-                                f32(0) if p.relu else NO_FLOOR,
-                            )
+    for k in range(g.strip_count):
+        first, tiles = s.tables[g.strips + 2 * k], s.tables[g.strips + 2 * k + 1]
+        strip(s, g, b, first, tiles)
+        for j in range(c.part_count):
+            m, channels = s.tables[c.parts + 2 * j], s.tables[c.parts + 2 * j + 1]
+            products(s, g, c, m, channels, tiles)
+            for i in range(tiles):
+                output(s, g, c, p, b, first + i, i, m, channels)
 
 
 @jit
-def multiply(s: Any, g: Any, c: Any, m: int, rows: int) -> None:
+def products(s: Any, g: Any, c: Any, m: int, channels: int, tiles: int) -> None:
     """products[place][r][tile] = sum over channels of u[place][m + r][channel] * v[place][channel][tile]."""
-    step = g.tiles * LANES
-    for f in range(g.size * g.size):
-        weight = at(s.work, c.u + (f * c.outputs + m) * g.channels)
-        for j in range(c.w_count):
-            start, columns = s.tables[c.w_chunks + 2 * j], s.tables[c.w_chunks + 2 * j + 1]
-            contract(
-                weight,
-                g.channels,
-                at(s.work, g.v + f * g.channels * step + start * LANES),
-                LANES,
-                at(s.tables, c.zeros),
-                1,
-                g.channels,
-                1,
-                step,
-                at(s.work, c.products + f * c.most * step + start * LANES),
-                step,
-                LANES,
-                weight,
-                ZERO,
-                NO_FLOOR,
-                1,
-                rows * ROW + columns,
-            )
+    next_tile = g.tiles * LANES
+    whole = channels - channels % c.rows
+    for rest in range(2):  # whole register tiles, then what is left over
+        start, rows, count = (whole, channels - whole, 1) if rest else (0, c.rows, whole // c.rows)
+        if rows * count == 0:
+            continue
+        multiply(
+            *(at(s.work, c.u + (m + start) * g.channels), g.channels, c.u_place),
+            *(at(s.work, g.v), next_tile, g.v_place),
+            *(at(s.work, c.products + start * next_tile), next_tile, c.products_place),
+            *(g.channels, count, g.size * g.size, 0, rows * ROW + tiles),
+        )
+
+
+@jit
+def output(s: Any, g: Any, c: Any, p: Any, b: int, tile: int, i: int, m: int, channels: int) -> None:
+    """Tile number `tile`, the i-th of its strip, of some channels: transformed back, and to where it belongs."""
+    row = tile // g.across
+    top, left = row * g.step, (tile - row * g.across) * g.step
+    rows, columns = min(g.step, c.y_rows - top), min(g.step, c.y_columns - left)
+    y = at(s.work, c.y + b * c.y_block + m * c.y_m + top * c.y_row + left * LANES)
+    straight = not c.pooled and not c.accumulate and rows == g.step and columns == g.step
+    width = g.step * LANES
+    target, target_row, target_m = at(s.work, c.tile), width, g.step * width
+    if straight:
+        target, target_row, target_m = y, c.y_row, c.y_m
+    apart = c.products_place
+    bias = at(s.row, c.bias + m) if c.bias >= 0 else at(s.work, c.zeros)
+    floor = f32(0) if c.relu else NO_FLOOR
+    transform(
+        *(at(s.work, c.products + i * LANES), g.size * apart, apart, g.tiles * LANES),
+        *(target, target_row, LANES, target_m, channels, bias, floor, c.out),
+    )
+    if straight:
+        return
+    for r in range(channels):
+        source = at(s.work, c.tile + r * g.step * width)
+        if c.pooled:
+            for q in range(rows // 2):
+                h, w = top // 2 + q, left // 2 * LANES
+                pool(
+                    at(source, 2 * q * width),
+                    width,
+                    at(s.work, p.y + b * p.y_block + (m + r) * p.y_m + h * p.y_row + w),
+                    at(
+                        s.marks,
+                        p.marks + b * p.marks_block + (m + r) * p.marks_m + h * p.columns * LANES + w,
+                    ),
+                    columns // 2,
+                    f32(0) if p.relu else NO_FLOOR,
+                )
+            continue
+        for q in range(rows):
+            line, place = at(source, q * width), at(y, r * c.y_m + q * c.y_row)
+            if c.accumulate:
+                for lane in range(columns * LANES):
+                    place[lane] += line[lane]
+            else:
+                for lane in range(columns * LANES):
+                    place[lane] = line[lane]
 
 
 @jit
 def gradient(s: Any, g: Any, c: Any, b: int) -> None:
     """sums[place][channel][output] += v * transformed delta, over tiles and samples: outputs are in the lanes here."""
-    long = g.tiles * LANES
-    for row in range(g.tile_rows):
-        for part in range(g.parts):
-            strip(s, g, b, row, part)
-            turn(s, g, c, b, row, part)
-            for f in range(g.size * g.size):
-                for i in range(c.m_count):
-                    m, rows = s.tables[c.m_chunks + 2 * i], s.tables[c.m_chunks + 2 * i + 1]
-                    for j in range(c.w_count):
-                        start, columns = s.tables[c.w_chunks + 2 * j], s.tables[c.w_chunks + 2 * j + 1]
-                        v = at(s.work, g.v + (f * g.channels + m) * long)
-                        contract(
-                            v,
-                            long,
-                            at(s.work, c.d + f * long * c.wide + start * LANES),
-                            LANES,
-                            at(s.tables, c.zeros),
-                            1,
-                            long,
-                            1,
-                            c.wide,
-                            at(s.work, c.sums + (f * g.channels + m) * c.wide + start * LANES),
-                            c.wide,
-                            LANES,
-                            v,
-                            ACCUMULATE,
-                            NO_FLOOR,
-                            1,
-                            rows * ROW + columns,
-                        )
+    long, whole = g.tiles * LANES, g.channels - g.channels % c.rows
+    for k in range(g.strip_count):
+        first, tiles = s.tables[g.strips + 2 * k], s.tables[g.strips + 2 * k + 1]
+        strip(s, g, b, first, tiles)
+        turn(s, g, c, b, first, tiles)
+        for j in range(c.w_count):
+            start, columns = s.tables[c.w_chunks + 2 * j], s.tables[c.w_chunks + 2 * j + 1]
+            for rest in range(2):
+                m, rows, count = (whole, g.channels - whole, 1) if rest else (0, c.rows, whole // c.rows)
+                if rows * count == 0:
+                    continue
+                multiply(
+                    *(at(s.work, g.v + m * long), long, g.v_place),
+                    *(at(s.work, c.d + start * LANES), c.wide, c.d_place),
+                    *(at(s.work, c.sums + m * c.wide + start * LANES), c.wide, c.sums_place),
+                    *(tiles * LANES, count, g.size * g.size, 1, rows * ROW + columns),
+                )
 
 
 @jit
-def turn(s: Any, g: Any, c: Any, b: int, row: int, part: int) -> None:
+def turn(s: Any, g: Any, c: Any, b: int, first: int, tiles: int) -> None:
     """d[place][tile][sample][output]: the delta of some tiles, turned so that outputs are in the lanes, transformed."""
-    columns, long = g.tiles * g.step, LANES * c.wide
-    delta = at(
-        s.work,
-        c.delta + b * c.delta_block + row * g.step * c.delta_row + part * columns * LANES,
-    )
-    for o in range(g.step):
-        for w in range(columns):
-            for k in range(c.wide // LANES):
-                transpose(
-                    at(delta, o * c.delta_row + w * LANES),
-                    at(s.tables, c.outputs + k * LANES),
-                    at(s.work, c.turned + (o * columns + w) * long + k * LANES),
-                    at(s.tables, c.places),
-                )
-    apart = g.tiles * long
-    for t in range(g.tiles):
+    long = LANES * c.wide
+    for i in range(tiles):
+        row = (first + i) // g.across
+        top, left = row * g.step, (first + i - row * g.across) * g.step
+        for o in range(g.step):
+            for w in range(g.step):
+                turned = at(s.work, c.turned + (o * g.step + w) * c.turned_place)
+                if top + o >= c.delta_rows or left + w >= c.delta_columns:
+                    for k in range(long):
+                        turned[k] = f32(0)
+                    continue
+                place = c.delta + b * c.delta_block + (top + o) * c.delta_row + (left + w) * LANES
+                for k in range(c.wide // LANES):
+                    transpose(
+                        at(s.work, place),
+                        at(s.tables, c.outputs + k * LANES),
+                        at(turned, k * LANES),
+                        at(s.tables, c.places),
+                    )
         transform(
-            *(at(s.work, c.turned + t * g.step * long), columns * long, long, LANES),
-            *(at(s.work, c.d + t * long), g.size * apart, apart, LANES, c.wide, f32(0), f32(0), c.into),
+            *(at(s.work, c.turned), g.step * c.turned_place, c.turned_place, LANES),
+            *(at(s.work, c.d + i * long), g.size * c.d_place, c.d_place, LANES),
+            *(c.wide, s.work, f32(0), c.into),
         )
 
 
 @jit
 def weights(s: Any, c: Any) -> None:
     """u[place][output][input] = G w G', for the gradient by x of flipped kernels with inputs and outputs exchanged."""
-    area = c.kernel * c.kernel
+    area, place = c.kernel * c.kernel, c.u_place
     apart, row = at(s.work, c.apart), at(s.row, c.weight)
     for m in range(c.outputs):
         for n in range(c.inputs):
             for k in range(area):
                 if c.flipped:
-                    apart[k * c.pairs + n * c.outputs + m] = row[(m * c.inputs + n) * area + area - 1 - k]
+                    apart[k * place + n * c.outputs + m] = row[(m * c.inputs + n) * area + area - 1 - k]
                 else:
-                    apart[k * c.pairs + m * c.inputs + n] = row[(m * c.inputs + n) * area + k]
+                    apart[k * place + m * c.inputs + n] = row[(m * c.inputs + n) * area + k]
     transform(
-        *(apart, c.kernel * c.pairs, c.pairs, LANES),
-        *(at(s.work, c.u), c.size * c.pairs, c.pairs, LANES, c.pairs // LANES, f32(0), f32(0), c.into),
+        *(apart, c.kernel * place, place, LANES),
+        *(at(s.work, c.u), c.size * place, place, LANES, place // LANES, s.work, f32(0), c.into),
     )
 
 
 @jit
 def add_up(s: Any, c: Any) -> None:
     """gradient[output][channel][tap] += G' sums G, and the sums are zero again."""
-    area, count = c.kernel * c.kernel, c.channels * c.wide
-    apart = at(s.work, c.apart)
+    area, place = c.kernel * c.kernel, c.sums_place
+    apart, sums = at(s.work, c.apart), at(s.work, c.sums)
     transform(
-        *(at(s.work, c.sums), c.size * count, count, LANES),
-        *(apart, c.kernel * count, count, LANES, count // LANES, f32(0), f32(0), c.back),
+        *(sums, c.size * place, place, LANES),
+        *(apart, c.kernel * place, place, LANES, place // LANES, s.work, f32(0), c.back),
     )
     for m in range(c.outputs):
         for n in range(c.channels):
             for k in range(area):
-                s.work[c.gradient + (m * c.channels + n) * area + k] += apart[k * count + n * c.wide + m]
-    sums = at(s.work, c.sums)
-    for i in range(c.size * c.size * count):
+                s.work[c.gradient + (m * c.channels + n) * area + k] += apart[k * place + n * c.wide + m]
+    for i in range(c.size * c.size * place):
         sums[i] = f32(0)

@@ -1,0 +1,77 @@
+"""Writes the gradient of a convolution's weights for images of few places, with its channels in the lanes."""
+
+from covey.lanes.compiled import instructions as do
+from covey.lanes.compiled.operations import Operation
+from covey.lanes.compiled.tiles import best, split
+from covey.lanes.graph import Conv
+from covey.lanes.winograd import odd_lines
+from covey.lanes.workspace import Tensor, Writer
+
+LEAST_CHANNELS = 32  # two whole vectors of the widest kind
+MOST_PLACES = 64  # of the output: above, the sums over lanes of the other kernel cost little
+
+
+def suits(x: Tensor, rows: int, columns: int) -> bool:
+    """Whether a convolution onto so many rows and columns is better off with its channels in the lanes."""
+    return x.shape.channels >= LEAST_CHANNELS and rows * columns <= MOST_PLACES
+
+
+def weight_gradient_turned(
+    w: Writer, kind: Conv, delta: Tensor, x: Tensor, gradient: int, *, rows: int, columns: int
+) -> do.TurnedSum:
+    """Adds up sums[tap, m, channel] block after block; what it returns is done once per batch."""
+    lanes, channels, outputs = w.isa.lanes, x.shape.channels, delta.shape.channels
+    wide = -(-channels // lanes) * lanes
+    row = odd_lines(wide)
+    taps: list[tuple[int, int]] = []
+    groups: list[tuple[int, int]] = []
+    for kh in range(kind.kernel[0]):
+        for kw in range(kind.kernel[1]):
+            first = len(taps)
+            for h in range(rows):
+                for v in range(columns):
+                    above = h * kind.stride[0] - kind.padding[0] + kh
+                    left = v * kind.stride[1] - kind.padding[1] + kw
+                    if 0 <= above < x.shape.rows and 0 <= left < x.shape.columns:
+                        place = (above * x.shape.columns + left) * lanes * row
+                        taps.append((h * delta.row + v * lanes, place))
+            groups.append((first, len(taps) - first))
+    tile = best(w.isa, outputs, wide // lanes)
+    m_chunks, w_chunks = split(outputs, tile[0]), split(wide // lanes, tile[1])
+    sums = w.place(len(groups) * outputs * wide)
+    table = w.table(groups)
+    w.do(
+        Operation.TURNED_GRAD,
+        do.TurnedGrad(
+            **x.by_row("x"),
+            x_rows=x.shape.rows,
+            x_columns=x.shape.columns,
+            channels=w.table([min(m, channels - 1) * x.plane for m in range(wide)]),
+            wide=wide,
+            turned=w.place(x.shape.rows * x.shape.columns * lanes * row),
+            turned_row=row,
+            places=w.table([k * row for k in range(lanes)]),
+            delta=delta.inside,
+            delta_block=delta.block,
+            delta_m=delta.plane,
+            outputs=outputs,
+            taps=w.table(taps),
+            groups=table,
+            group_count=len(groups),
+            sums=sums,
+            m_chunks=w.table(m_chunks),
+            m_count=len(m_chunks),
+            w_chunks=w.table(w_chunks),
+            w_count=len(w_chunks),
+        ),
+        by_block=True,
+    )
+    return do.TurnedSum(
+        sums=sums,
+        wide=wide,
+        outputs=outputs,
+        channels=channels,
+        groups=table,
+        group_count=len(groups),
+        gradient=gradient,
+    )
