@@ -91,7 +91,7 @@ def cluster() -> Iterator[Any]:
         lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": store})
     )
     persistent(lambda: started.add_node(num_cpus=1, object_store_memory=store))
-    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
+    persistent(lambda: ray.init(address=started.address, log_to_driver=False, logging_level="ERROR"))
     yield started
     ray.shutdown()
     started.shutdown()
