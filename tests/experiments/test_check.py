@@ -37,3 +37,8 @@ def test_a_row_that_not_every_seed_has_is_compared_where_it_is(
     monkeypatch: pytest.MonkeyPatch, rows: dict[str, dict[str, float]], differs: list[str]
 ) -> None:
     assert checked(monkeypatch, rows).differs == differs
+
+
+def test_it_is_said_by_how_much_a_number_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checked(monkeypatch, {"all": {"a": 2.000008}}).differences == ["all: a by 8e-06"]
+    assert checked(monkeypatch, {"some": {"a": 7.0}}).differences == ["all: a"]

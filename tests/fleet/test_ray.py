@@ -91,7 +91,7 @@ def cluster() -> Iterator[Any]:
         lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": store})
     )
     persistent(lambda: started.add_node(num_cpus=1, object_store_memory=store))
-    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
+    persistent(lambda: ray.init(address=started.address, log_to_driver=False, logging_level="ERROR"))
     yield started
     ray.shutdown()
     started.shutdown()
@@ -137,13 +137,13 @@ class Somebody:
 
 @dataclass(frozen=True)
 class Where(Step):
-    """Tells the node and the process that a client works on."""
+    """Tells the node and the process that a client works on, and how important that process is."""
 
     kind: ClassVar[str] = "query.where"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         node = ray.get_runtime_context().get_node_id()
-        return Reply(id=client.id, stats={"node": node, "pid": os.getpid()})
+        return Reply(id=client.id, stats={"node": node, "pid": os.getpid(), "nice": os.nice(0)})
 
     def work(self, train: int, test: int) -> float:
         return 0.0
@@ -193,6 +193,14 @@ def test_work_is_spread_over_both_nodes(host: LocalFleet) -> None:
     assert len(places(fleet, "node")) == 2
     assert fleet.info["name"] == "ray"
     assert (fleet.info["workers"], fleet.info["nodes"]) == (2, 2)
+    fleet.close()
+
+
+def test_workers_are_as_important_as_the_run_itself(host: LocalFleet) -> None:
+    """Beside a busy program, one at Ray's own niceness of 15 gets a thirtieth of its share of the processor."""
+    fleet = ray_fleet(host)
+    (reply, *_) = fleet.ask(Where(), dict.fromkeys(fleet.begin(1), Task()))
+    assert reply.stats["nice"] == os.nice(0)
     fleet.close()
 
 

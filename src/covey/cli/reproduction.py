@@ -92,7 +92,7 @@ def print_check(name: str, scale: str) -> bool:
     Console().print(table)
     for key in check.changed:
         say(f"{key}: stored {check.run.get(key, 'not known')}, now {check.now[key]}")
-    say(f"differs: {', '.join(check.differs)}" if check.differs else "the same numbers")
+    say(f"differs: {', '.join(check.differences)}" if check.differs else "the same numbers")
     return not check.differs
 
 

@@ -36,6 +36,18 @@ class Check:
         return [column for column, value in self.stored.items() if not close(value, self.found.get(column))]
 
     @property
+    def differences(self) -> list[str]:
+        """The columns that are not the same, and by how much: new kernels round differently, a mistake differs more."""
+        found = []
+        for column in self.differs:
+            a, b = self.stored[column], self.found.get(column)
+            if a is None or b is None:
+                found.append(column)
+            else:
+                found.append(f"{column} by {abs(value_of(a) - value_of(b)):.1g}")
+        return found
+
+    @property
     def changed(self) -> list[str]:
         """What is not as it was: config, sources, instructions."""
         return [key for key in ("config", "sources", "instructions") if self.run.get(key) != self.now[key]]
