@@ -75,6 +75,7 @@ SHOWN: dict[str, tuple[str, str]] = {
     "ByInteractions": ("the exact course of every client's loss", ANY_GROUPS),
     "SoftAverage": ("which model has the lowest loss on every sample of a client", ANY_GROUPS),
     "StaleAverage": ("single updates, one by one as they come", "use fedavg, whose rounds make sums"),
+    "FreshAndLate": ("single updates, how far the late ones lie", "use fedavg, whose rounds make sums"),
     "ByEntropy": ("the bias of every client's update, and with it its label mix", "use fedavg"),
     "Diverse": ("a sketch of every client's update", "use cfic with epsilon"),
     "KeepBusy": ("single updates, one by one as they come", "use fedavg, whose rounds make sums"),
