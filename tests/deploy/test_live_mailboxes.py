@@ -14,13 +14,13 @@ from flwr.proto.fleet_pb2 import (
     PushMessagesRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, Message, Metadata
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, Message, Metadata, PullObjectRequest
 from flwr.proto.node_pb2 import Node
 
 from covey.deploy import mailboxes as module
 from covey.deploy.door import Door
 from covey.deploy.http_connection import Limits
-from covey.deploy.mailboxes import ANSWER, ARRIVE, BEAT, GOT_IT, LEAVE, LOOK, Given, Mailboxes
+from covey.deploy.mailboxes import ANSWER, ARRIVE, BEAT, FETCH, GOT_IT, LEAVE, LOOK, Given, Mailboxes
 from covey.deploy.signatures import Refusal
 from covey.deploy.superlink import Link
 
@@ -159,6 +159,23 @@ def test_what_was_given_is_given_again_until_it_was_got() -> None:
         assert door.asked == [LOOK]
         assert (await door.look("another key")) == b""  # it is nobody else's
         await door.given("k", "POST", GOT_IT, {}, GOT)
+        assert await door.look() == b""
+
+    in_door(work, hold=0.01, answers=[MAIL])
+
+
+@pytest.mark.parametrize("path", [FETCH, GOT_IT])
+@pytest.mark.parametrize("status", [403, 404])
+def test_what_belongs_to_a_run_that_has_ended_is_not_given_again(path: str, status: int) -> None:
+    """A site would ask for it without end, and never see what the server that came back asks it."""
+    fetch = PullObjectRequest(node=NODE).SerializeToString() if path == FETCH else GOT
+
+    async def work(door: Behind) -> None:
+        assert await door.look() == MAIL
+        assert door.mailboxes is not None
+        door.mailboxes.visited("k", path, fetch, Given(status=503, headers={}, content=b""))
+        assert await door.look() == MAIL  # the SuperLink was away: the message is still there
+        door.mailboxes.visited("k", path, fetch, Given(status=status, headers={}, content=b""))
         assert await door.look() == b""
 
     in_door(work, hold=0.01, answers=[MAIL])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 LOOK, GOT_IT = "/v1/fleet/pull-messages", "/v1/fleet/confirm-message-received"
+FETCH = "/v1/fleet/pull-object"
 BEAT, ARRIVE = "/v1/fleet/send-node-heartbeat", "/v1/fleet/activate-node"
 ANSWER, LEAVE = "/v1/fleet/push-messages", "/v1/fleet/deactivate-node"
 HOLD = 15.0  # seconds that a look may wait: less than a site's patience with an answer
@@ -29,6 +30,7 @@ SURE = 45.0  # seconds after a heartbeat in which the SuperLink, which waits for
 GONE = 90.0  # seconds without any request after which a site is not waited for any more
 ASK_ALL = 5.0  # seconds after which the SuperLink is asked about every question that waits
 FEW_PIECES = 64  # that any answer may have; larger ones come in pieces of 1 MB
+OVER = (403, 404)  # what the SuperLink answers about a message whose run has ended
 MOST_ANSWERS = 100_000  # numbers that are kept, whatever sites send
 
 
@@ -127,6 +129,8 @@ class Mailboxes:
             self.ask_all_at = 0.0
         elif path == BEAT and given.status != 200 and (node := node_of(path, body)) is not None:
             self.passed.pop(node, None)  # its next look is the SuperLink's affair
+        elif path in (FETCH, GOT_IT) and given.status in OVER and (node := node_of(path, body)) is not None:
+            self.given.pop((key, node), None)  # a killed server's question: nobody can get it any more
         if path not in (GOT_IT, BEAT, ARRIVE) or given.status != 200:
             return
         node = arrived(given.content) if path == ARRIVE else node_of(path, body)
@@ -199,6 +203,7 @@ def node_of(path: str, body: bytes) -> int | None:
     kind = {
         LOOK: fleet_pb2.PullMessagesRequest,
         GOT_IT: message_pb2.ConfirmMessageReceivedRequest,
+        FETCH: message_pb2.PullObjectRequest,
         BEAT: heartbeat_pb2.SendNodeHeartbeatRequest,
     }[path]
     read = _read(kind, body)
