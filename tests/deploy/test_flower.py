@@ -307,11 +307,12 @@ def test_a_state_folder_that_cannot_be_written_is_one_sentence(
     from contextlib import nullcontext
     from types import SimpleNamespace
 
+    import httpx
     from flwr.supercore.primitives.asymmetric import generate_key_pairs
 
     from covey.deploy import connection
 
-    away = SimpleNamespace(_client=SimpleNamespace(), ActivateNode=lambda _: SimpleNamespace(node_id=5))
+    away = SimpleNamespace(_client=httpx.Client(), ActivateNode=lambda _: SimpleNamespace(node_id=5))
     monkeypatch.setattr(connection.FleetHttpClient, "from_server_address", lambda *_: nullcontext(away))
     note = tmp_path / "gone" / "node"
     with (
