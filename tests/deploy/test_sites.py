@@ -19,6 +19,7 @@ from covey.config import resolve
 from covey.core import Task, run
 from covey.data import federate, from_tensors, load
 from covey.deploy import fleet as fleet_module
+from covey.deploy import site as site_module
 from covey.deploy import site_registry as registry_module
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.run import site_fleet
@@ -26,6 +27,7 @@ from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Response
 from covey.deploy.wire import model_from_plain, step_from_plain, step_kinds, step_to_plain
 from covey.errors import Refused, UserError
+from covey.fleet.work import Call
 from covey.measure import Measuring
 from covey.methods import METHODS
 from covey.objective import Classification
@@ -55,6 +57,16 @@ def test_methods_that_go_by_arrivals_run_over_sites(name: str) -> None:
     assert done.worked
 
 
+@pytest.fixture
+def draws_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites whose noise comes from the run's seed, as in simulation: a real site draws it from a secure source, so
+    that two runs of `embedding`, `haccs` or `covey` may find other groups."""
+    monkeypatch.setattr(
+        site_module, "Call", lambda **given: Call(**{**given, "live": False, "account": None})
+    )
+
+
+@pytest.mark.usefixtures("draws_from_the_seed")
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in BY_ARRIVAL])
 def test_every_method_gives_the_simulations_bits(name: str) -> None:
     settings = {"per_round": CLIENTS} if name in ("haccs", "tifl", "oort") else {}
