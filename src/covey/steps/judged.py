@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -30,9 +29,7 @@ class JudgedTrain(AroundTraining):
 
     The statistics `scores` and `losses` are the main metric and the loss on that tenth of w + a (v - w) for each a of
     `TRIED`, w the model as it was received and v as it was trained. The tenth changes from round to round, so that no
-    sample is lost to training. `progress` is the loss on the tenth that was kept out the last time, of the model as it
-    was received then and now: what the rounds in between did for data that took no part in them. It is told where the
-    client works on the same model, and its data are the same.
+    sample is lost to training.
     """
 
     kind: ClassVar[str] = "train.judged"
@@ -48,9 +45,6 @@ class JudgedTrain(AroundTraining):
             return reply
         values = np.array([score(client, torch.lerp(start, fit.row, share), judging) for share in TRIED])
         judged = {"scores": values[:, 0], "losses": values[:, 1], "judged": len(judging)}
-        judged |= progress(client, start, slot, part)
-        told = {"round": client.round, "slot": slot, "loss": float(values[0, 1]), "sum": check_sum(judging)}
-        client.state["judged"] = told
         return replace(reply, stats={**reply.stats, **judged})
 
     def expects(self, known: Known) -> dict[str, Stat]:
@@ -62,31 +56,11 @@ class JudgedTrain(AroundTraining):
             **max(trained, key=lambda expected: expected["batches"].high),
             "scores": Stat(shape=several, optional=True),
             "losses": Stat(low=known.lowest_loss, shape=several, optional=True),
-            "progress": Stat(low=known.lowest_loss, shape=(2,), optional=True),
             "judged": Stat(low=0, high=known.train, whole=True, optional=True),
         }
 
     def work(self, train: int, test: int) -> float:
-        return self.train.work(train - train // FOLDS, test) + FORWARD_SHARE * (len(TRIED) + 1) * (
-            train // FOLDS
-        )
-
-
-def progress(client: Client, row: Tensor, slot: int, part: View) -> dict[str, np.ndarray]:
-    """The statistic `progress`, if there is one to tell."""
-    last = client.state.get("judged")
-    if last is None or last["slot"] != slot:
-        return {}
-    _, rested = kept_out(part, client, last["round"])
-    if check_sum(rested) != last["sum"]:
-        return {}
-    return {"progress": np.array([last["loss"], score(client, row, rested)[1]])}
-
-
-def check_sum(samples: View) -> int:
-    """A number that tells whether samples are still the same."""
-    x, y = samples.tensors()
-    return zlib.crc32(y.numpy().tobytes(), zlib.crc32(x.numpy().tobytes()))
+        return self.train.work(train - train // FOLDS, test) + FORWARD_SHARE * len(TRIED) * (train // FOLDS)
 
 
 def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:

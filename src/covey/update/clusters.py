@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,10 +17,9 @@ from covey.core import Reply, Round
 from covey.needs import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key
 from covey.ranges import DecayRate, NotNegative, PartBelowOne
 from covey.settings import validated
-from covey.steps.judged import JUDGEMENTS
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
-FADING = 0.9  # what a round before counts where held-out progress is added up: about the last ten rounds
+FADING = 0.7  # what a round before counts where agreement is added up: about the last three rounds
 STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
 CorrectionScale = Literal["relative", "absolute"]
@@ -30,7 +28,9 @@ Per = Literal["model", "group"]
 
 HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
 BETAS: Key[dict[int, float]] = Key("cfic.beta")
-PROGRESS: Key[dict[int, list[float]]] = Key("held-out progress")  # of each model: sum of changes, of squares
+AGREED: Key[dict[int, list[float]]] = Key(
+    "agreement so far"
+)  # of each model: sum of cosines, of their weights
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,13 +46,17 @@ class Directions:
         return float(self.mean.norm())
 
     @property
+    def alone(self) -> float:
+        """sum of s_i^2, s_i = n_i / n: what ||u||^2 is when the clusters have nothing in common."""
+        return sum(share * share for share in self.shares)
+
+    @property
     def agreement(self) -> float:
         """Weighted mean cosine between two different clusters' directions: 1 all alike, 0 orthogonal, below 0 at odds.
 
         ||u||^2 = sum s_i^2 + sum over i != j of s_i s_j cos_ij.
         """
-        alone = sum(share * share for share in self.shares)
-        return (self.length**2 - alone) / (1 - alone) if alone < 1 else 1.0
+        return (self.length**2 - self.alone) / (1 - self.alone) if self.alone < 1 else 1.0
 
 
 def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[int, int]) -> Directions:
@@ -127,24 +131,23 @@ class AdaptiveCorrection:
     went, these were too short; once they pull back, too long. `among` and `per` as in `ClusterCorrection`.
 
     No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
-    Where clients have nothing left to learn, momentum of their past must not carry the model on. `held_out`: beta is
-    multiplied by how sure it is that the last rounds helped data that took no part in them (see `trust_in`; needs the
-    judgements of "judged" training): what only fits the training data better is not to be hastened.
+    Where clients have nothing left to learn, momentum of their past must not carry the model on. `common`: beta is
+    multiplied by ||c|| / ||u||, c what the clusters' directions have in common (see `common_share`): what each of them
+    adds for itself fits its own samples, and is not to be hastened.
     """
 
     alpha: PartBelowOne = 0.9
     beta: NotNegative = 0.5
     among: Among = "auto"
     per: Per = "model"
-    held_out: bool = False
+    common: bool = False
 
     @property
     def needs(self) -> Facts:
-        judged = (JUDGEMENTS,) if self.held_out else ()
-        return (*facts_for(self.among, self.per), *judged)
+        return facts_for(self.among, self.per)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        betas, trusts = dict(BETAS.get(now.memory, {})), {}
+        betas, common = dict(BETAS.get(now.memory, {})), {}
         correction = Correction(now, rows, models_to_correct(now, rows, self.per))
         for model, directions in correction.directions(self.among):
             past = correction.past(model)
@@ -154,32 +157,34 @@ class AdaptiveCorrection:
                 beta *= math.exp(-RATE * float(past.double() @ directions.mean) / lengths)
             betas[model.number] = beta
             alpha = self.alpha * (1 - max(0.0, directions.agreement))
-            trusts[model.number] = trust_in(now, model) if self.held_out else 1.0
-            stretched = trusts[model.number] * beta * model.stretch(now, rows, directions)
+            common[model.number] = common_share(now, model, directions) if self.common else 1.0
+            stretched = common[model.number] * beta * model.stretch(now, rows, directions)
             longest = stretched * directions.length / (1 - self.alpha)
             correction.apply(model, directions, alpha, stretched, longest)
         BETAS.keep(now.memory, betas)
-        if self.held_out and trusts:
-            now.notes["trust"] = {
-                "text": "Share of the correction that is made, as the last rounds helped data kept out of them: "
-                + ", ".join(f"model {number}: {trust:.2f}" for number, trust in trusts.items())
+        if self.common and common:
+            now.notes["common"] = {
+                "text": "Share of the correction that is made, as clients' directions had it in common: "
+                + ", ".join(f"model {number}: {share:.2f}" for number, share in common.items())
                 + "."
             }
         return correction.done()
 
 
-def trust_in(now: Round, model: Corrected) -> float:
-    """How sure it is that the last rounds helped data that took no part in them: 0 not at all, 1 by a standard error.
+def common_share(now: Round, model: Corrected, directions: Directions) -> float:
+    """||c|| / ||u|| for c, what the clusters have in common: sqrt(a / (sum s_i^2 + (1 - sum s_i^2) a)).
 
-    min(1, max(0, -sum of c / sqrt(sum of c^2))): c are the changes of loss that clients tell; each round before counts
-    FADING as much.
+    Say d_i = c + e_i: a common pull, and what cluster i adds for itself, independent of the others. Then the mean
+    cosine between two clusters estimates a = ||c||^2 without bias, and the denominator is ||u||^2 on average. a is the
+    mean over the last rounds, each before counting FADING as much; a round with one cluster says nothing about it.
     """
-    kept = PROGRESS.get(now.memory, {})
-    told = [reply.stats["progress"] for reply in model.replies if "progress" in reply.stats]
-    changes = np.array([after - before for before, after in told])
-    sums = FADING * np.array(kept.get(model.number, (0.0, 0.0))) + (changes.sum(), (changes**2).sum())
-    PROGRESS.keep(now.memory, {**kept, model.number: sums.tolist()})
-    return float(np.clip(-sums[0] / math.sqrt(sums[1]), 0, 1)) if sums[1] else 1.0
+    alone, kept = directions.alone, AGREED.get(now.memory, {})
+    # the cosines, each times its weight s_i s_j, and these weights
+    told = (directions.length**2 - alone, 1 - alone)
+    sums = [FADING * old + new for old, new in zip(kept.get(model.number, (0.0, 0.0)), told, strict=True)]
+    AGREED.keep(now.memory, {**kept, model.number: sums})
+    a = min(1.0, max(0.0, sums[0] / sums[1])) if sums[1] > STANDSTILL else 1.0
+    return math.sqrt(a / (alone + (1 - alone) * a))
 
 
 def facts_for(among: Among, per: Per) -> Facts:
