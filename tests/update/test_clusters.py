@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,13 +13,7 @@ from covey.methods.cfic import cfic
 from covey.mix.average import Average, weights
 from covey.select.clusters import EveryCluster
 from covey.steps import Train
-from covey.update.clusters import (
-    AdaptiveCorrection,
-    ClusterCorrection,
-    cluster_directions,
-    common_share,
-    models_to_correct,
-)
+from covey.update.clusters import AdaptiveCorrection, ClusterCorrection, cluster_directions
 
 
 def averaged(now) -> torch.Tensor:
@@ -147,21 +140,21 @@ def test_adaptive_momentum_is_cut_where_clients_have_nothing_left_to_learn(a_rou
     assert memory["cfic.h"].tolist() == pytest.approx((-0.189725, -0.001264), abs=2e-6)
 
 
-def test_only_what_clients_have_in_common_is_hastened(a_round) -> None:
-    """alpha = 0.8, beta = 0.5; equal sizes, so sum s_i^2 = .5 with two clients; a round before counts .7 as much.
+def test_the_correction_is_made_as_sure_as_clients_pull_the_same_way(a_round) -> None:
+    """alpha = 0.8, beta = 0.5; two clients of equal size, so that c = ||u||^2 - .5; a round before counts .7 as much.
 
-    Round 1: A (3,0), B (-1,0): the sums of cosines and of weights are -.5 and .5: a = 0, no correction.
-    Round 2: both (1,0): -.35 + .5 and .35 + .5, a = .15 / .85 = .176471; the share is the root of a / (.5 + .5 a) = .3;
-      there was no h, so beta stays: h = -.547723 .5 (1,0) = (-.273861,0).
-    Round 3: A alone, by (2,0): a stays, and its root, .420084, is the share. cos(-h, u) = 1: beta = .5 e^.1 = .552585:
-      h = -.420084 .552585 (2,0) = (-.464264,0).
-    Round 4: A (2,0), B (-1,0): .7 .105 - .5 is below 0: they have nothing in common, and the h of before is gone, too.
+    Round 1: A alone, by (1,0): nobody to agree with yet, trust 1: h = -.5 (1,0).
+    Round 2: both (1,0): c = .5, trust 1. cos(-h, u) = 1, beta = .5 e^.1: h = -.552585 (1,0).
+    Round 3: A (3,0), B (0,4): c = 0; the sums are .35 and .175: .35 / .418330 = .836660. cos(-h, u) = .707107, beta =
+      .552585 e^.0707107 = .593075; the average update (1.5,2) is 2.5 long, u = (.5,.5) .707107, agreement 0:
+      h = .8 h - .836660 .593075 3.535534 (.5,.5) = (-.442068 - .877166, -.877166).
+    Round 4: A (2,0), B (-1,0): c = -.5: .7 .35 - .5 is below 0: they are at odds, and the h of before is gone, too.
     """
-    update = AdaptiveCorrection(alpha=0.8, beta=0.5, common=True)
+    update = AdaptiveCorrection(alpha=0.8, beta=0.5, agreed=True)
     worked = [
-        ({0: ((3.0, 0.0), 5), 1: ((-1.0, 0.0), 5)}, (1.0, 0.0)),
-        ({0: ((1.0, 0.0), 5), 1: ((1.0, 0.0), 5)}, (1.273861, 0.0)),
-        ({0: ((2.0, 0.0), 5)}, (2.464264, 0.0)),
+        ({0: ((1.0, 0.0), 5)}, (1.5, 0.0)),
+        ({0: ((1.0, 0.0), 5), 1: ((1.0, 0.0), 5)}, (1.552585, 0.0)),
+        ({0: ((3.0, 0.0), 5), 1: ((0.0, 4.0), 5)}, (1.5 + 0.442068 + 0.877166, 2 + 0.877166)),
         ({0: ((2.0, 0.0), 5), 1: ((-1.0, 0.0), 5)}, (0.5, 0.0)),
     ]
     memory: dict = {}
@@ -169,28 +162,8 @@ def test_only_what_clients_have_in_common_is_hastened(a_round) -> None:
         now = a_round((0, 0), replies=replies, groups={0: 0, 1: 1}, memory=memory, number=number)
         new = update(now, averaged(now))
         memory = now.memory
-        assert new.tolist() == [pytest.approx(expected, abs=2e-6)]
-    assert "model 0: 0.00" in now.notes["common"]["text"]
-
-
-@pytest.mark.parametrize("common", [0.0, 0.3, 0.8])
-def test_the_common_share_is_that_of_a_pull_that_all_clients_have(a_round, common) -> None:
-    """Drawn: d_i = c + e_i with ||c||^2 = `common`, e_i independent, in 4,000 dimensions; 5 clients of unequal size.
-
-    The share of c in u = sum s_i d_i is ||c|| / ||u||.
-    """
-    rng = np.random.default_rng(3)
-    c = np.zeros(4000)
-    c[0] = np.sqrt(common)
-    own = rng.normal(size=(5, 4000)) * np.sqrt((1 - common) / 4000)
-    replies = {
-        i: ((c + e).tolist(), size) for i, (e, size) in enumerate(zip(own, (1, 2, 3, 4, 10), strict=True))
-    }
-    now = a_round([0.0] * 4000, replies=replies, groups={})
-    [model] = models_to_correct(now, now.models, "model")
-    directions = model.directions(now, "clients")
-    true = np.sqrt(common) / directions.length
-    assert common_share(now, model, directions) == pytest.approx(true, abs=0.1)
+        assert new.tolist() == [pytest.approx(expected, abs=5e-6)]
+    assert "model 0: 0.00" in now.notes["trust"]["text"]
 
 
 def test_buffers_take_no_part(a_round) -> None:

@@ -131,23 +131,23 @@ class AdaptiveCorrection:
     went, these were too short; once they pull back, too long. `among` and `per` as in `ClusterCorrection`.
 
     No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
-    Where clients have nothing left to learn, momentum of their past must not carry the model on. `common`: beta is
-    multiplied by ||c|| / ||u||, c what the clusters' directions have in common (see `common_share`): what each of them
-    adds for itself fits its own samples, and is not to be hastened.
+    Where clients have nothing left to learn, momentum of their past must not carry the model on. `agreed`: beta is
+    multiplied by how sure it is that the clusters pull the same way at all (see `trust_in`): where they do not, each
+    fits its own samples, and that is not to be hastened.
     """
 
     alpha: PartBelowOne = 0.9
     beta: NotNegative = 0.5
     among: Among = "auto"
     per: Per = "model"
-    common: bool = False
+    agreed: bool = False
 
     @property
     def needs(self) -> Facts:
         return facts_for(self.among, self.per)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
-        betas, common = dict(BETAS.get(now.memory, {})), {}
+        betas, trusts = dict(BETAS.get(now.memory, {})), {}
         correction = Correction(now, rows, models_to_correct(now, rows, self.per))
         for model, directions in correction.directions(self.among):
             past = correction.past(model)
@@ -157,34 +157,32 @@ class AdaptiveCorrection:
                 beta *= math.exp(-RATE * float(past.double() @ directions.mean) / lengths)
             betas[model.number] = beta
             alpha = self.alpha * (1 - max(0.0, directions.agreement))
-            common[model.number] = common_share(now, model, directions) if self.common else 1.0
-            stretched = common[model.number] * beta * model.stretch(now, rows, directions)
+            trusts[model.number] = trust_in(now, model, directions) if self.agreed else 1.0
+            stretched = trusts[model.number] * beta * model.stretch(now, rows, directions)
             longest = stretched * directions.length / (1 - self.alpha)
             correction.apply(model, directions, alpha, stretched, longest)
         BETAS.keep(now.memory, betas)
-        if self.common and common:
-            now.notes["common"] = {
-                "text": "Share of the correction that is made, as clients' directions had it in common: "
-                + ", ".join(f"model {number}: {share:.2f}" for number, share in common.items())
+        if self.agreed and trusts:
+            now.notes["trust"] = {
+                "text": "Share of the correction that is made, as clients pulled the same way in the last rounds: "
+                + ", ".join(f"model {number}: {trust:.2f}" for number, trust in trusts.items())
                 + "."
             }
         return correction.done()
 
 
-def common_share(now: Round, model: Corrected, directions: Directions) -> float:
-    """||c|| / ||u|| for c, what the clusters have in common: sqrt(a / (sum s_i^2 + (1 - sum s_i^2) a)).
+def trust_in(now: Round, model: Corrected, directions: Directions) -> float:
+    """How sure it is that the clusters pulled the same way in the last rounds: 0 not at all, 1 by a standard error.
 
-    Say d_i = c + e_i: a common pull, and what cluster i adds for itself, independent of the others. Then the mean
-    cosine between two clusters estimates a = ||c||^2 without bias, and the denominator is ||u||^2 on average. a is the
-    mean over the last rounds, each before counting FADING as much; a round with one cluster says nothing about it.
+    min(1, max(0, sum of c / sqrt(sum of c^2))), c = sum over i != j of s_i s_j cos_ij in a round; each round before
+    counts FADING as much. A round with one cluster says nothing.
     """
-    alone, kept = directions.alone, AGREED.get(now.memory, {})
-    # the cosines, each times its weight s_i s_j, and these weights
-    told = (directions.length**2 - alone, 1 - alone)
-    sums = [FADING * old + new for old, new in zip(kept.get(model.number, (0.0, 0.0)), told, strict=True)]
-    AGREED.keep(now.memory, {**kept, model.number: sums})
-    a = min(1.0, max(0.0, sums[0] / sums[1])) if sums[1] > STANDSTILL else 1.0
-    return math.sqrt(a / (alone + (1 - alone) * a))
+    kept = AGREED.get(now.memory, {})
+    cosines = directions.length**2 - directions.alone
+    total, squares = kept.get(model.number, (0.0, 0.0))
+    total, squares = FADING * total + cosines, FADING * squares + cosines**2
+    AGREED.keep(now.memory, {**kept, model.number: [total, squares]})
+    return min(1.0, max(0.0, total / math.sqrt(squares))) if squares > STANDSTILL**2 else 1.0
 
 
 def facts_for(among: Among, per: Per) -> Facts:
