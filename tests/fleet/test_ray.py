@@ -65,7 +65,7 @@ def test_a_machine_with_other_samples_is_no_worker() -> None:
 
 ray = pytest.importorskip("ray")
 from covey.fleet import ray as module  # noqa: E402
-from covey.fleet.ray import BUSY  # noqa: E402
+from covey.fleet.ray import BUSY, Crew  # noqa: E402
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the steps of this file
 
@@ -332,6 +332,24 @@ def test_no_worker_at_all_is_one_sentence(cluster: Any) -> None:
     ):
         fleet.ask(Where(), dict.fromkeys(fleet.begin(1), Task()))
     fleet.close()
+
+
+def test_two_workers_share_a_gpu_of_the_cluster(cluster: Any) -> None:
+    """Ray counts GPUs as it is told; what a worker does on one is the trainer's affair."""
+    node = persistent(lambda: cluster.add_node(num_cpus=2, num_gpus=1, object_store_memory=80 * 2**20))
+    crew = Crew(ClientData(small_federation(), Devices()), address="", workers=0, gpus=0.5)
+    try:
+        assert crew.workers == 2
+        while len(crew.idle) < 2:
+            crew.welcome(crew.first_ready([]))
+        until = time.monotonic() + 1800
+        while free := ray.available_resources().get("GPU", 0):  # Ray tells it a moment later
+            assert time.monotonic() < until, f"{free} of the GPU are free beside two workers"
+            time.sleep(0.1)
+        assert ray.cluster_resources()["GPU"] == 1
+    finally:
+        crew.close()
+        cluster.remove_node(node)
 
 
 @dataclass(frozen=True)
