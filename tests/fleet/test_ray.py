@@ -204,11 +204,15 @@ def test_workers_are_as_important_as_the_run_itself(host: LocalFleet) -> None:
     fleet.close()
 
 
-def test_a_lost_actor_is_replaced_and_its_clients_are_asked_again(host: LocalFleet, tmp_path: Path) -> None:
-    fleet = ray_fleet(host)
+def test_a_lost_actor_is_replaced_and_its_clients_are_asked_again(
+    host: LocalFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, said = ray_fleet(host), list[str]()
+    monkeypatch.setattr(host.crew, "say", said.append)
     replies = fleet.ask(Fatal(flag=str(tmp_path / "dead")), dict.fromkeys(fleet.begin(1), Task()))
     assert [reply.id for reply in replies] == list(range(8))
     assert fleet.ledger.lost == 0
+    assert any("a Ray worker is gone" in line and "asked again" in line for line in said)
     fleet.close()
 
 
