@@ -47,6 +47,7 @@ def whole_runs(
         for name, words in there.items():
             try:
                 found[name] = whole.run(words, Path(place) / f"{len(found)}.log")
+                print(f"{name}: {found[name]}", flush=True)
             except RuntimeError as error:
                 left_out[name] = str(error)
     return found
