@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ENGINES := .venv-engines
-LIVE := tests/deploy/test_flower.py tests/deploy/test_door.py tests/deploy/test_pieces.py $(wildcard tests/fleet/test_ray*.py) $(wildcard tests/deploy/test_live_*.py) -W ignore::DeprecationWarning
+# Every file of tests that needs them, found by what it imports, and the wire's fuzz, which tries Flower's messages where it is.
+LIVE := $(shell grep -rlE 'importorskip."(flwr|ray)"' tests --include='test_*.py') tests/fuzz/test_wire.py -W ignore::DeprecationWarning
 # One thread a process: covey uses processes and threads of its own.
 export OMP_NUM_THREADS ?= 1
 # Image files, where a checkout has them beside it; elsewhere `covey datasets NAME` says what goes where.

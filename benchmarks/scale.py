@@ -1,7 +1,11 @@
-"""Clients against seconds and megabytes: `python -m benchmarks scale`, which fills the table of docs/scale.md.
+"""Clients against seconds and megabytes, which fill the tables of docs/scale.md.
 
-Every number of clients is a process of its own: FedAvg, 100 clients of 4 samples a round, the global test set measured
-every round, with journal, checkpoint and report as in any run. CPU seconds, not seconds on the wall.
+python -m benchmarks.scale [1000 100000 ...]      FedAvg, 100 clients of 4 samples a round
+python -m benchmarks.scale methods [cafa ...]     the methods of the papers, 100,000 clients
+python -m benchmarks.scale one 1000 haccs         a single run, in this process
+
+Every number of clients is a process of its own; the global test set is measured every round, with journal, checkpoint
+and report as in any run. CPU seconds, not seconds on the wall.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,21 @@ FEATURES = 16
 TESTED = 1000
 CLIENTS = (1_000, 10_000, 100_000, 1_000_000)
 ROUNDS = 10
+SIDE = 8  # pixels
+# What a method has beside its name; in those without a server everybody trains, or the groups' representatives do.
+METHODS: dict[str, dict[str, Any]] = {
+    "fedavg": {"per_round": 100},
+    "cafa": {"per_round": 100},
+    "haccs": {"per_round": 100},
+    "cfic": {"per_round": 100},
+    "embedding": {"per_round": 100},
+    "hierarchical": {},
+    "semi-decentralized": {},
+    "decentralized": {"backbone": "ring"},
+}
+PAPERS = tuple(name for name in METHODS if name != "fedavg")
+MANY = 100_000  # clients of the papers' methods
+FEW_ROUNDS = 3  # of them
 
 
 def cloud(*, thousands: int = 4) -> Dataset:
@@ -44,18 +64,27 @@ def cloud(*, thousands: int = 4) -> Dataset:
     )
 
 
+def pictures(*, thousands: int = 4) -> Dataset:
+    """The same as small pictures, for methods that look at such."""
+    data = cloud(thousands=thousands)
+    x = torch.zeros(len(data.x), 1, SIDE, SIDE)
+    x.view(len(x), -1)[:, :FEATURES] = data.x
+    return replace(data, name="pictures", x=x)
+
+
 def tables(clients: int, method: str, rounds: int) -> dict[str, Any]:
     """The run as a file would say it."""
+    kind = "pictures" if method == "embedding" else "cloud"
     return {
         "rounds": rounds,
         "data": {
-            "name": f"{Path(__file__).resolve()}:cloud",
+            "name": f"{Path(__file__).resolve()}:{kind}",
             "clients": clients,
             "thousands": SAMPLES * clients // 1000,
         },
         "partition": {"name": "iid"},
         "model": {"name": "mlp", "hidden": [8]},
-        "method": {"name": method, "per_round": 100},
+        "method": {"name": method, **METHODS[method]},
         "train": {"batch": 4, "lr": 0.1},
         "measure": {"local_test": False},
     }
@@ -89,20 +118,29 @@ def one(clients: int, method: str = "fedavg", rounds: int = ROUNDS) -> dict[str,
     }
 
 
+def alone(*words: object) -> dict[str, Any]:
+    """One run in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.scale", "one", *map(str, words)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, words))}: exit code {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def main(arguments: list[str]) -> None:
-    """The table, and the slope of a round's seconds over clients."""
+    """A table; of FedAvg with the slope of a round's seconds over clients."""
     if arguments[:1] == ["one"]:
-        print(json.dumps(one(int(arguments[1]), *arguments[2:3])))
+        clients, *more = arguments[1:]
+        print(json.dumps(one(int(clients), *more[:1], *map(int, more[1:]))))
+        return
+    if arguments[:1] == ["methods"]:
+        for name in arguments[1:] or PAPERS:
+            print(row_of(alone(MANY, name, FEW_ROUNDS), name), flush=True)
         return
     found = []
     for clients in [int(a) for a in arguments] or CLIENTS:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.scale", "one", str(clients)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        found.append(json.loads(done.stdout.splitlines()[-1]))
+        found.append(alone(clients))
         print(row_of(found[-1]), flush=True)
     if len(found) > 1:
         slope = np.polyfit(*(np.log10([one[key] for one in found]) for key in ("clients", "round")), 1)[0]
@@ -111,10 +149,10 @@ def main(arguments: list[str]) -> None:
         )
 
 
-def row_of(found: dict[str, Any]) -> str:
-    """A line of the table in docs/scale.md."""
+def row_of(found: dict[str, Any], name: str = "") -> str:
+    """A line of a table in docs/scale.md."""
     return (
-        f"| {found['clients']:,} | {found['first']:.2f} | {found['round']:.4f} | {found['end']:.2f} "
+        f"| {name or format(found['clients'], ',')} | {found['first']:.2f} | {found['round']:.4f} | {found['end']:.2f} "
         f"| {found['memory']:.0f} | {found['journal']:.2f} | {found['checkpoint']:.2f} | {found['report']:.2f} |"
     )
 

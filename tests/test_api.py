@@ -69,6 +69,13 @@ def test_a_table_with_a_client_column_knows_its_clients(tmp_path: Path) -> None:
     assert shared.summary["clients"] == 4
 
 
+def test_targets_without_classes_are_shared_out_evenly(tmp_path: Path) -> None:
+    x = torch.rand(60, 4)
+    data = from_tensors(x, x.sum(1), name="sums")
+    covey.simulate("fedavg", data, rounds=1, clients=5, objective="regression", out=tmp_path / "run", **QUIET)
+    assert read_tables(tmp_path / "run" / "config.toml")["partition"]["name"] == "iid"
+
+
 def test_a_folder_of_ones_own_data_tells_the_truth(tmp_path: Path) -> None:
     data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
     run = covey.simulate(
@@ -117,6 +124,20 @@ def test_called_again_it_goes_on_and_other_objects_are_refused(tmp_path: Path) -
     other = covey.federate(blobs(2.0), partition="iid", clients=3, seed=0)
     with pytest.raises(UserError, match="other settings"):
         covey.simulate(mine(), other, net(), rounds=3, out=tmp_path / "run", **QUIET)
+
+
+def test_called_again_with_more_rounds_it_makes_them(tmp_path: Path) -> None:
+    """Of objects, too, which a command could not go on with; fewer rounds than are done are none."""
+    data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
+    covey.simulate(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
+    more = covey.simulate(mine(), data, net(), rounds=4, out=tmp_path / "run", **QUIET)
+    straight = covey.simulate(mine(), data, net(), rounds=4, out=tmp_path / "straight", **QUIET)
+    assert torch.equal(more.state.models, straight.state.models)
+    assert more.summary["rounds_done"] == 4
+    with pytest.raises(UserError, match="2, but 4 rounds are done"):
+        covey.simulate(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
+    with pytest.raises(UserError, match="other settings"):
+        covey.simulate(mine(), data, net(), rounds=6, seed=1, out=tmp_path / "run", **QUIET)
 
 
 def test_methods_are_compared_by_label_and_a_failing_one_is_said(tmp_path: Path) -> None:

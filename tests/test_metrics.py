@@ -178,3 +178,21 @@ def test_two_metrics_of_one_name_are_one_sentence() -> None:
     ):
         Measuring(metrics=(mine(lambda *_: 0.1, "accuracy"),))
     Measuring(metrics=("accuracy", "loss"))
+
+
+@pytest.mark.parametrize(
+    ("decorate", "sentence"),
+    [
+        (lambda: metric(lambda outputs, target: 0.0), "a metric must say its direction"),
+        (lambda: metric(), "a metric must say its direction"),
+        (lambda: metric(higher_is_better="yes"), "a metric must say its direction"),
+        (
+            lambda: metric(higher_is_better=True, together="median"),
+            "together is 'median'; allowed: mean, weighted",
+        ),
+    ],
+)
+def test_a_metric_without_a_direction_is_one_sentence(decorate, sentence: str) -> None:
+    """Also `@covey.metric` without parentheses, which Python alone would answer with a TypeError."""
+    with pytest.raises(UserError, match=sentence):
+        decorate()

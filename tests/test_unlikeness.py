@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 from covey.config import fleet_of, resolve
 from covey.errors import UserError
@@ -182,6 +183,15 @@ def test_the_assignment_is_the_cheapest_of_all(seed: int) -> None:
     chosen = assignment(costs)
     assert sorted(chosen.tolist()) == list(range(5))
     assert costs[np.arange(5), chosen].sum() == pytest.approx(min(each))
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("classes", [10, 16, 17, 40])
+def test_the_assignment_of_many_classes_is_as_cheap_as_scipys(classes: int, seed: int) -> None:
+    costs = np.random.default_rng(seed).normal(size=(classes, classes)).round(1)  # with ties
+    chosen = assignment(costs)
+    assert sorted(chosen.tolist()) == list(range(classes))
+    assert costs[np.arange(classes), chosen].sum() == pytest.approx(costs[linear_sum_assignment(costs)].sum())
 
 
 def test_the_assignment_goes_by_the_sum_where_two_rows_want_one_column() -> None:

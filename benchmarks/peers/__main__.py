@@ -20,11 +20,11 @@ from benchmarks.workloads import WHOLE, WHOLE_ROUNDS, WORKLOADS
 OURS = [REFERENCE, "covey, torch", "covey, lanes"]
 
 
-def rounds_of(workload: str, peers: list[str], rounds: int, left_out: dict[str, str]) -> Any:
+def rounds_of(workload: str, ours: list[str], peers: list[str], rounds: int, left_out: dict[str, str]) -> Any:
     """A workload's rounds in turn; a peer that fails in its first one is left out, with what it said."""
     with tempfile.TemporaryDirectory() as logs:
         while True:
-            commands = {name: variant.command(name, workload) for name in OURS}
+            commands = {name: variant.command(name, workload) for name in ours}
             for name in peers:
                 if name not in left_out:
                     commands[name] = command(PEERS[name], workload, WARM_UP + rounds)
@@ -36,14 +36,18 @@ def rounds_of(workload: str, peers: list[str], rounds: int, left_out: dict[str, 
                 left_out[error.name] = str(error)
 
 
-def whole_runs(peers: list[str], rounds: int, left_out: dict[str, str]) -> dict[str, whole.Found]:
+def whole_runs(
+    ours: list[str], peers: list[str], rounds: int, left_out: dict[str, str]
+) -> dict[str, whole.Found]:
     """One run after the other."""
     found = {}
     with tempfile.TemporaryDirectory() as place:
-        there = whole.commands([name for name in peers if name not in left_out], Path(place), rounds)
+        wanted = [name for name in (*ours, *peers) if name not in left_out]
+        there = whole.commands(wanted, Path(place), rounds)
         for name, words in there.items():
             try:
                 found[name] = whole.run(words, Path(place) / f"{len(found)}.log")
+                print(f"{name}: {found[name]}", flush=True)
             except RuntimeError as error:
                 left_out[name] = str(error)
     return found
@@ -55,6 +59,7 @@ def main() -> None:
         "--workloads", nargs="+", default=[*WORKLOADS, WHOLE.name], choices=[*WORKLOADS, WHOLE.name]
     )
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--ours", nargs="*", default=[*OURS, *whole.OURS], choices=[*OURS, *whole.OURS])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--whole-rounds", type=int, default=WHOLE_ROUNDS)
     parser.add_argument("--json", type=Path)
@@ -64,11 +69,14 @@ def main() -> None:
     everything: dict[str, Any] = {"gflops": speed}
     for workload in options.workloads:
         if workload == WHOLE.name:
-            runs = whole_runs(options.peers, options.whole_rounds, left_out)
-            Console().print(whole.table(runs))
+            ours = [name for name in whole.OURS if name in options.ours]
+            runs = whole_runs(ours, options.peers, options.whole_rounds, left_out)
+            if runs:
+                Console().print(whole.table(runs))
             everything[workload] = {name: asdict(one) for name, one in runs.items()}
             continue
-        everything[workload] = rounds_of(workload, options.peers, options.rounds, left_out)
+        ours = [name for name in OURS if name in options.ours]
+        everything[workload] = rounds_of(workload, ours, options.peers, options.rounds, left_out)
         Console().print(table(workload, everything[workload]))
         print(bounds.told(WORKLOADS[workload], speed))
     for name, why in left_out.items():

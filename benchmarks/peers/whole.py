@@ -23,6 +23,7 @@ LOOK = 0.1  # seconds between two looks at the processes
 COVEY = "covey run"
 WITH_LOCAL = "covey run, every client's own test set too"
 RAW = "raw, 2 processes"
+OURS = [COVEY, WITH_LOCAL, RAW]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +36,18 @@ class Found:
     rounds: int
 
 
-def commands(peers: list[str], place: Path, rounds: int = WHOLE_ROUNDS) -> dict[str, list[str]]:
-    """How to start every simulator; what one reads from files is written first, and not timed."""
-    found = {
+def commands(wanted: list[str], place: Path, rounds: int = WHOLE_ROUNDS) -> dict[str, list[str]]:
+    """How to start each of them; what one reads from files is written first, and not timed."""
+    ours = {
         COVEY: covey(place / "covey", rounds),
         WITH_LOCAL: covey(place / "local", rounds, local_test=True),
+        RAW: [sys.executable, "-m", "benchmarks.raw", WHOLE.name, str(rounds)],
     }
-    found[RAW] = [sys.executable, "-m", "benchmarks.raw", WHOLE.name, str(rounds)]
-    for name in peers:
+    found = {}
+    for name in wanted:
+        if name in ours:
+            found[name] = ours[name]
+            continue
         peer = PEERS[name]
         kept = (str(place / "files"),) if peer.files else ()
         if kept:
@@ -112,7 +117,7 @@ def table(results: dict[str, Found]) -> Table:
     shown = Table(title=title, title_justify="left")
     for column in ("engine", "CPU s", "ratio", "wall s", "ratio", "accuracy"):
         shown.add_column(column, justify="left" if column == "engine" else "right")
-    base = results[COVEY]
+    base = results.get(COVEY) or next(iter(results.values()))
     for name, r in results.items():
         shown.add_row(
             name,

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -105,9 +105,21 @@ class Metric:
 
 
 def metric(
-    *, name: str = "", higher_is_better: bool, share: bool = False, together: Together = "mean"
+    bare: object = None,
+    /,
+    *,
+    name: str = "",
+    higher_is_better: bool | None = None,
+    share: bool = False,
+    together: Together = "mean",
 ) -> Callable[[Whole], Metric]:
     """Makes a metric of a function of all outputs and targets: `@covey.metric(higher_is_better=True)`."""
+    if bare is not None or not isinstance(higher_is_better, bool):
+        raise UserError(
+            "a metric must say its direction: @covey.metric(higher_is_better=True), or False for errors and costs"
+        )
+    if together not in get_args(Together):
+        raise UserError(f"together is {together!r}; allowed: {', '.join(get_args(Together))}")
 
     def made(of: Whole) -> Metric:
         return Metric(

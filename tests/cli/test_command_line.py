@@ -112,7 +112,9 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, straight: Path, 
         assert "covey run --resume" in said
     summary = tmp_path / "cut" / "summary.json"
     assert not summary.exists() or not json.loads(summary.read_text())["finished"]
-    assert covey("report", str(tmp_path / "cut")).returncode == 0  # an unfinished folder has a report too
+    told = covey("report", str(tmp_path / "cut"))
+    assert told.returncode == 0  # an unfinished folder has a report too
+    assert "fedavg is unfinished: " in told.stdout
     resumed = covey("run", "--resume", str(tmp_path / "cut"))
     assert resumed.returncode == 0, resumed.stderr
     assert torch.equal(bank(tmp_path / "cut"), bank(straight))

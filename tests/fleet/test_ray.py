@@ -65,7 +65,7 @@ def test_a_machine_with_other_samples_is_no_worker() -> None:
 
 ray = pytest.importorskip("ray")
 from covey.fleet import ray as module  # noqa: E402
-from covey.fleet.ray import BUSY  # noqa: E402
+from covey.fleet.ray import BUSY, Crew  # noqa: E402
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the steps of this file
 
@@ -204,11 +204,15 @@ def test_workers_are_as_important_as_the_run_itself(host: LocalFleet) -> None:
     fleet.close()
 
 
-def test_a_lost_actor_is_replaced_and_its_clients_are_asked_again(host: LocalFleet, tmp_path: Path) -> None:
-    fleet = ray_fleet(host)
+def test_a_lost_actor_is_replaced_and_its_clients_are_asked_again(
+    host: LocalFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, said = ray_fleet(host), list[str]()
+    monkeypatch.setattr(host.crew, "say", said.append)
     replies = fleet.ask(Fatal(flag=str(tmp_path / "dead")), dict.fromkeys(fleet.begin(1), Task()))
     assert [reply.id for reply in replies] == list(range(8))
     assert fleet.ledger.lost == 0
+    assert any("a Ray worker is gone" in line and "asked again" in line for line in said)
     fleet.close()
 
 
@@ -332,6 +336,24 @@ def test_no_worker_at_all_is_one_sentence(cluster: Any) -> None:
     ):
         fleet.ask(Where(), dict.fromkeys(fleet.begin(1), Task()))
     fleet.close()
+
+
+def test_two_workers_share_a_gpu_of_the_cluster(cluster: Any) -> None:
+    """Ray counts GPUs as it is told; what a worker does on one is the trainer's affair."""
+    node = persistent(lambda: cluster.add_node(num_cpus=2, num_gpus=1, object_store_memory=80 * 2**20))
+    crew = Crew(ClientData(small_federation(), Devices()), address="", workers=0, gpus=0.5)
+    try:
+        assert crew.workers == 2
+        while len(crew.idle) < 2:
+            crew.welcome(crew.first_ready([]))
+        until = time.monotonic() + 1800
+        while free := ray.available_resources().get("GPU", 0):  # Ray tells it a moment later
+            assert time.monotonic() < until, f"{free} of the GPU are free beside two workers"
+            time.sleep(0.1)
+        assert ray.cluster_resources()["GPU"] == 1
+    finally:
+        crew.close()
+        cluster.remove_node(node)
 
 
 @dataclass(frozen=True)

@@ -72,3 +72,29 @@ def test_the_place_of_a_sample_in_its_batch_does_not_matter_forward() -> None:
     whole = trainer.forward(row, x)
     for i in range(len(x)):
         np.testing.assert_array_equal(trainer.forward(row, x[i : i + 1])[0], whole[i])
+
+
+def test_a_sample_has_the_same_bits_in_a_block_that_is_less_than_half_full() -> None:
+    """Such a block is computed on half of the lanes, where vectors are wide."""
+    model = build("lenet5", input_shape=SHAPE, outputs=10)
+    trainer, row = plan_of(model).trainer(), row_of(model)
+    x = np.random.default_rng(0).standard_normal((64, *SHAPE), dtype=np.float32)
+    full = trainer.forward(row, x)
+    for count in (1, 3, 7, 8, 9, 17, 20, 24, 25):
+        np.testing.assert_array_equal(trainer.forward(row, x[:count]), full[:count])
+
+
+def test_the_gradient_of_a_short_batch_is_the_sum_of_its_samples_gradients() -> None:
+    model = build("lenet5", input_shape=SHAPE, outputs=10)
+    trainer, row = plan_of(model).trainer(), row_of(model)
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((24, *SHAPE), dtype=np.float32), rng.integers(0, 10, 24)
+
+    def gradient(batch: np.ndarray) -> np.ndarray:
+        found = np.zeros_like(row)
+        trainer.fit(row.copy(), x, y, [batch], lr=0.0, momentum=0.9, velocity=found)
+        return found
+
+    single = np.stack([gradient(np.array([i])) for i in range(24)]).astype(np.float64)
+    for count in (2, 8, 9, 16, 20, 24):
+        np.testing.assert_allclose(gradient(np.arange(count)), single[:count].mean(axis=0), atol=1e-6)

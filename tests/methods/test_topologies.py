@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
+from covey.group import labels
+from covey.group.labels import LabelClusters
 from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
@@ -205,6 +208,20 @@ def test_the_same_seed_gives_the_same_run() -> None:
         return run(hierarchical(TRAIN, backbone="wheel", clusters=4), fleet(), rounds=3)
 
     assert torch.equal(once().models, once().models)
+
+
+def test_of_many_clients_some_are_clustered_and_the_others_join_whom_they_are_most_like(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three kinds of labels in turn: 0, 1 and 2. Every second client of 12 is compared with every other."""
+    monkeypatch.setattr(labels, "MOST", 6)
+    counts = {i: np.eye(3)[i % 3] * (5 + i) + 0.1 for i in range(12)}
+    now = Mock(notes={})
+    found = LabelClusters(clusters=3, min_samples=2)._first(now, counts)
+    assert sorted(found) == list(range(12))
+    assert all((found[i] == found[j]) == (i % 3 == j % 3) for i in range(12) for j in range(12))
+    assert now.notes["clusters"]["sizes"] == [4, 4, 4]
+    assert now.notes["clusters"]["compared each with each"] == 6
 
 
 def test_a_newcomer_joins_the_cluster_it_is_most_like() -> None:

@@ -72,6 +72,15 @@ def test_resnet18_with_the_cifar_stem_keeps_small_pictures_large() -> None:
     assert model[:3](torch.rand(1, *COLOUR)).shape == (1, 64, 32, 32)
 
 
+def test_a_narrow_resnet_has_every_layer_narrower() -> None:
+    """1/8: channels 8, 16, 32, 64, worked out stage by stage: convolutions, shortcut, norms; then the classifier."""
+    stem = 147 * 8 + 2 * 8
+    stages = [4 * 72 * 8 + 4 * 16, 72 * 16 + 3 * 144 * 16 + 8 * 16 + 5 * 32]
+    stages += [144 * 32 + 3 * 288 * 32 + 16 * 32 + 5 * 64, 288 * 64 + 3 * 576 * 64 + 32 * 64 + 5 * 128]
+    model = build("resnet18", input_shape=COLOUR, outputs=10, width=0.125)
+    assert parameters(model) == stem + sum(stages) + 65 * 10 == 177_362
+
+
 def test_a_narrow_vgg_has_every_layer_narrower() -> None:
     """1/8: channels 8, 16, 32, 32, 64, 64, 64, 64 and classifier 64-64-64-10, worked out layer by layer."""
     convolutions = (27 * 8 + 8) + (72 * 16 + 16) + (144 * 32 + 32) + (288 * 32 + 32) + (288 * 64 + 64)

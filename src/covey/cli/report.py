@@ -39,13 +39,15 @@ def report(
         raise UserError("--set goes with --to: a report has no settings")
     from covey.report.folder import read_run
     from covey.report.page import write_report
-    from covey.report.table import summary_table
+    from covey.report.table import labels_of, summary_table, unfinished
     from covey.terminal import Console
 
     runs = [read_run(folder) for folder in folders]
     page = out or folders[0] / "report.html"
     write_report(runs, page)
     Console().print(summary_table(runs))
+    for sentence in unfinished(runs, labels_of(runs)):
+        Console().print(sentence, highlight=False)
     Console(stderr=True).print(f"report: {page}", highlight=False)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.deploy.http_connection import HttpConnection, Limits, streams
-from covey.deploy.mailboxes import ANSWER, LOOK, NOTHING, Given, Mailboxes, node_of, objection_to
+from covey.deploy.mailboxes import ANSWER, FETCH, LOOK, NOTHING, Given, Mailboxes, node_of, objection_to
 from covey.deploy.signatures import TIME, Refusal, UsedHeads, check_signature
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
@@ -222,6 +222,9 @@ class Door:
                 return await self.passed_on(method, path, headers, body)
         if path == ANSWER and (why := objection_to(body, boxes.most_pieces)):
             raise Refusal(401, why, key)
+        if path == FETCH and (piece := boxes.piece(body)) is not None:
+            boxes.visited(key, path, body, piece)
+            return piece
         if node is not None:
             if (before := boxes.again(key, node)) is not None:
                 return before

@@ -31,6 +31,7 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import RetryInvoker, make_simple_http_retry_invoker
@@ -144,9 +145,18 @@ class GridTransport:
             for node, number in zip(some, self.pushed(messages), strict=False):
                 if number:
                     numbers[number] = node
+            if self.mailboxes.loop is not None:
+                self.keep(messages)
             self.mailboxes.posted(some)
         self.node_of |= numbers
         return numbers
+
+    def keep(self, messages: Sequence[Message]) -> None:
+        """Leaves the pieces of small messages at the port, where sites ask for them."""
+        for message in messages:
+            if isinstance(message.content["covey"], ConfigRecord):
+                for number, piece in get_all_nested_objects(message).items():
+                    self.mailboxes.questions.keep(number, piece.deflate())
 
     def pushed(self, messages: Sequence[Message]) -> list[str]:
         """The messages' numbers once the SuperLink has all of their pieces, for which its database may be too busy."""
@@ -176,7 +186,12 @@ class GridTransport:
             if there[number] == "gone":
                 self.incoming.pop(number, None)
                 responses[number] = Response(error=ERRORS[ErrorCode.NODE_UNAVAILABLE])
-        fetch = fetcher(self.runtime.PullObject, self.grid.node, self.grid.run.run_id)
+        pull = fetcher(self.runtime.PullObject, self.grid.node, self.grid.run.run_id)
+
+        def fetch(piece: str) -> bytes | None:
+            kept = self.mailboxes.answers.take(piece)
+            return kept if kept is not None else pull(piece)
+
         for number in [number for number in numbers if number in self.incoming]:
             if time.monotonic() > until:
                 break

@@ -4,9 +4,9 @@ A site looks into its mailbox again and again; the answer to a look is held back
 idle sites cost next to nothing and a message is fetched at once. Flower gives a message out once: where the line
 broke just then, it would be lost. So what was given out is kept, and given again to a site that looks once more before
 it has said that it got it. Which questions were answered is seen here as well, so that the SuperLink is not asked about
-all of them five times a second. And the SuperLink gives a message up, for good, as soon as it has missed two
-heartbeats of its node; while that is near it is not asked, so that a site whose link was cut for a minute can still
-answer.
+all of them five times a second; small pieces that pass are kept for whoever asks for them next. And the SuperLink gives
+a message up, for good, as soon as it has missed two heartbeats of its node; while that is near it is not asked, so that
+a site whose link was cut for a minute can still answer.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from covey.deploy.kept_pieces import LARGEST, KeptPieces
+
 LOOK, GOT_IT = "/v1/fleet/pull-messages", "/v1/fleet/confirm-message-received"
-FETCH = "/v1/fleet/pull-object"
+FETCH, STORE = "/v1/fleet/pull-object", "/v1/fleet/push-object"
 BEAT, ARRIVE = "/v1/fleet/send-node-heartbeat", "/v1/fleet/activate-node"
 ANSWER, LEAVE = "/v1/fleet/push-messages", "/v1/fleet/deactivate-node"
 HOLD = 15.0  # seconds that a look may wait: less than a site's patience with an answer
@@ -43,7 +45,8 @@ class Given:
     content: bytes
 
 
-NOTHING = Given(status=200, headers={"content-type": "application/protobuf"}, content=b"")  # an empty mailbox
+PROTOBUF = {"content-type": "application/protobuf"}
+NOTHING = Given(status=200, headers=PROTOBUF, content=b"")  # an empty mailbox
 
 
 class Mailboxes:
@@ -62,6 +65,8 @@ class Mailboxes:
         self.answered: set[str] = set()  # questions of which an answer was announced
         self.ask_all_at = 0.0
         self.most_pieces = FEW_PIECES
+        self.questions = KeptPieces()  # pieces of what sites are asked
+        self.answers = KeptPieces()  # pieces of what they answered, until the server has them
 
     def expect(self, most: int) -> None:
         """Answers of up to so many bytes may come from now on."""
@@ -99,6 +104,17 @@ class Mailboxes:
         """What the node was given last, if it has not said that it got it."""
         return self.given.get((key, node))
 
+    def piece(self, body: bytes) -> Given | None:
+        """The answer to a site that asks for a piece of a question, if it is kept here."""
+        from flwr.proto.message_pb2 import PullObjectRequest, PullObjectResponse
+
+        read = _read(PullObjectRequest, body)
+        content = self.questions.get(read.object_id) if read is not None else None
+        if content is None:
+            return None
+        found = PullObjectResponse(object_found=True, object_available=True, object_content=content)
+        return Given(status=200, headers=PROTOBUF, content=found.SerializeToString())
+
     def is_empty(self, node: int) -> bool:
         """Whether nothing can be there: the SuperLink was asked lately, and nothing was posted since."""
         return node not in self.full and time.monotonic() < self.passed.get(node, -PASS_ON) + PASS_ON
@@ -125,6 +141,8 @@ class Mailboxes:
         self.visits[key] = time.monotonic()
         if path == ANSWER and given.status == 200:
             self.announced(body)
+        elif path == STORE and given.status == 200:
+            self.stored(body, given.content)
         elif path in (ARRIVE, LEAVE):  # the SuperLink may have given up what the node was asked
             self.ask_all_at = 0.0
         elif path == BEAT and given.status != 200 and (node := node_of(path, body)) is not None:
@@ -151,6 +169,16 @@ class Mailboxes:
         if len(self.answered) > MOST_ANSWERS:  # nobody asked that many questions
             self.answered.clear()
             self.ask_all_at = 0.0
+
+    def stored(self, body: bytes, answer: bytes) -> None:
+        """A piece of an answer has come, and the SuperLink has taken it."""
+        from flwr.proto.message_pb2 import PushObjectRequest, PushObjectResponse
+
+        if len(body) > 2 * LARGEST:
+            return
+        read, taken = _read(PushObjectRequest, body), _read(PushObjectResponse, answer)
+        if read is not None and taken is not None and taken.stored:
+            self.answers.keep(read.object_id, read.object_content)
 
     def worth_asking(self, questions: Mapping[str, int]) -> list[str]:
         """Those of the questions (by number, with the node that each went to) of which the SuperLink may have news.

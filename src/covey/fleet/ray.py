@@ -203,6 +203,10 @@ class Crew:
                     self.ray.kill(actor)
                     self.hire()
                     if chunk.tries + 1 < TRIES:  # one job at a time, so that none takes others with it
+                        again = sum(len(job.ids) for job in chunk.jobs)
+                        self.say(
+                            f"a Ray worker is gone, its machine may be, too; clients that are asked again: {again}"
+                        )
                         waiting += [Chunk(jobs=[job], tries=chunk.tries + 1) for job in chunk.jobs]
                     else:
                         outcomes += [

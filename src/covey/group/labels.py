@@ -25,14 +25,16 @@ Array = NDArray[np.float64]
 
 COUNTS: Key[dict[int, Array]] = Key("label counts")
 
+MOST = 4000  # clients that are compared each with each (128 MB); of more, evenly chosen ones
+
 
 @validated
 @dataclass(frozen=True, kw_only=True)
 class LabelClusters:
     """Clusters of like labels, as many as asked for; everybody tells its label counts once.
 
-    The first to come are clustered by Hellinger distance.
-    Later ones join the cluster of the client they are most like, so that the number of clusters stays. What they told
+    The first to come are clustered by Hellinger distance, at most 4,000 of them, evenly chosen by their numbers.
+    All others join the cluster of the client they are most like, so that the number of clusters stays. What they told
     says how many samples they hold, too.
     """
 
@@ -49,7 +51,7 @@ class LabelClusters:
             now,
             heard,
             first=lambda counts: self._first(now, counts),
-            place=lambda heard: {i: now.groups[like] for i, like in _nearest(heard).items()},
+            place=lambda heard: {i: now.groups[like] for i, like in _joined(heard).items()},
         )
         if heard.news:
             told = {i: int(counts.sum()) for i, counts in heard.news.items()}
@@ -60,7 +62,8 @@ class LabelClusters:
 
     def _first(self, now: Round, counts: Mapping[int, Array]) -> dict[int, int]:
         """Everybody's cluster, of those who told first."""
-        shares = _shares(counts.values())
+        told = {i: counts[i] for i in list(counts)[:: -(-len(counts) // MOST)]}
+        shares = _shares(told.values())
         distances = hellinger(shares, shares)
         clusters = min(self.clusters, len(shares))
         if self.by == "agglomerative" and len(shares) > 1:
@@ -69,17 +72,29 @@ class LabelClusters:
             labels, how, eps = clusters_by_bisection(
                 distances, clusters=clusters, min_samples=self.min_samples
             )
-        sizes = sorted(np.bincount(labels).tolist(), reverse=True)
+        group_of = dict(zip(told, labels.tolist(), strict=True))
+        others = {i: table for i, table in counts.items() if i not in told}
+        found = group_of | {i: group_of[like] for i, like in _nearest(told, others).items()}
+        sizes = sorted(np.bincount(list(found.values())).tolist(), reverse=True)
         now.notes["clusters"] = {"found by": how, "eps": eps, "sizes": sizes}
-        return dict(zip(counts, labels.tolist(), strict=True))
+        if others:
+            now.notes["clusters"]["compared each with each"] = len(told)
+        return found
 
 
-def _nearest(heard: Heard[Array]) -> dict[int, int]:
-    """For each newcomer the client, of those known before, whose labels are most like its own."""
-    before = [i for i in heard.known if i not in heard.news]
-    known = _shares(heard.known[i] for i in before)
-    nearest = hellinger(_shares(heard.news.values()), known).argmin(axis=1)
-    return {i: before[place] for i, place in zip(heard.news, nearest.tolist(), strict=True)}
+def _joined(heard: Heard[Array]) -> dict[int, int]:
+    """For each newcomer the client, of those known before, whom it is most like."""
+    return _nearest({i: told for i, told in heard.known.items() if i not in heard.news}, heard.news)
+
+
+def _nearest(known: Mapping[int, Array], others: Mapping[int, Array]) -> dict[int, int]:
+    """For each of the others the known client whose labels are most like its own."""
+    if not others:
+        return {}
+    names, shares, table = list(known), _shares(known.values()), _shares(others.values())
+    few = max(1, MOST**2 // len(shares))  # at once
+    nearest = [hellinger(table[k : k + few], shares).argmin(axis=1) for k in range(0, len(table), few)]
+    return {i: names[place] for i, place in zip(others, np.concatenate(nearest).tolist(), strict=True)}
 
 
 def _shares(counts: Iterable[Array]) -> Array:

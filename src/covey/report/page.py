@@ -13,7 +13,7 @@ from covey.report.payload import page_data
 from covey.report.replica_page import study_data, study_headline
 from covey.report.replicas import Replicas
 from covey.report.run_page import run_details
-from covey.report.table import labels_of
+from covey.report.table import labels_of, unfinished
 from covey.text import in_order
 from covey.writing import reason, write_atomically
 
@@ -111,11 +111,7 @@ def masthead(runs: Sequence[RunView], labels: Sequence[str], replicas: Replicas 
         tag("div", MARK, tag("span", "Covey"), class_="brand"),
         tag("h1", heading(runs, labels)),
         tag("p", *(tag("span", fact) for fact in facts), class_="facts"),
-        *(
-            unfinished(run, label)
-            for run, label in zip(runs, labels, strict=True)
-            if not run.summary.finished
-        ),
+        *(tag("p", sentence, class_="notice") for sentence in unfinished(runs, labels)),
         tag("nav", *nav, aria_label="Parts of this page"),
     )
 
@@ -132,14 +128,6 @@ def same(runs: Sequence[RunView], field: str) -> object | None:
     """The value that all runs share, else None."""
     values = {getattr(run.summary, field) for run in runs}
     return values.pop() if len(values) == 1 else None
-
-
-def unfinished(run: RunView, label: str) -> Html:
-    """Says plainly that a run has not ended."""
-    planned = f" of {run.summary.rounds:,}" if run.summary.rounds else ""
-    return tag(
-        "p", f"{label} is unfinished: {run.summary.rounds_done:,}{planned} rounds so far.", class_="notice"
-    )
 
 
 def curves() -> Html:

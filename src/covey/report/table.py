@@ -133,6 +133,16 @@ def of_finished(runs: Sequence[RunView], values: Sequence[float]) -> list[float 
     return [value if run.summary.finished else None for run, value in zip(runs, values, strict=True)]
 
 
+def unfinished(runs: Sequence[RunView], labels: Sequence[str]) -> list[str]:
+    """Says plainly which runs have not ended."""
+    return [
+        f"{label} is unfinished: {run.summary.rounds_done:,}"
+        f"{f' of {run.summary.rounds:,}' if run.summary.rounds else ''} rounds so far."
+        for run, label in zip(runs, labels, strict=True)
+        if not run.summary.finished
+    ]
+
+
 def cost_columns(run: RunView) -> list[Column]:
     """One row per step kind, then their sum; what only served to measure the run comes after it."""
     kinds = run.summary.by_kind

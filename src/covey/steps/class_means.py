@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -66,9 +67,13 @@ class ClassMeans(Step):
 def sketches(x: NDArray[np.floating], size: int) -> Array:
     """Random projections of each sample, squashed into [-1/size, 1/size]: their absolute sum is at most 1."""
     flat = x.reshape(len(x), -1).astype(np.float64)
-    # The directions are public and the same everywhere: no seed of a run, nothing to agree on.
-    directions = stream(0, "sketch", flat.shape[1], size).standard_normal((flat.shape[1], size))
-    return np.asarray(np.tanh(flat @ directions / np.sqrt(flat.shape[1])) / size)
+    return np.asarray(np.tanh(flat @ directions(flat.shape[1], size) / np.sqrt(flat.shape[1])) / size)
+
+
+@lru_cache(maxsize=4)  # every client asks for the same
+def directions(inputs: int, size: int) -> Array:
+    """Public and the same everywhere: no seed of a run, nothing to agree on."""
+    return stream(0, "sketch", inputs, size).standard_normal((inputs, size))
 
 
 def class_table(sketch: Array, y: NDArray[np.generic], counts: Array) -> Array:

@@ -7,10 +7,17 @@ import numpy as np
 from covey.lanes.compiled.emit import LANES
 from covey.lanes.compiled.jit import jit
 from covey.lanes.compiled.native import at, contract, correlate, f32, pool, unpool
-from covey.lanes.compiled.tiles import ROW
+from covey.lanes.compiled.tiles import FEWEST_LANES, HALF, ROW
 from covey.lanes.compiled.vector import ACCUMULATE, BIAS, ZERO
 
 NO_FLOOR = np.float32(-np.inf)
+HALVES = LANES >= 2 * FEWEST_LANES
+
+
+@jit
+def half(s: Any, b: int) -> int:
+    """HALF if at most half of the lanes of block b hold a sample: the others need no arithmetic, nor do bits change."""
+    return HALF if HALVES and s.size - b * LANES <= LANES // 2 else 0
 
 
 @jit
@@ -25,6 +32,7 @@ def conv_row(s: Any, c: Any, b: int, i: int, h: int, y: Any, y_m: int, floor: An
     weight = at(s.row, c.weight + m * c.weight_m)
     start = ACCUMULATE if c.accumulate else (BIAS if c.bias >= 0 else ZERO)
     bias = at(s.row, max(0, c.bias) + m)
+    shape = rows * ROW + half(s, b)
     for j in range(c.w_count):
         chunk = at(s.tables, c.w_chunks + 5 * j)
         w, columns, tiles, skip, run = chunk[0], chunk[1], chunk[2], chunk[3], chunk[4]
@@ -45,7 +53,7 @@ def conv_row(s: Any, c: Any, b: int, i: int, h: int, y: Any, y_m: int, floor: An
             start,
             floor,
             tiles,
-            rows * ROW + columns,
+            shape + columns,
         )
 
 
@@ -65,8 +73,9 @@ def conv_pool(s: Any, c: Any, p: Any, b: int) -> None:
     for i in range(c.m_count):
         m, rows = s.tables[c.m_chunks + 2 * i], s.tables[c.m_chunks + 2 * i + 1]
         for h in range(p.rows):
-            for half in range(2):
-                conv_row(s, c, b, i, 2 * h + half, at(s.work, c.y + half * c.y_row), c.y_m, NO_FLOOR)
+            for second in range(2):
+                y = at(s.work, c.y + second * c.y_row)
+                conv_row(s, c, b, i, 2 * h + second, y, c.y_m, NO_FLOOR)
             for r in range(rows):
                 pool(
                     at(s.work, c.y + r * c.y_m),
@@ -149,5 +158,5 @@ def conv_grad(s: Any, c: Any, b: int) -> None:
                     c.columns,
                     gradient,
                     c.gradient_m,
-                    rows * ROW + columns,
+                    rows * ROW + columns + half(s, b),
                 )

@@ -49,10 +49,13 @@ class Variable:
 
 
 class Emitter:
-    """Adds instructions to one function."""
+    """Adds instructions to one function, which works on all lanes of a vector or on the first `lanes` of them."""
 
-    def __init__(self, b: ir.IRBuilder) -> None:
+    def __init__(self, b: ir.IRBuilder, lanes: int = LANES) -> None:
         self.b = b
+        self.lanes = lanes
+        self.vector = ir.VectorType(F32, lanes)
+        self.nothing = ir.Constant(self.vector, None)
 
     def variable(self, value: Value) -> Variable:
         return Variable(self.b, value)
@@ -63,14 +66,18 @@ class Emitter:
             return self.b.gep(pointer, [I64(offset * times)])
         return self.b.gep(pointer, [self.b.mul(offset, I64(times))])
 
-    def load(self, pointer: Value, type_: ir.VectorType = VECTOR) -> Value:
+    def load(self, pointer: Value, type_: ir.VectorType | None = None) -> Value:
+        type_ = type_ or self.vector
         value = self.b.load(self.b.bitcast(pointer, type_.as_pointer()))
-        value.align = 4 if type_ is VECTOR else 1
+        value.align = 1 if type_ == BYTES else 4
         return value
 
     def store(self, value: Value, pointer: Value) -> None:
+        """Of the first lanes alone: zero goes into the others."""
+        if value.type == self.vector and self.lanes < LANES:
+            value = self.shuffle(value, self.nothing, range(LANES))
         instruction = self.b.store(value, self.b.bitcast(pointer, value.type.as_pointer()))
-        instruction.align = 4 if value.type == VECTOR else 1
+        instruction.align = 1 if value.type == BYTES else 4
 
     def number(self, pointer: Value, index: int = 0) -> Value:
         """The scalar pointer[index]."""
@@ -78,11 +85,11 @@ class Emitter:
 
     def spread(self, scalar: Value) -> Value:
         """A scalar in all lanes."""
-        empty = ir.Constant(VECTOR, ir.Undefined)
-        return self.shuffle(self.b.insert_element(empty, scalar, I32(0)), empty, [0] * LANES)
+        empty = ir.Constant(self.vector, ir.Undefined)
+        return self.shuffle(self.b.insert_element(empty, scalar, I32(0)), empty, [0] * self.lanes)
 
     def shuffle(self, first: Value, second: Value, lanes: Sequence[int]) -> Value:
-        """The named lanes of two vectors; the second's begin at LANES."""
+        """The named lanes of two vectors; the second's begin where the first's end."""
         return self.b.shuffle_vector(first, second, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
     def add(self, first: Value, second: Value) -> Value:
@@ -168,15 +175,15 @@ class Emitter:
 
     def lane_sums(self, vectors: Sequence[Value]) -> list[Value]:
         """The sum over the lanes of each vector: two vectors become one of half sums, again and again."""
-        if len(vectors) > LANES:
-            return self.lane_sums(vectors[:LANES]) + self.lane_sums(vectors[LANES:])
+        if len(vectors) > self.lanes:
+            return self.lane_sums(vectors[: self.lanes]) + self.lane_sums(vectors[self.lanes :])
         level = list(vectors)
         counts = [1] * len(vectors)  # how many sums a vector holds, in its first lanes
-        width = LANES  # lanes that belong to one sum
+        width = self.lanes  # lanes that belong to one sum
         while width > 1:
-            starts = range(0, LANES, width)
+            starts = range(0, self.lanes, width)
             pairs = [(level[i], level[min(i + 1, len(level) - 1)]) for i in range(0, len(level), 2)]
-            low = [s + k for s in [*starts, *(LANES + s for s in starts)] for k in range(width // 2)]
+            low = [s + k for s in [*starts, *(self.lanes + s for s in starts)] for k in range(width // 2)]
             high = [lane + width // 2 for lane in low]
             level = [self.add(self.shuffle(a, b, low), self.shuffle(a, b, high)) for a, b in pairs]
             counts = [sum(counts[i : i + 2]) for i in range(0, len(counts), 2)]
@@ -189,15 +196,19 @@ class Emitter:
 
 
 def define(
-    module: ir.Module, name: str, arguments: Sequence[ir.Type], body: Callable[..., None]
+    module: ir.Module,
+    name: str,
+    arguments: Sequence[ir.Type],
+    body: Callable[..., None],
+    lanes: int = LANES,
 ) -> ir.Function:
-    """A function of the module, written by `body(emitter, *arguments)`."""
+    """A function of the module, written by `body(emitter, *arguments)`; on the first `lanes` lanes."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name=name)
     function.attributes.add("nounwind")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     start = b.append_basic_block("start")
     b.position_at_end(start)
-    body(Emitter(b), *function.args)
+    body(Emitter(b, lanes), *function.args)
     b.ret_void()
     b.position_at_end(function.entry_basic_block)
     b.branch(start)

@@ -12,7 +12,7 @@ from covey.lanes.compiled.native import at, f32, sigmoid, tanh, transpose
 def places_of(s: Any, b: int, features: int) -> None:
     """Where the samples of block b begin in an array of `features` values per sample, into the scratch."""
     for lane in range(LANES):
-        # A lane without a sample repeats the first: its numbers are finite, its gradient is set to zero.
+        # A lane without a sample repeats the first, or is zero: its numbers are finite, its gradient is set to zero.
         q = b * LANES + lane
         s.scratch[lane] = s.batch[q if q < s.size else 0] * features
 
@@ -34,11 +34,12 @@ def gather(s: Any, c: Any, b: int) -> None:
 def scatter(s: Any, c: Any, b: int) -> None:
     places_of(s, b, c.features)
     x = at(s.work, c.x + b * c.x_block)
-    whole = c.features - c.features % LANES
+    live = min(LANES, s.size - b * LANES)
+    whole = c.features - c.features % LANES if live == LANES else 0
     for i in range(0, whole, LANES):
         transpose(at(x, i * LANES), at(s.tables, c.places), at(s.out, i), s.scratch)
     for i in range(whole, c.features):
-        for lane in range(LANES):
+        for lane in range(live):
             s.out[s.scratch[lane] + i] = x[i * LANES + lane]
 
 

@@ -6,6 +6,8 @@ from itertools import pairwise
 from covey.lanes.compiled.isa import Isa
 
 ROW = 16  # a tile shape is one number: rows * ROW + columns
+HALF = ROW**2  # more: the same tile on the first half of the lanes
+FEWEST_LANES = 8  # vectors of fewer floats multiply no faster
 MOST_ROWS, MOST_COLUMNS = 8, 8
 
 

@@ -23,7 +23,7 @@ from covey.lanes.compiled.emit import (
     marks,
 )
 from covey.lanes.compiled.isa import host
-from covey.lanes.compiled.tiles import ROW, shapes
+from covey.lanes.compiled.tiles import FEWEST_LANES, HALF, ROW, shapes
 from covey.lanes.compiled.transforms import TRANSFORM, define_transforms
 
 ZERO, BIAS, ACCUMULATE = 0, 1, 2  # what a contraction starts from
@@ -37,7 +37,7 @@ def contract(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
     """
     a, a_m, x0, x_n, taps, count, run, a_run, x_run, y0, y_m, y_n, bias, start, floor, tiles, _ = arguments
     x, y, low = e.variable(x0), e.variable(y0), e.spread(floor)
-    totals = [[e.variable(NOTHING) for _ in range(columns)] for _ in range(rows)]
+    totals = [[e.variable(e.nothing) for _ in range(columns)] for _ in range(rows)]
     places = [(m, n) for m in range(rows) for n in range(columns)]
 
     def target(m: int, n: int) -> Value:
@@ -45,7 +45,7 @@ def contract(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
 
     with e.repeat(tiles):
         for m, n in places:
-            totals[m][n].now = NOTHING
+            totals[m][n].now = e.nothing
         with e.when(start, BIAS):
             for m in range(rows):
                 value = e.spread(e.number(bias, m))
@@ -83,7 +83,7 @@ def correlate(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
     `taps` is a table of pairs (tap, g), one for each column of the tile; d and x have one sample a lane.
     """
     d, d_m, d_row, x, x_row, x_step, taps, height, width, gradient, gradient_m, _ = arguments
-    totals = [[e.variable(NOTHING) for _ in range(columns)] for _ in range(rows)]
+    totals = [[e.variable(e.nothing) for _ in range(columns)] for _ in range(rows)]
     row_d = e.variable(d)
     row_x = [e.variable(e.at(x, e.number(taps, 2 * n))) for n in range(columns)]
     with e.repeat(height):
@@ -298,15 +298,23 @@ SOFTMAX = [FLOATS, FLOATS, I64, FLOATS, FLOATS]
 def define_family(
     module: ir.Module, name: str, arguments: Sequence[ir.Type], write: Callable[..., None]
 ) -> None:
-    """A function for each tile shape, and `name`, which calls the one that its last argument names."""
-    type_ = ir.ArrayType(ir.FunctionType(ir.VoidType(), arguments).as_pointer(), ROW**2)
-    variants: list[Value] = [ir.Constant(type_.element, None)] * ROW**2
+    """A function for each tile shape, and `name`, which calls the one that its last argument names.
+
+    With wide vectors there is each again for a block of which only the first half of the lanes hold a sample.
+    """
+    halves = name in HALVED and LANES >= 2 * FEWEST_LANES
+    type_ = ir.ArrayType(ir.FunctionType(ir.VoidType(), arguments).as_pointer(), 2 * HALF)
+    variants: list[Value] = [ir.Constant(type_.element, None)] * type_.count
     for rows, columns in shapes(host()):
 
         def body(e: Emitter, *values: Value, rows: int = rows, columns: int = columns) -> None:
             write(e, rows, columns, *values)
 
-        variants[rows * ROW + columns] = define(module, f"{name}_{rows}_{columns}", arguments, body)
+        shape = rows * ROW + columns
+        variants[shape] = define(module, f"{name}_{rows}_{columns}", arguments, body)
+        if halves:
+            label = f"{name}_half_{rows}_{columns}"
+            variants[HALF + shape] = define(module, label, arguments, body, LANES // 2)
     table = ir.GlobalVariable(module, type_, f"{name}_variants")
     table.global_constant = True
     table.initializer = ir.Constant(type_, variants)
@@ -317,6 +325,7 @@ def define_family(
     define(module, name, arguments, choose)
 
 
+HALVED = ("covey_contract", "covey_correlate")
 FAMILIES = {
     "covey_contract": (CONTRACT, contract),
     "covey_correlate": (CORRELATE, correlate),
