@@ -140,30 +140,36 @@ def test_adaptive_momentum_is_cut_where_clients_have_nothing_left_to_learn(a_rou
     assert memory["cfic.h"].tolist() == pytest.approx((-0.189725, -0.001264), abs=2e-6)
 
 
-def test_the_correction_is_made_as_sure_as_clients_pull_the_same_way(a_round) -> None:
+def test_there_is_no_correction_where_clients_pull_at_odds(a_round) -> None:
     """alpha = 0.8, beta = 0.5; two clients of equal size, so that c = ||u||^2 - .5; a round before counts .7 as much.
 
-    Round 1: A alone, by (1,0): nobody to agree with yet, trust 1: h = -.5 (1,0).
+    Round 1: A alone, by (1,0): nobody to be at odds with, trust 1: h = -.5 (1,0).
     Round 2: both (1,0): c = .5, trust 1. cos(-h, u) = 1, beta = .5 e^.1: h = -.552585 (1,0).
-    Round 3: A (3,0), B (0,4): c = 0; the sums are .35 and .175: .35 / .418330 = .836660. cos(-h, u) = .707107, beta =
-      .552585 e^.0707107 = .593075; the average update (1.5,2) is 2.5 long, u = (.5,.5) .707107, agreement 0:
-      h = .8 h - .836660 .593075 3.535534 (.5,.5) = (-.442068 - .877166, -.877166).
-    Round 4: A (2,0), B (-1,0): c = -.5: .7 .35 - .5 is below 0: they are at odds, and the h of before is gone, too.
+    Round 3: A (3,0), B (0,4): c = 0, so the sum is .35: trust 1. cos(-h, u) = .707107, beta = .552585 e^.0707107 =
+      .593074; the average update (1.5,2) is 2.5 long, u = (.5,.5) .707107, agreement 0:
+      h = .8 h - .593074 3.535534 (.5,.5) = (-1.490485,-1.048416).
+    Round 4: A (5,0), B (-3,4): u = (.2,.4), c = -.3; the sums are .7 .35 - .3 = -.055 and .7 .175 + .09 = .2125: trust
+      1 - .055 / .460977 = .880688. cos(-h, u) = .880377, beta = .593074 e^.0880377 = .647654; the average update (1,2)
+      is five times u: h = .8 h - .880688 .647654 5 (.2,.4) = (-1.762769,-1.979495).
+    Round 5: the same: 1 - .3385 / .488621 = .307234. Round 6: 1 - .53695 / .507075 is below 0: the h of before is gone.
     """
     update = AdaptiveCorrection(alpha=0.8, beta=0.5, agreed=True)
+    alike, apart = {0: ((1.0, 0.0), 5), 1: ((1.0, 0.0), 5)}, {0: ((5.0, 0.0), 5), 1: ((-3.0, 4.0), 5)}
     worked = [
-        ({0: ((1.0, 0.0), 5)}, (1.5, 0.0)),
-        ({0: ((1.0, 0.0), 5), 1: ((1.0, 0.0), 5)}, (1.552585, 0.0)),
-        ({0: ((3.0, 0.0), 5), 1: ((0.0, 4.0), 5)}, (1.5 + 0.442068 + 0.877166, 2 + 0.877166)),
-        ({0: ((2.0, 0.0), 5), 1: ((-1.0, 0.0), 5)}, (0.5, 0.0)),
+        ({0: ((1.0, 0.0), 5)}, "1.00", (1.5, 0.0)),
+        (alike, "1.00", (1.552585, 0.0)),
+        ({0: ((3.0, 0.0), 5), 1: ((0.0, 4.0), 5)}, "1.00", (1.5 + 1.490485, 2 + 1.048416)),
+        (apart, "0.88", (1 + 1.762769, 2 + 1.979495)),
+        (apart, "0.31", None),
+        (apart, "0.00", (1.0, 2.0)),
     ]
     memory: dict = {}
-    for number, (replies, expected) in enumerate(worked, start=1):
+    for number, (replies, trust, expected) in enumerate(worked, start=1):
         now = a_round((0, 0), replies=replies, groups={0: 0, 1: 1}, memory=memory, number=number)
         new = update(now, averaged(now))
         memory = now.memory
-        assert new.tolist() == [pytest.approx(expected, abs=5e-6)]
-    assert "model 0: 0.00" in now.notes["trust"]["text"]
+        assert f"model 0: {trust}" in now.notes["trust"]["text"]
+        assert expected is None or new.tolist() == [pytest.approx(expected, abs=2e-6)]
 
 
 def test_buffers_take_no_part(a_round) -> None:

@@ -7,8 +7,8 @@
                                  of training say that flocks need their own (CAFA's judgement)
     who works?                   every flock and label group (CFIC, Yang et al., 2025), in quick rounds that leave
                                  nobody behind (HACCS, Wolfrath et al., 2022, with a fair schedule)
-    what does the server add?    momentum of each model, as sure as  CFIC's correction
-                                 its clients pull the same way
+    what does the server add?    momentum of each model, where its   CFIC's correction
+                                 clients do not pull at odds
     what does a client use?      its flock's model, moved to its     CAFA's judgement on data that were not
                                  own data as far as that helps       trained on (Zhang et al., 2024)
 
@@ -72,7 +72,7 @@ def covey(
     Clients describe their classes in noisy bits (`flip`; label counts under `epsilon`), once and again `every` so many
     rounds; those whose classes look alike, or differ all in the same way (brighter pictures), are a flock. At most
     `per_round` clients work in a round, chosen from flocks and label groups by a fair schedule. Each flock's model is
-    averaged and corrected along its clients' directions, as sure as these agree. A tenth of the data, another one in
+    averaged and corrected along its clients' directions, unless these are at odds. A tenth of the data, another one in
     each round, is kept out of training and says how far a client should train the model on its own data before use.
     `without` leaves parts out.
 
@@ -126,7 +126,7 @@ class Travel:
 
 
 def by_server() -> Travel:
-    """A server holds one model per flock, and corrects it as sure as its clients pull the same way."""
+    """A server holds one model per flock, and corrects it unless its clients pull at odds."""
     correct = AdaptiveCorrection(among="clients", agreed=True)
     return Travel(bank=one_per_flock, send=to_group, mix=GroupAverage(), update=correct, per="model")
 

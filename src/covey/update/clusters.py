@@ -132,8 +132,8 @@ class AdaptiveCorrection:
 
     No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
     Where clients have nothing left to learn, momentum of their past must not carry the model on. `agreed`: beta is
-    multiplied by how sure it is that the clusters pull the same way at all (see `trust_in`): where they do not, each
-    fits its own samples, and that is not to be hastened.
+    multiplied by how little sure it is that the clusters are at odds (see `trust_in`): where they are, each fits its
+    own samples, and that is not to be hastened.
     """
 
     alpha: PartBelowOne = 0.9
@@ -164,7 +164,7 @@ class AdaptiveCorrection:
         BETAS.keep(now.memory, betas)
         if self.agreed and trusts:
             now.notes["trust"] = {
-                "text": "Share of the correction that is made, as clients pulled the same way in the last rounds: "
+                "text": "Share of the correction that is made; none where clients pulled at odds in the last rounds: "
                 + ", ".join(f"model {number}: {trust:.2f}" for number, trust in trusts.items())
                 + "."
             }
@@ -172,9 +172,9 @@ class AdaptiveCorrection:
 
 
 def trust_in(now: Round, model: Corrected, directions: Directions) -> float:
-    """How sure it is that the clusters pulled the same way in the last rounds: 0 not at all, 1 by a standard error.
+    """1 where the clusters pulled the same way in the last rounds, 0 where they were at odds, by a standard error.
 
-    min(1, max(0, sum of c / sqrt(sum of c^2))), c = sum over i != j of s_i s_j cos_ij in a round; each round before
+    min(1, max(0, 1 + sum of c / sqrt(sum of c^2))), c = sum over i != j of s_i s_j cos_ij in a round; each round before
     counts FADING as much. A round with one cluster says nothing.
     """
     kept = AGREED.get(now.memory, {})
@@ -182,7 +182,7 @@ def trust_in(now: Round, model: Corrected, directions: Directions) -> float:
     total, squares = kept.get(model.number, (0.0, 0.0))
     total, squares = FADING * total + cosines, FADING * squares + cosines**2
     AGREED.keep(now.memory, {**kept, model.number: [total, squares]})
-    return min(1.0, max(0.0, total / math.sqrt(squares))) if squares > STANDSTILL**2 else 1.0
+    return min(1.0, max(0.0, 1 + total / math.sqrt(squares))) if squares > STANDSTILL**2 else 1.0
 
 
 def facts_for(among: Among, per: Per) -> Facts:
