@@ -9,6 +9,7 @@ that maps `[old rows; replies]` to the new rows. Nothing in this file knows any 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -365,7 +366,10 @@ def run(
 
 
 def served(method: Method, state: State, fleet: Fleet, ids: Sequence[int]) -> dict[int, Task]:
-    """The rows each of these clients is given to use under the method's present state."""
+    """The rows each of these clients is given to use under the method's present state.
+
+    Who has no labels, and so cannot be placed by what a method asks about them, is given the model of most clients.
+    """
     now = Round(
         number=state.round,
         fleet=fleet,
@@ -376,4 +380,10 @@ def served(method: Method, state: State, fleet: Fleet, ids: Sequence[int]) -> di
         seen=state.seen,
         notes={},
     )
-    return (method.serve or method.send)(now, ids)
+    serve = method.serve or method.send
+    tasks = serve(now, ids)
+    if now.groups and (absent := [i for i in ids if i not in tasks]):
+        unlabelled = sorted(set(absent) - set(fleet.trainers(absent)))
+        now.groups = now.groups | dict.fromkeys(unlabelled, Counter(now.groups.values()).most_common(1)[0][0])
+        tasks = tasks | (serve(now, unlabelled) if unlabelled else {})
+    return tasks

@@ -72,6 +72,7 @@ class Step(Protocol):
 
     kind: ClassVar[str]  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
     one_pass: ClassVar[bool] = False  # whether `many` does clients that use one row faster than one by one
+    of_labels: ClassVar[bool] = False  # whether it tells of labels: who has none is not asked
 
     def __call__(self, client: Client, task: Task) -> Reply: ...
 

@@ -1,6 +1,7 @@
 """The open port: who gets in, for how long, with how much; a small web server stands in for the SuperLink."""
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -69,20 +70,24 @@ def test_who_is_refused_learns_why_by_the_status_and_the_log_by_a_sentence() -> 
             post(here, headers=foreign),
             post(here, "/v1/fleet/activate-node", headers=foreign),
             post(here, headers=here.signed(late=400)),
-            post(here, headers=here.signed(late=-60)),
+            post(here, headers=here.signed(late=-600)),
             post(here, headers=wrong),
             post(here, "/v1/control/start-run", headers=here.signed()),
         ]
         assert answers == [401, 401, 412, 401, 401, 401, 404]
-        assert [visit.why for visit in here.seen] == [
+        seconds = re.compile(r"(?<=clock is )\d+")
+        assert [seconds.sub("N", visit.why) for visit in here.seen] == [
             "it is not signed",
             "its key is not on the list",
             "its key is not on the list",
-            "its clock is 400 s behind; at most 305 s behind or 5 s ahead",
-            "its clock is 60 s ahead; at most 305 s behind or 5 s ahead",
+            "its clock is N s behind; at most 305 s behind or 5 s ahead",
+            "its clock is N s ahead; at most 305 s behind or 5 s ahead",
             "its signature is not that of its key",
             "it is no path of the fleet interface",
         ]
+        behind, ahead = (int(seconds.findall(here.seen[place].why)[0]) for place in (3, 4))
+        assert behind >= 400  # a busy machine takes its time between signing and reading
+        assert 5 < ahead <= 600
         assert here.seen[1].key == other.key  # the log can name it
 
 

@@ -1,9 +1,14 @@
 """Clients that join without labels, and clients that leave and come back."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
+from covey.catalogue import METHODS
+from covey.config import fleet_of, method_of, resolve
 from covey.core import Task, run, served
 from covey.data import federate, from_tensors
 from covey.fleet.devices import Devices
@@ -69,3 +74,41 @@ def test_pacfl_describes_them_by_their_inputs() -> None:
 def test_who_leaves_and_comes_back_is_there_again() -> None:
     devices = Devices(leaves=[{"clients": [1], "round": 2}], joins=[{"clients": [1], "round": 4}])
     assert [1 in devices.members(3, number) for number in range(1, 6)] == [True, False, False, True, True]
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS.builtin) - {"compose", "centralized"}))
+def test_under_every_method_who_has_no_labels_is_served_and_asked_nothing_about_them(name: str) -> None:
+    """A newcomer that cannot answer must not end the run, nor count as lost or refused."""
+    config = resolve(
+        {
+            "data": {"name": "digits", "clients": 6},
+            "method": {"name": name},
+            "train": {"batches": 1, "epochs": 1},
+            "devices": {"joins": [{"clients": [5], "round": 2, "labels": False}]},
+            "engine": {"mode": "serial"},
+        }
+    )
+    method, fleet = method_of(config), fleet_of(config)
+    state = run(method, fleet, rounds=3)
+    assert set(served(method, state, fleet, range(6))) == set(range(6))
+    assert (fleet.ledger.lost, fleet.ledger.refused) == (0, 0)
+
+
+def test_who_cannot_be_placed_is_given_the_model_of_most_clients() -> None:
+    """Clients 1 to 3 share a model, 0 and 4 another; client 5 has no labels, and no group."""
+    config = resolve(
+        {
+            "data": {"name": "digits", "clients": 6},
+            "method": {"name": "cfl-gp", "k": 2},
+            "devices": {"joins": [{"clients": [5], "round": 1, "labels": False}]},
+            "engine": {"mode": "serial"},
+        }
+    )
+    method, fleet = method_of(config), fleet_of(config)
+    state = run(method, fleet, rounds=1)
+    state = replace(state, groups={0: 0, 1: 1, 2: 1, 3: 1, 4: 0})
+    assert served(method, state, fleet, [5])[5].slots == (1,)
+    away = replace(
+        state, groups={1: 1, 2: 1, 3: 1, 4: 0}
+    )  # client 0 has labels: its group is still to be found
+    assert set(served(method, away, fleet, [0, 5])) == {5}

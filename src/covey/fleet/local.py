@@ -158,6 +158,8 @@ class LocalFleet:
         self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
     ) -> list[Reply]:
         """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent."""
+        if step.of_labels:
+            tasks = {i: tasks[i] for i in self.trainers(list(tasks))}
         call, outcomes = self._outcomes(step, tasks, measure)
 
         def trip(outcome: Outcome) -> Trip:

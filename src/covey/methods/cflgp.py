@@ -29,6 +29,7 @@ class TellGradient(Step):
     """Asks for the gradient of all the client's data at the sent model, of length 1, folded to a few numbers."""
 
     kind: ClassVar[str] = "query.gradient"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)

@@ -31,6 +31,7 @@ class TellLosses(Step):
     """Asks for the mean loss of every sent model on the client's training data."""
 
     kind: ClassVar[str] = "query.losses"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x, y = client.train.tensors()

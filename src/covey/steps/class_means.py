@@ -42,6 +42,7 @@ class ClassMeans(Step):
     size: Count = 32
 
     kind: ClassVar[str] = "query.class-means"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         labels = label_space(client, self.labels)

@@ -18,6 +18,7 @@ class CountLabels(Step):
     """How many training samples of each class the client holds: `stats["labels"]`, one number per class."""
 
     kind: ClassVar[str] = "query.labels"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = len(client.train.dataset.classes)

@@ -71,6 +71,7 @@ class DescribeClasses(Step):
     noise: BitNoise = "simulated"
 
     kind: ClassVar[str] = "query.portrait"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = classes_of(len(client.train.dataset.classes))

@@ -52,6 +52,7 @@ class Style(Step):
     per_class: bool = True
 
     kind: ClassVar[str] = "query.style"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         x, y = client.train.tensors()

@@ -42,6 +42,7 @@ class LabelSummary(Step):
     labels: Count | None = None
 
     kind: ClassVar[str] = "query.labels"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         labels = label_space(client, self.labels)
@@ -80,6 +81,7 @@ class TargetSummary(Binned):
     """
 
     kind: ClassVar[str] = "query.targets"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         y = client.train.labels().astype(np.float64).reshape(-1)
@@ -111,6 +113,7 @@ class FeatureSummary(Binned):
     bound: Positive | None = None
 
     kind: ClassVar[str] = "query.features"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x = raw_features(client)
@@ -156,6 +159,7 @@ class JointSummary(Binned):
     labels: Count | None = None
 
     kind: ClassVar[str] = "query.joint"
+    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         counts = feature_counts(
