@@ -49,6 +49,8 @@ def measure(commands: dict[str, list[str]], rounds: int, logs: Path) -> dict[str
                 process.stdin.write(f"{number}\n")
                 process.stdin.flush()
             line = process.stdout.readline()
+            while line and not line.startswith("{"):  # what a simulator says by itself
+                line = process.stdout.readline()
             if not line:
                 for other in running.values():
                     other.terminate()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = "torch==2.13.0"  # first and by its exact version: any other spec may pull the GPU build
-WORKLOADS_NEED = ("numpy", "scipy", "psutil")
+WORKLOADS_NEED = ("numpy", "scipy", "psutil", "platformdirs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ def prepare(peer: Peer) -> str:
         return f"it is no package; {peer.checkout} must say where a checkout of {peer.repository} is"
     target = folder(peer)
     ready = target / "ready"
-    wanted = " ".join(peer.requirements)
+    wanted = " ".join((*peer.requirements, *WORKLOADS_NEED))
     if ready.exists() and ready.read_text() == wanted:
         return ""
     print(f"making {target} with {wanted} (once, some minutes)", flush=True)

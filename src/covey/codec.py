@@ -16,6 +16,7 @@ from torch import Tensor
 
 from covey.core import Reply, Task
 
+PLAIN = {bool, int, float, str}  # most of what there is
 PLAIN_BYTES = 4 * 2**20  # of what is not an array, in a block that somebody else made
 
 
@@ -24,6 +25,8 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
     arrays: dict[str, Tensor] = {}
 
     def walk(part: Any, path: str) -> Any:
+        if part is None or type(part) in PLAIN:
+            return part
         if isinstance(part, Tensor):
             arrays[path] = part.detach().cpu().contiguous().clone()
             return {"$tensor": path}
@@ -41,7 +44,7 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
                 return {key: walk(v, f"{path}/{key}") for key, v in part.items()}
             pairs = [[checked_key(key), walk(v, f"{path}/{key}")] for key, v in part.items()]
             return {"$pairs": pairs}
-        if part is None or isinstance(part, bool | int | float | str):
+        if isinstance(part, bool | int | float | str):
             return part
         raise TypeError(
             f"{path or 'the value'} is a {type(part).__name__}: only arrays and plain values can be kept or sent"

@@ -257,3 +257,10 @@ def test_groups_have_noisy_sums_of_their_own_and_the_report_counts_who_stands_be
     assert min(behind["clients"]) >= 2
     assert torch.isfinite(state.models).all()
     assert len(final(method_of(config), small_fleet()).models) == 1
+
+
+@pytest.mark.parametrize("noise", [5e-324, 1e-200, 1.7e308])
+def test_noise_that_cannot_be_meant_is_refused(noise: float) -> None:
+    """Its square is no number, so that no share of it for the counts of short updates could be found."""
+    with pytest.raises(UserError, match=r"private\.noise is .*allowed: a number from 1e-09 to"):
+        resolve({"private": {"noise": noise}})

@@ -243,7 +243,8 @@ def announce(config: Config) -> None:
     partition = config["partition"]
     settings = ", ".join(f"{k} {v}" for k, v in partition.items() if k != "name" and v is not None)
     data, cut, model = (bare_name(config[table]["name"]) for table in ("data", "partition", "model"))
-    say(f"{data}, {config['data']['clients']} clients by {cut} ({settings}), {model}")
+    how = f"{cut} ({settings})" if settings else cut
+    say(f"{data}, {config['data']['clients']} clients by {how}, {model}")
 
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:

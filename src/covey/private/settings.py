@@ -45,7 +45,7 @@ class Private:
     level: Level = "client"
     epsilon: Epsilon | None = None
     delta: Annotated[float, Range(1e-15, below=1)] = 1e-5
-    noise: Positive | None = None
+    noise: Annotated[float, Range(1e-9, 1e9)] | None = None
     clip: Positive | Literal["adaptive"] = "adaptive"
     quantile: Annotated[float, Range(above=0, below=1)] = 0.5
     first_clip: Positive = 0.1
