@@ -39,8 +39,9 @@ def look(
     federation = fleet.data
     counts = federation.label_counts()
     classes = list(federation.dataset.classes)
-    Console().print(drawn(counts, classes))
+    names = [share.name or str(number) for number, share in zip(range(MOST_ROWS), federation.shares)]
     sizes, tests = federation.sizes().T.tolist()
+    Console().print(drawn(counts, classes, names, sizes))
     Console().print(
         f"{len(federation.shares)} clients; training samples {min(sizes)} to {max(sizes)}; "
         f"local test samples {min(tests)} to {max(tests)}",
@@ -57,19 +58,17 @@ def look(
         Console(stderr=True).print(f"picture: {png}", highlight=False)
 
 
-def drawn(counts: np.ndarray, classes: list[str]) -> Table:
-    """The counts as shaded cells."""
+def drawn(counts: np.ndarray, classes: list[str], names: list[str], sizes: list[int]) -> Table:
+    """The counts by class of the first clients, who are called so, as shaded cells; and how many samples each has."""
     table = Table(box=None, padding=0, pad_edge=False)
-    table.add_column("client ", justify="right")
+    table.add_column("client", justify="right", max_width=24)
     for name in classes:
-        table.add_column(name[:4].ljust(5))
-    table.add_column(" samples", justify="right")
+        table.add_column(Text(f"{name[:4]:>5}"))
+    table.add_column(Text("  samples"), justify="right")
     top = max(1, int(counts.max())) if counts.size else 1
-    for client, row in enumerate(counts[:MOST_ROWS]):
-        cells = [
-            Text(f"{count:>4} " if count else "   . ", style=shade(count / top)) for count in row.tolist()
-        ]
-        table.add_row(f"{client} ", *cells, f" {int(row.sum())}")
+    for client, row, size in zip(names, counts, sizes, strict=False):
+        cells = [Text(f"{count or '.':>5}", style=shade(count / top)) for count in row.tolist()]
+        table.add_row(client, *cells, str(size))
     if len(counts) > MOST_ROWS:
         table.caption = f"the first {MOST_ROWS} of {len(counts)} clients; --png draws all"
     return table

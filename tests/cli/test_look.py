@@ -1,0 +1,33 @@
+"""`covey look`: who holds which data, by the clients' and classes' own names."""
+
+from pathlib import Path
+
+import pytest
+
+from covey.cli.look import look
+from covey.data import load
+
+
+def test_clients_and_classes_are_called_by_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten rows of each of two hospitals, of which two in ten are for testing; all who are ill are in Basel."""
+    rows = [
+        f"{i},{'ill' if i in (0, 1, 2, 3, 4) else 'well'},{'Basel' if i < 10 else 'Chur'}" for i in range(20)
+    ]
+    table = tmp_path / "patients.csv"
+    table.write_text("\n".join(["age,state,hospital", *rows]))
+    look(set_=[f"data.path={table}", "data.label=state", "data.client=hospital", "data.name=table"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["client", "ill", "well", "samples"]
+    assert lines[1].split() == ["Basel", "4", "4", "8"]
+    assert lines[2].split() == ["Chur", ".", "8", "8"]
+
+
+def test_a_regression_has_sizes_and_no_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    look(dataset="diabetes")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["client", "samples"]
+    sizes = [int(line.split()[-1]) for line in lines[1:11]]
+    assert sum(sizes) == len(load("diabetes").train)
+    assert lines[11].startswith(f"10 clients; training samples {min(sizes)} to {max(sizes)}")
