@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,7 @@ def look(
     federation = fleet.data
     counts = federation.label_counts()
     classes = list(federation.dataset.classes)
-    names = [share.name or str(number) for number, share in zip(range(MOST_ROWS), federation.shares)]
+    names = [share.name or str(number) for number, share in enumerate(islice(federation.shares, MOST_ROWS))]
     sizes, tests = federation.sizes().T.tolist()
     Console().print(drawn(counts, classes, names, sizes))
     Console().print(
