@@ -77,6 +77,25 @@ def test_another_table_of_the_same_runs(tmp_path: Path, monkeypatch: pytest.Monk
         read_experiment("p/two", "small")
 
 
+def test_the_same_study_on_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings are put on top of the other's, under those of the scale."""
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "one.toml").write_text(
+        'study = "p:f"\n[settings]\ndata.name = "mnist"\nclients = { count = 10, train = 40 }\n'
+        "[scale.small]\nsettings.clients.train = 6\n"
+    )
+    (tmp_path / "p" / "two.toml").write_text(
+        'runs_of = "p/one"\n[settings]\ndata.name = "cifar10"\nclients.train = 30\n'
+    )
+    monkeypatch.setenv("COVEY_EXPERIMENTS", str(tmp_path))
+    small, full = read_experiment("p/two", "small"), read_experiment("p/two", "full")
+    assert (full.study, full.settings) == (
+        "p:f",
+        {"data": {"name": "cifar10"}, "clients": {"count": 10, "train": 30}},
+    )
+    assert small.settings["clients"] == {"count": 10, "train": 6}
+
+
 def test_the_papers_cost_of_another_target_is_not_printed_beside_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

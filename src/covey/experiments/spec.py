@@ -10,7 +10,7 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}};
                                refused = [CASE, ...]: where covey must refuse it, which the table then says
 runs_of = "PAPER/TABLE"        instead of base, case and runs of its own: reads other numbers off the same runs, or off
-                               some of them ([scale.X] cases = ...)
+                               some of them ([scale.X] cases = ...); of a study: the same one, [settings] on top
 [tune], and tries of a run     optional: equal tuning on validation data first (see `tuning.py`)
 headline = [CASE, ROW, COLUMN] the number that stands for the experiment in its paper's overview
 why                            why ours is not the paper's; of what is not run, what it would take
@@ -225,7 +225,9 @@ def on_runs_of(
         papers = {row["name"]: row.get("paper", {}) for row in tables["run"]}
         rows = [{**row, "paper": papers.get(row["name"], {})} for row in rows]
     own = {"headline", "why"}  # of the other experiment, not of this one
-    return {**{key: value for key, value in theirs.items() if key not in own}, **tables, "run": rows}
+    inherited = {key: value for key, value in theirs.items() if key not in own}
+    settings = merged(theirs.get("settings", {}), tables.get("settings", {}))
+    return {**inherited, **tables, "settings": settings, "run": rows}
 
 
 def case_at(scale: str, name: str, set: Mapping[str, Any], **scales: Mapping[str, Any]) -> Case:
