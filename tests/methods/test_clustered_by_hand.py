@@ -13,7 +13,7 @@ from covey.methods.cfl import SplitAndAverage
 from covey.methods.cflgp import as_before, cfl_gp, folded, spectral_groups
 from covey.methods.feddrift import LAST, MERGED, ORIGIN, ByDrift, cluster_distances, joined, models_of_drift
 from covey.methods.fedgroup import decomposed, fedgroup
-from covey.methods.fedgwc import affinity, rewards, split
+from covey.methods.fedgwc import INTERACTIONS, ByInteractions, affinity, pair, rewards, split
 from covey.methods.fedrc import responsibilities
 from covey.methods.fedsoft import SoftAverage
 from covey.methods.fesem import NearestCentre, coordinates
@@ -185,6 +185,39 @@ def test_fedgwc_rewards_who_stays_near_the_mean() -> None:
     assert split(blocks, 4, 0).tolist() == [0] * 4 + [1] * 4
     table = affinity(np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]), 4.0)
     assert table[0, 1] == pytest.approx(1.0)  # without their own entries both saw the same of client 2
+
+
+def test_fedgwc_splits_when_interactions_were_calm_until_everybody_could_have_worked() -> None:
+    """Eight clients, four a round: two calm rounds in a row. Four like courses have a reward of 1/4 each, which is what
+    the interactions of either half hold already: nothing moves, change 0. The third round's unlike courses move them
+    (half of the way to other rewards), and its change is above 1e-5: the count begins anew.
+    """
+    halves = ((0, 1, 2, 3), (4, 5, 6, 7))
+    pairs = {pair(i, j): 0.25 if i // 4 == j // 4 else 0.0 for i in range(8) for j in range(8)}
+    memory = {INTERACTIONS.name: {"pairs": pairs, "change": {0: 0.0}, "calm": {0: 0}}}
+    groups = dict.fromkeys(range(8), 0)
+
+    def after(*rounds: tuple[tuple[int, ...], tuple[float, ...]]) -> tuple[dict[int, int], int]:
+        known, found = memory, groups
+        for working, losses in rounds:
+            courses = {i: {"course": np.full(10, loss)} for i, loss in zip(working, losses, strict=True)}
+            now = make_round(
+                (0.0,),
+                replies={i: ([1.0], 10) for i in working},
+                groups=found,
+                memory=known,
+                here=range(8),
+                stats=courses,
+            )
+            ByInteractions(most=2)(now)
+            known, found = dict(now.memory), now.groups
+        return found, INTERACTIONS.of(known)["calm"][0]
+
+    alike, unlike = (1.0,) * 4, (1.0, 2.0, 3.0, 4.0)
+    two = dict.fromkeys(halves[0], 0) | dict.fromkeys(halves[1], 1)
+    assert after((halves[0], alike)) == (groups, 1)
+    assert after((halves[0], alike), (halves[1], alike)) == (two, 0)
+    assert after((halves[0], alike), (halves[1], unlike), (halves[0], alike)) == (groups, 0)
 
 
 def test_a_second_split_of_cfl_names_the_right_clients() -> None:
