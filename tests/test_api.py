@@ -69,6 +69,13 @@ def test_a_table_with_a_client_column_knows_its_clients(tmp_path: Path) -> None:
     assert shared.summary["clients"] == 4
 
 
+def test_targets_without_classes_are_shared_out_evenly(tmp_path: Path) -> None:
+    x = torch.rand(60, 4)
+    data = from_tensors(x, x.sum(1), name="sums")
+    covey.simulate("fedavg", data, rounds=1, clients=5, objective="regression", out=tmp_path / "run", **QUIET)
+    assert read_tables(tmp_path / "run" / "config.toml")["partition"]["name"] == "iid"
+
+
 def test_a_folder_of_ones_own_data_tells_the_truth(tmp_path: Path) -> None:
     data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
     run = covey.simulate(

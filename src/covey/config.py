@@ -90,9 +90,11 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     if not result["tracker"]:  # a run that nobody tracks is the same run as before there were trackers
         del result["tracker"]
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
-    usual = usual_clients(data)
+    usual = usual_of(data)
     if "clients" not in tables.get("data", {}):
         data["clients"] = usual.get("clients", data["clients"])
+    if "objective" not in tables:
+        result["objective"] = usual.get("objective", result["objective"])
     if data["validation"] is None:  # a run on its test data is the same run as before there was another
         del data["validation"]
     result["data"] = data
@@ -135,8 +137,8 @@ def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
     return {**guard, "norm": 0}
 
 
-def usual_clients(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What a data set says of its clients where the file says nothing: a table with a client column knows them."""
+def usual_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a data set says of its clients and labels where the file says nothing: a client column knows its clients."""
     usual = getattr(DATASETS.find(data["name"]), "usual", None)
     return dict(usual(**own_settings(data, DataSection))) if usual else {}
 

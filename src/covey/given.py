@@ -48,15 +48,17 @@ def method_tables(method: str | Method | dict[str, Any]) -> dict[str, Any]:
 
 
 def loader_of(data: Dataset) -> Callable[[], Dataset]:
-    """Gives a data set that is there already, and says what `--dataset table` says of a table's client column."""
+    """Gives a data set that is there already, and says who its clients are where nobody does: those of a table's client
+    column, as `--dataset table` has it; of targets, which have no classes to share out by, equal parts."""
 
     def given() -> Dataset:
         return data
 
+    usual: dict[str, Any] = {} if data.classes else {"partition": "iid"}
     if data.features and len(data.natural) == 1:
         (ids,) = data.natural.values()
         usual = {"partition": "natural", "clients": len(np.unique(ids[data.train]))}
-        given.usual = lambda: usual  # type: ignore[attr-defined]
+    given.usual = lambda: usual  # type: ignore[attr-defined]
     return given
 
 

@@ -49,7 +49,8 @@ def check_objective(dataset: Dataset, objective: Objective) -> None:
     if isinstance(objective, Classification) and not dataset.classes:
         raise UserError(
             f"the labels of {dataset.name} are {dataset.y.dtype}; give objective=covey.objective.Regression() "
-            '(in a file: objective = "regression"), or turn them into classes: whole numbers from 0 on'
+            '(in a file: objective = "regression"; in a command: --set objective=regression), or turn them into '
+            "classes: whole numbers from 0 on"
         )
     if isinstance(objective, Classification) and len(dataset.classes) == 1:
         raise UserError(

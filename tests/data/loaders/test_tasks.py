@@ -39,11 +39,20 @@ def test_patients_of_one_age_and_sex_per_client() -> None:
     assert (ages.min() >= 40, ages.max() < 50) == (True, True)
 
 
-@pytest.mark.parametrize("name", ["breast-cancer", "diabetes"])
-def test_a_file_that_says_nothing_of_clients_gets_the_natural_ones(name: str) -> None:
-    goal = {"objective": "regression"} if name == "diabetes" else {}
-    config = resolve({"data": {"name": name}, **goal})
+@pytest.mark.parametrize(("name", "goal"), [("breast-cancer", "classification"), ("diabetes", "regression")])
+def test_a_file_that_says_nothing_gets_the_natural_clients_and_what_the_labels_are_for(
+    name: str, goal: str
+) -> None:
+    config = resolve({"data": {"name": name}})
     assert (config["data"]["clients"], config["partition"]["name"]) == (10, "natural")
+    assert config.top.objective == goal
+
+
+def test_a_file_that_says_what_for_is_believed() -> None:
+    assert (
+        resolve({"data": {"name": "diabetes"}, "objective": "classification"}).top.objective
+        == "classification"
+    )
 
 
 def test_no_test_name_is_a_translation_of_a_training_name(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def _by_size(*, bands: int = 10, **_: Any) -> dict[str, Any]:
 
 
 def _by_age_and_sex(**_: Any) -> dict[str, Any]:
-    return {"partition": "natural", "clients": 10}
+    return {"partition": "natural", "clients": 10, "objective": "regression"}
 
 
 breast_cancer.usual = _by_size  # type: ignore[attr-defined]
