@@ -126,6 +126,20 @@ def test_called_again_it_goes_on_and_other_objects_are_refused(tmp_path: Path) -
         covey.simulate(mine(), other, net(), rounds=3, out=tmp_path / "run", **QUIET)
 
 
+def test_called_again_with_more_rounds_it_makes_them(tmp_path: Path) -> None:
+    """Of objects, too, which a command could not go on with; fewer rounds than are done are none."""
+    data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
+    covey.simulate(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
+    more = covey.simulate(mine(), data, net(), rounds=4, out=tmp_path / "run", **QUIET)
+    straight = covey.simulate(mine(), data, net(), rounds=4, out=tmp_path / "straight", **QUIET)
+    assert torch.equal(more.state.models, straight.state.models)
+    assert more.summary["rounds_done"] == 4
+    with pytest.raises(UserError, match="2, but 4 rounds are done"):
+        covey.simulate(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
+    with pytest.raises(UserError, match="other settings"):
+        covey.simulate(mine(), data, net(), rounds=6, seed=1, out=tmp_path / "run", **QUIET)
+
+
 def test_methods_are_compared_by_label_and_a_failing_one_is_said(tmp_path: Path) -> None:
     def nobody(now: object) -> list[int]:
         raise ValueError("nobody works")

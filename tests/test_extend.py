@@ -57,7 +57,7 @@ def test_a_run_that_stopped_at_its_target_has_stopped(tmp_path: Path) -> None:
 
 def test_rounds_that_are_done_stay_done(tmp_path: Path) -> None:
     run_config(config(3), tmp_path / "run", report=False)
-    with pytest.raises(UserError, match="--rounds is 2, but 3 rounds are done"):
+    with pytest.raises(UserError, match="rounds is 2, but 3 rounds are done"):
         resume(tmp_path / "run", rounds=2)
     assert resume(tmp_path / "run", rounds=3, report=False).summary["rounds_done"] == 3
 

@@ -59,7 +59,8 @@ def simulate(
     a `Metric`. For method, data and model it may be a table with a name and settings, too: `{"name": "mlp", "hidden":
     [32]}`. `tables` are the other settings as in a TOML file: `train={"lr": 0.1}`, `partition={"name": "iid"}`,
     `target=0.9`. `clients` is among how many clients the data are shared out. `out` is the run folder (`runs/NAME-TIME`
-    if none is given); called again with the same, it goes on where the run stopped, to the same bits.
+    if none is given); called again with the same, it goes on where the run stopped, to the same bits, and with more
+    `rounds` to that many.
     """
     whole = all_tables(data, model, rounds, clients, seed, objective, metrics, tables)
     if not all(map(callable, watchers)):
@@ -68,7 +69,9 @@ def simulate(
     folder = folder_of(out) or new_run_folder(config.method_name)
     show, tell = shown(progress)
     with show(config.method_name, config.top.rounds) as watch:
-        done = run_or_resume(config, folder, watchers=[watch, *watchers], say=tell, report=report)
+        done = run_or_resume(
+            config, folder, watchers=[watch, *watchers], say=tell, report=report, longer=True
+        )
     return Run(config.top.name or config.method_name, folder, done.state, done.summary)
 
 

@@ -26,7 +26,7 @@ def extended(
     """
     done = checkpoint.state.round
     if rounds < done:
-        raise UserError(f"--rounds is {rounds}, but {done} rounds are done; allowed: at least that")
+        raise UserError(f"rounds is {rounds}, but {done} rounds are done; allowed: at least that")
     longer = resolve({**config.tables, "rounds": rounds})
     check_files(folder, index)
     newest = index.kept[0]

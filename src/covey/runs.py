@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
-from covey.config import Config, fleet_of, method_of
+from covey.config import Config, fleet_of, method_of, resolve
 from covey.core import Fleet, State, Watcher, run
 from covey.errors import SpoiledRunError, UserError
 from covey.extend import extended
@@ -21,6 +21,7 @@ from covey.record import Recorder, same_version
 from covey.recovery import gone_back
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
 from covey.stopping import Stopping
+from covey.tables import read_tables
 from covey.tracking import Tracking, tracked, trackers_of
 from covey.writing import storing
 
@@ -121,14 +122,29 @@ def run_or_resume(
     say: Callable[[str], None] | None = None,
     report: bool = True,
     fleet: Fleet | None = None,
+    longer: bool = False,
 ) -> Finished:
-    """Runs into the folder, or goes on with what lies there if it is the same configuration."""
+    """Runs into the folder, or goes on with what lies there if it is the same configuration.
+
+    With `longer`, its number of rounds may be another one: the run goes on to as many as are asked for now.
+    """
     there = folder / "config.toml"
     if not exists(there):
         return run_config(config, folder, watchers=watchers, say=say, report=report, fleet=fleet)
+    rounds = None
     if there.read_text() != config.toml():
-        raise UserError(f"{folder} holds a run with other settings; name another folder")
-    return resume(folder, watchers=watchers, say=say, report=report, fleet=fleet)
+        if not (longer and same_but_for_rounds(config, there)):
+            raise UserError(f"{folder} holds a run with other settings; name another folder")
+        rounds = config.top.rounds
+    return resume(folder, watchers=watchers, say=say, report=report, fleet=fleet, rounds=rounds)
+
+
+def same_but_for_rounds(config: Config, there: Path) -> bool:
+    """Whether the file is that of this configuration with its own number of rounds."""
+    try:
+        return there.read_text() == resolve({**config.tables, "rounds": read_tables(there)["rounds"]}).toml()
+    except (UserError, KeyError):  # a file that is no configuration is another one
+        return False
 
 
 def same_code(
