@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 What = Literal["summaries", "embeddings", "labels", "updates", "evaluations"]
@@ -30,6 +30,7 @@ class Loss:
     whole: bool = False
 
 
+IN_A_FILE = tuple(field.name for field in fields(Loss))
 Told = dict[Loss, int]  # how often each was told
 
 
@@ -53,10 +54,7 @@ def add_loss(told: Told, loss: Loss, times: int = 1) -> None:
 def plain_losses(told: Mapping[Loss, int]) -> list[list[Any]]:
     """As a file keeps them."""
     # not `astuple`, whose deep copies would be most of a large fleet's checkpoint
-    return [
-        [loss.what, loss.mechanism, loss.noise, loss.rate, loss.chosen, loss.of, loss.whole, times]
-        for loss, times in told.items()
-    ]
+    return [[*(getattr(loss, name) for name in IN_A_FILE), times] for loss, times in told.items()]
 
 
 def losses_of(plain: Iterable[Iterable[Any]]) -> Told:

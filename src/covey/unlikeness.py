@@ -12,7 +12,6 @@ All are corrected for what chance alone (few samples, privacy noise) would show,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -32,7 +31,6 @@ MOST_PAIRS = 2000  # of clients that are compared; more do not change a mean
 EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample
 # the standard error, as a share of the distance between classes, up to which a shift can be seen
 VISIBLE = 0.15
-FEW_CLASSES = 16  # up to which clients' classes are assigned to each other without SciPy
 FEWEST = 3  # samples of a class from which its mean is worth comparing
 MOST_TIMED = 10_000  # devices of a simulated fleet that are compared
 MOST_CLIENTS, MOST_SAMPLES = 50, 200  # of a simulated fleet that its report looks at, of each client
@@ -235,46 +233,11 @@ def assignment(costs: Array) -> NDArray[np.intp]:
         least: NDArray[np.intp] = left.argmin(axis=1)
         if len(set(least.tolist())) == len(least):
             return least
-    if len(costs) <= FEW_CLASSES:
-        return np.array(matched(costs.tolist()), dtype=np.intp)
+    # not scipy.optimize, whose import would be a tenth of a run's start; an entry of 0 would count as no edge
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-    # an entry of 0 would count as no edge
     return min_weight_full_bipartite_matching(csr_array(costs - costs.min() + 1))[1].astype(np.intp)
-
-
-def matched(costs: list[list[float]]) -> list[int]:
-    """The cheapest assignment by shortest augmenting paths (Jonker and Volgenant, 1987).
-
-    For a few classes: SciPy's, or its import alone, takes longer than this does for all the pairs of a fleet.
-    """
-    n = len(costs)
-    prices = [0.0] * n  # of the columns; no row could save by taking another one at these prices
-    row_of = [-1] * n
-    for row in range(n):
-        away, before = [math.inf] * n, [-1] * n  # the shortest path to each column, and the column before it
-        here, column, passed = row, -1, 0.0
-        left = set(range(n))
-        while here >= 0:
-            own = costs[here][column] - prices[column] if column >= 0 else 0.0
-            for other in left:
-                there = passed + costs[here][other] - prices[other] - own
-                if there < away[other]:
-                    away[other], before[other] = there, column
-            column = min(left, key=away.__getitem__)
-            passed = away[column]
-            left.remove(column)
-            here = row_of[column]
-        for other in set(range(n)) - left:
-            prices[other] += away[other] - passed
-        while column >= 0:
-            row_of[column] = row if before[column] < 0 else row_of[before[column]]
-            column = before[column]
-    chosen = [0] * n
-    for column, row in enumerate(row_of):
-        chosen[row] = column
-    return chosen
 
 
 def between_classes(client: Described) -> list[float]:

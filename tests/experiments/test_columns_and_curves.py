@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,36 +59,41 @@ def test_means_over_parts_of_a_run(tmp_path: Path) -> None:
     assert mean("50-60") is None
 
 
-def test_another_table_of_the_same_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Writes experiments of a paper p: name = text."""
     (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "one.toml").write_text(
-        'title = "One"\nbase.rounds = 3\nscale.small.seeds = 2\n'
-        '[[run]]\nname = "A"\nset.method.name = "fedavg"\npaper.best = 0.5\n[[run]]\nname = "B"\n'
-    )
-    (tmp_path / "p" / "two.toml").write_text(
-        'title = "Two"\nruns_of = "p/one"\ncolumns.x = "cost:bytes"\n[[run]]\nname = "B"\npaper.x = 7\n'
-    )
     monkeypatch.setenv("COVEY_EXPERIMENTS", str(tmp_path))
+
+    def write(**texts: str) -> None:
+        for name, text in texts.items():
+            (tmp_path / "p" / f"{name}.toml").write_text(text)
+
+    return write
+
+
+def test_another_table_of_the_same_runs(files: Callable[..., None]) -> None:
+    files(
+        one='title = "One"\nbase.rounds = 3\nscale.small.seeds = 2\n'
+        '[[run]]\nname = "A"\nset.method.name = "fedavg"\npaper.best = 0.5\n[[run]]\nname = "B"\n',
+        two='title = "Two"\nruns_of = "p/one"\ncolumns.x = "cost:bytes"\n[[run]]\nname = "B"\npaper.x = 7\n',
+    )
     one, two = read_experiment("p/one", "small"), read_experiment("p/two", "small")
     assert (two.runs_in, two.layers, two.seeds, two.title) == ("p/one", one.layers, 2, "Two")
     assert [row.set for row in two.rows] == [row.set for row in one.rows]
     assert [two.paper_number("", name, "x") for name in ("A", "B")] == [None, 7.0]
-    (tmp_path / "p" / "two.toml").write_text('runs_of = "p/on"\n')
+    files(two='runs_of = "p/on"\n')
     with pytest.raises(UserError, match="did you mean p/one"):
         read_experiment("p/two", "small")
 
 
-def test_the_same_study_on_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_study_on_other_data(files: Callable[..., None]) -> None:
     """Settings are put on top of the other's, under those of the scale."""
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "one.toml").write_text(
-        'study = "p:f"\n[settings]\ndata.name = "mnist"\nclients = { count = 10, train = 40 }\n'
-        "[scale.small]\nsettings.clients.train = 6\n"
+    files(
+        one='study = "p:f"\n[settings]\ndata.name = "mnist"\nclients = { count = 10, train = 40 }\n'
+        "[scale.small]\nsettings.clients.train = 6\n",
+        two='runs_of = "p/one"\n[settings]\ndata.name = "cifar10"\nclients.train = 30\n',
     )
-    (tmp_path / "p" / "two.toml").write_text(
-        'runs_of = "p/one"\n[settings]\ndata.name = "cifar10"\nclients.train = 30\n'
-    )
-    monkeypatch.setenv("COVEY_EXPERIMENTS", str(tmp_path))
     small, full = read_experiment("p/two", "small"), read_experiment("p/two", "full")
     assert (full.study, full.settings) == (
         "p:f",

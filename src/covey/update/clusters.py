@@ -28,9 +28,8 @@ Per = Literal["model", "group"]
 
 HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
 BETAS: Key[dict[int, float]] = Key("cfic.beta")
-AGREED: Key[dict[int, list[float]]] = Key(
-    "agreement so far"
-)  # of each model: sum of cosines, of their weights
+# of each model: sum of c and of c^2 (see `trust_in`)
+AGREED: Key[dict[int, list[float]]] = Key("agreement so far")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,11 +7,10 @@ import numpy as np
 from covey.lanes.compiled.emit import LANES
 from covey.lanes.compiled.jit import jit
 from covey.lanes.compiled.native import at, contract, correlate, f32, pool, unpool
-from covey.lanes.compiled.tiles import FEWEST_LANES, HALF, ROW
-from covey.lanes.compiled.vector import ACCUMULATE, BIAS, ZERO
+from covey.lanes.compiled.tiles import HALF, ROW
+from covey.lanes.compiled.vector import ACCUMULATE, BIAS, HALVES, ZERO
 
 NO_FLOOR = np.float32(-np.inf)
-HALVES = LANES >= 2 * FEWEST_LANES
 
 
 @jit

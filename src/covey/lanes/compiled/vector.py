@@ -27,6 +27,7 @@ from covey.lanes.compiled.tiles import FEWEST_LANES, HALF, ROW, shapes
 from covey.lanes.compiled.transforms import TRANSFORM, define_transforms
 
 ZERO, BIAS, ACCUMULATE = 0, 1, 2  # what a contraction starts from
+HALVES = LANES >= 2 * FEWEST_LANES  # whether half of a vector is worth kernels of its own
 
 
 def contract(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
@@ -302,7 +303,7 @@ def define_family(
 
     With wide vectors there is each again for a block of which only the first half of the lanes hold a sample.
     """
-    halves = name in HALVED and LANES >= 2 * FEWEST_LANES
+    halves = name in HALVED and HALVES
     type_ = ir.ArrayType(ir.FunctionType(ir.VoidType(), arguments).as_pointer(), 2 * HALF)
     variants: list[Value] = [ir.Constant(type_.element, None)] * type_.count
     for rows, columns in shapes(host()):
