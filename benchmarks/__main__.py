@@ -11,6 +11,7 @@ import json
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +53,13 @@ def measure(commands: dict[str, list[str]], rounds: int, logs: Path) -> dict[str
             while line and not line.startswith("{"):  # what a simulator says by itself
                 line = process.stdout.readline()
             if not line:
-                for other in running.values():
-                    other.terminate()
+                _end(running.values())
                 last = ((logs / name).read_text().strip() or "it said nothing").splitlines()[-1]
                 raise VariantError(name, f"{name} ended in round {number}: {last}")
             answer = json.loads(line)
             if number >= WARM_UP:
                 found[name].append(answer)
-    for process in running.values():
-        assert process.stdin is not None
-        process.stdin.close()  # it ends by itself, and takes its own workers along
-        process.wait()
+    _end(running.values())
     return {
         name: {
             "cpu": statistics.median(a["cpu"] for a in answers),
@@ -71,6 +68,12 @@ def measure(commands: dict[str, list[str]], rounds: int, logs: Path) -> dict[str
         }
         for name, answers in found.items()
     }
+
+
+def _end(running: Iterable[subprocess.Popen[str]]) -> None:
+    """Nothing more to do: each ends by itself, and takes its own workers along."""
+    for process in running:
+        process.communicate()
 
 
 def table(workload: str, results: dict[str, dict[str, float]]) -> Table:

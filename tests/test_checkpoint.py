@@ -1,7 +1,9 @@
 """What is kept and sent: codec, checkpoints, atomic files."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from covey.codec import from_bytes, reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes, to_bytes
+from covey.codec import (
+    from_bytes,
+    reply_from_bytes,
+    reply_to_bytes,
+    take_apart,
+    task_from_bytes,
+    task_to_bytes,
+    to_bytes,
+)
 from covey.core import Reply, State, Task
 from covey.errors import UserError
 
@@ -43,6 +53,34 @@ def test_arrays_come_back_with_their_kind_and_type() -> None:
     assert again[7][1].shape == (0, 4)
 
 
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_many_values_that_are_alike_are_few_arrays(kind: Callable[[list[float]], Any]) -> None:
+    """As the states of many clients are: a block with an array for each of them takes long to write and to read."""
+    value = {i: {"summary": kind([float(i), 1.0]), "told": i} for i in range(200)}
+    _, arrays = take_apart(value)
+    again = from_bytes(to_bytes(value))
+    assert len(arrays) == 1
+    assert list(again) == list(value)
+    assert all(type(again[i]["summary"]) is type(value[i]["summary"]) for i in value)
+    assert all(again[i]["summary"].tolist() == [i, 1.0] and again[i]["told"] == i for i in value)
+
+
+def test_many_values_that_differ_come_back_one_by_one() -> None:
+    value = {f"client {i}": {"a": np.zeros(i % 2 + 1), "b": np.float64(i)} for i in range(100)}
+    value["client 3"]["more"] = np.zeros(())
+    again = from_bytes(to_bytes(value))
+    assert [len(state["a"]) for state in again.values()] == [i % 2 + 1 for i in range(100)]
+    assert [state["b"] for state in again.values()] == list(range(100))
+    assert again["client 3"]["more"].shape == ()
+
+
+def test_a_client_that_changes_its_row_changes_nobody_elses() -> None:
+    again = from_bytes(to_bytes({i: np.zeros(2) for i in range(100)}))
+    again[0] += 1
+    assert again[0].tolist() == [1, 1]
+    assert again[1].tolist() == [0, 0]
+
+
 def test_what_is_neither_array_nor_plain_is_refused() -> None:
     with pytest.raises(TypeError, match="only arrays and plain values"):
         to_bytes({"f": print})
@@ -62,6 +100,9 @@ def block_of(header: dict[str, object]) -> bytes:
         block_of({"__metadata__": {"plain": '{"$tensor": []}'}}),
         block_of({"__metadata__": {"plain": '{"$pairs": [[[], 1]]}'}}),
         block_of({"__metadata__": {"plain": '{"$tuple": 5}'}}),
+        block_of({"__metadata__": {"plain": '{"$alike": [[1, 2], [3]]}'}}),
+        block_of({"__metadata__": {"plain": '{"$alike": [[1], {"$rows": 5}]}'}}),
+        block_of({"__metadata__": {"plain": '{"$alike": [[1], {"$fields": [["a", "b"], [[1]]]}]}'}}),
         block_of({"__metadata__": 5}),
     ],
 )

@@ -30,7 +30,9 @@ def write(workload: Workload, place: Path) -> None:
     """Every client's samples, and its part of the test set, in PFLlib's files."""
     parts = raw.data_of(workload)
     x, y = raw.test_of(workload)
-    tests = [(x[i :: len(parts)], y[i :: len(parts)]) for i in range(len(parts))]
+    # a client without test data would end it: where there are fewer samples than clients, several have the same one
+    dealt = [range(i % len(x), len(x), len(parts)) for i in range(len(parts))]
+    tests = [(x[list(own)], y[list(own)]) for own in dealt]
     for folder, told in (("train", parts), ("test", tests)):
         (place / folder).mkdir(parents=True)
         for i, (inputs, labels) in enumerate(told):

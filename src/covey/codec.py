@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from covey.core import Reply, Task
 
 PLAIN = {bool, int, float, str}  # most of what there is
 PLAIN_BYTES = 4 * 2**20  # of what is not an array, in a block that somebody else made
+MANY = 64  # values of a mapping, of which those that are alike become columns: an array each would be slow
 
 
 def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
@@ -31,7 +32,7 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
             arrays[path] = part.detach().cpu().contiguous().clone()
             return {"$tensor": path}
         if isinstance(part, np.ndarray):
-            arrays[path] = torch.from_numpy(np.ascontiguousarray(part)).clone()
+            arrays[path] = torch.from_numpy(np.array(part, order="C"))
             return {"$array": path}
         if isinstance(part, np.generic):
             return part.item()
@@ -40,6 +41,9 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
         if isinstance(part, list):
             return [walk(v, f"{path}/{i}") for i, v in enumerate(part)]
         if isinstance(part, Mapping):
+            if len(part) >= MANY:
+                keys = [checked_key(key) for key in part]
+                return {"$alike": [keys, columns(list(part.values()), path)]}
             if all(isinstance(key, str) and not key.startswith("$") for key in part):
                 return {key: walk(v, f"{path}/{key}") for key, v in part.items()}
             pairs = [[checked_key(key), walk(v, f"{path}/{key}")] for key, v in part.items()]
@@ -50,7 +54,28 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
             f"{path or 'the value'} is a {type(part).__name__}: only arrays and plain values can be kept or sent"
         )
 
+    def columns(parts: list[Any], path: str) -> Any:
+        """Arrays of one type and shape as one array, mappings with the same names by name, others one by one."""
+        first = parts[0]
+        if isinstance(first, Tensor | np.ndarray) and first.ndim and one_shape(parts):
+            rows = torch.stack(parts).detach().cpu() if isinstance(first, Tensor) else np.stack(parts)
+            return {"$rows": walk(rows, path)}
+        if (
+            isinstance(first, dict)
+            and first
+            and all(type(p) is dict and list(p) == list(first) for p in parts)
+        ):
+            names = [checked_key(name) for name in first]
+            return {"$fields": [names, [columns([p[n] for p in parts], f"{path}/{n}") for n in first]]}
+        return [walk(part, f"{path}/{i}") for i, part in enumerate(parts)]
+
     return walk(value, ""), arrays
+
+
+def one_shape(parts: Sequence[Any]) -> bool:
+    """Whether these are arrays of one kind, type and shape."""
+    first = parts[0]
+    return all(type(p) is type(first) and p.dtype == first.dtype and p.shape == first.shape for p in parts)
 
 
 def put_together(data: Any, arrays: Mapping[str, Tensor]) -> Any:
@@ -67,7 +92,21 @@ def put_together(data: Any, arrays: Mapping[str, Tensor]) -> Any:
         return tuple(put_together(part, arrays) for part in data["$tuple"])
     if "$pairs" in data:
         return {checked_key(key): put_together(part, arrays) for key, part in data["$pairs"]}
+    if "$alike" in data:
+        keys, parts = data["$alike"]
+        return dict(zip(map(checked_key, keys), _values(parts, arrays), strict=True))
     return {key: put_together(part, arrays) for key, part in data.items()}
+
+
+def _values(data: Any, arrays: Mapping[str, Tensor]) -> list[Any]:
+    """The values that became columns."""
+    if "$rows" in data:
+        return list(put_together(data["$rows"], arrays))
+    if "$fields" in data:
+        names, parts = data["$fields"]
+        keys, fields_ = [checked_key(name) for name in names], [_values(part, arrays) for part in parts]
+        return [dict(zip(keys, row, strict=True)) for row in zip(*fields_, strict=True)]
+    return [put_together(part, arrays) for part in data]
 
 
 def checked_key(key: Any) -> str | int:

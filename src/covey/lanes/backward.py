@@ -23,8 +23,8 @@ from covey.lanes.graph import (
 )
 from covey.lanes.places import Step
 from covey.lanes.samples import conv_squares, linear_squares
-from covey.lanes.stages import SQUARE, has_parameters
-from covey.lanes.turned import suits, weight_gradient_turned
+from covey.lanes.stages import SQUARE, has_parameters, looked_at
+from covey.lanes.turned import weight_gradient_turned
 from covey.lanes.winograd import convolve_fast, form_back, form_of_stage, weight_gradient_fast
 from covey.lanes.workspace import Tensor, Writer
 
@@ -50,9 +50,11 @@ class Backward:
         # where the squared lengths of samples' gradients go, in place of the gradients
         self.squares = squares
         self.fast: set[int] = set()  # steps that convolve by Winograd's method
+        # steps whose gradient is made once per batch, and their weights updated on the way
+        self.turned: set[int] = set()
         # of these, where their weights are for the gradient by their input
         self.fast_back: dict[int, int] = {}
-        # what is left to be done once per batch, when all blocks have added to it
+        # what is left to be done once per batch, when all blocks are through and no weight is needed any more
         self.late: list[tuple[Operation, NamedTuple]] = []
         self.gradients: dict[int, Tensor] = {}  # by value, as far as known
         self.last_user = {value: step.number for step in steps for value in step.stage.inputs}
@@ -169,9 +171,10 @@ class Backward:
         else:
             comb = Comb(kernel=kind.kernel[1], stride=kind.stride[1], padding=kind.padding[1])
             margin = comb.margin(stage.input.columns, stage.inner.columns) if onwards else 0
-        delta = w.tensor(stage.inner, margin=margin, shared=True)
+        turned = step.number in self.turned
+        delta = w.tensor(stage.inner, margin=margin, shared=not turned)
         sums = self.sums.get(step.number, -1)
-        bias = sums + weights(step) if kind.bias is not None and sums >= 0 else -1
+        bias = sums + (0 if turned else weights(step)) if kind.bias is not None and sums >= 0 else -1
         w.do(Operation.DELTA, self._delta(step, d, delta, bias), by_block=True)
         if isinstance(kind, Deconv):
             weight_gradient(w, kind, x, delta, sums, rows=x.shape.rows, columns=x.shape.columns)
@@ -180,19 +183,17 @@ class Backward:
                 conv = convolve(w, kind, delta, Target.of(target), accumulate=known)
                 w.do(Operation.CONV, conv, by_block=True)
             return
-        rows, columns = stage.inner.rows, stage.inner.columns
-        if stage.pooled:
-            rows, columns = 2 * stage.output.rows, 2 * stage.output.columns
+        rows, columns = looked_at(stage)
         if self.squares is not None:
             conv_squares(w, kind, delta, x, self.squares, rows=rows, columns=columns)
+        elif turned:
+            whole = weight_gradient_turned(w, kind, delta, x, rows=rows, columns=columns)
+            self.late.append((Operation.TURNED_GRAD, whole))
         else:
             form = form_of_stage(stage) if step.number in self.fast else None
             if form is not None:
                 total = weight_gradient_fast(w, form, kind, delta, x)._replace(gradient=sums)
                 self.late.append((Operation.FAST_SUM, total))
-            elif suits(x, rows, columns):
-                late = weight_gradient_turned(w, kind, delta, x, sums, rows=rows, columns=columns)
-                self.late.append((Operation.TURNED_SUM, late))
             else:
                 weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
         if not onwards:

@@ -11,6 +11,7 @@ from covey.lanes.graph import Conv, Deconv, Graph, Norm
 from covey.lanes.places import Step, place_values
 from covey.lanes.samples import tell_lengths, weigh, zero_squares
 from covey.lanes.stages import stages
+from covey.lanes.turned import suits
 from covey.lanes.winograd import form_back, form_of_stage, transformed_weights
 from covey.lanes.workspace import Program, Tensor, Writer
 
@@ -32,14 +33,19 @@ def write(
     training = mode != "forward"
     steps = place_values(w, stages(graph), graph.input, training)
     squares = zero_squares(w) if each == "lengths" else None
-    sums = _zero_sums(w, steps) if training and squares is None else {}
+    if each != "alike":
+        fast = frozenset()
+    turned = {step.number for step in steps if suits(step.stage) and step.number not in fast}
+    sums = _zero_sums(w, steps, turned) if training and squares is None else {}
     norms = {
         step.number: w.place(2 * (step.stage.input.channels + isa.lanes))
         for step in steps
         if training and isinstance(step.stage.kind, Norm)
     }
     back = Backward(w, steps, norms, sums, squares) if training else None
-    transformed = _transformed(w, steps, fast if each == "alike" else frozenset(), back)
+    if back is not None and squares is None:
+        back.turned |= turned
+    transformed = _transformed(w, steps, fast, back)
     first = next(
         x for step in steps for value, x in zip(step.stage.inputs, step.x, strict=True) if value == 0
     )
@@ -58,7 +64,7 @@ def write(
         for operation, fields in back.late:
             w.do(operation, fields, by_block=False)
         for number, place in sums.items():
-            _finish(w, steps[number], place)
+            _finish(w, steps[number], place, turned)
         w.do(Operation.FINISH_ALL, by_block=False)
     else:
         y = steps[-1].y
@@ -85,12 +91,12 @@ def _transformed(w: Writer, steps: list[Step], fast: frozenset[int], back: Backw
     return found
 
 
-def _zero_sums(w: Writer, steps: list[Step]) -> dict[int, int]:
-    """Convolutions add up their gradient block after block: room for weight and bias, zero at the start."""
+def _zero_sums(w: Writer, steps: list[Step], turned: set[int]) -> dict[int, int]:
+    """Convolutions add up their gradient block after block: room for weight (not if turned) and bias, zero first."""
     found = {}
     for step in steps:
         if isinstance(step.stage.kind, Conv | Deconv):
-            size = weights(step) + step.stage.inner.channels
+            size = (0 if step.number in turned else weights(step)) + step.stage.inner.channels
             found[step.number] = w.place(size)
             w.do(Operation.ZERO, do.Zero(found[step.number], 0, size), by_block=False)
     return found
@@ -110,10 +116,11 @@ def _loss(w: Writer, mode: Mode, y: Tensor, d: Tensor) -> None:
     )
 
 
-def _finish(w: Writer, step: Step, place: int) -> None:
-    kind, size = step.stage.kind, weights(step)
+def _finish(w: Writer, step: Step, place: int, turned: set[int]) -> None:
+    kind, size = step.stage.kind, 0 if step.number in turned else weights(step)
     if isinstance(kind, Conv | Deconv):
-        w.do(Operation.FINISH, do.Finish(place, kind.weight, size), by_block=False)
+        if size:
+            w.do(Operation.FINISH, do.Finish(place, kind.weight, size), by_block=False)
         if kind.bias is not None:
             bias = do.Finish(place + size, kind.bias, step.stage.inner.channels)
             w.do(Operation.FINISH, bias, by_block=False)

@@ -36,6 +36,13 @@ class Stage:
     relu: bool = False
 
 
+def looked_at(stage: Stage) -> tuple[int, int]:
+    """Rows and columns of a layer's output that matter: the last one of an odd number falls out of 2 x 2 maxima."""
+    if stage.pooled:
+        return 2 * stage.output.rows, 2 * stage.output.columns
+    return stage.inner.rows, stage.inner.columns
+
+
 def stages(graph: Graph) -> list[Stage]:
     """Stage i returns value i + 1."""
     return _with_copies(_joined(_pool_early(list(graph.nodes))), graph.input)

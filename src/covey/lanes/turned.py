@@ -1,9 +1,9 @@
 """Writes the gradient of a convolution's weights for images of few places, with its channels in the lanes."""
 
 from covey.lanes.compiled import instructions as do
-from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import best, split
 from covey.lanes.graph import Conv
+from covey.lanes.stages import Stage, looked_at
 from covey.lanes.winograd import odd_lines
 from covey.lanes.workspace import Tensor, Writer
 
@@ -11,15 +11,17 @@ LEAST_CHANNELS = 32  # two whole vectors of the widest kind
 MOST_PLACES = 64  # of the output: above, the sums over lanes of the other kernel cost little
 
 
-def suits(x: Tensor, rows: int, columns: int) -> bool:
-    """Whether a convolution onto so many rows and columns is better off with its channels in the lanes."""
-    return x.shape.channels >= LEAST_CHANNELS and rows * columns <= MOST_PLACES
+def suits(stage: Stage) -> bool:
+    """Whether a convolution is better off with its channels in the lanes."""
+    rows, columns = looked_at(stage)
+    wide = isinstance(stage.kind, Conv) and stage.input.channels >= LEAST_CHANNELS
+    return wide and rows * columns <= MOST_PLACES
 
 
 def weight_gradient_turned(
-    w: Writer, kind: Conv, delta: Tensor, x: Tensor, gradient: int, *, rows: int, columns: int
-) -> do.TurnedSum:
-    """Adds up sums[tap, m, channel] block after block; what it returns is done once per batch."""
+    w: Writer, kind: Conv, delta: Tensor, x: Tensor, *, rows: int, columns: int
+) -> do.TurnedGrad:
+    """The gradient of all blocks, and the update of the weights with it; done when nobody needs these any more."""
     lanes, channels, outputs = w.isa.lanes, x.shape.channels, delta.shape.channels
     wide = -(-channels // lanes) * lanes
     row = odd_lines(wide)
@@ -38,40 +40,30 @@ def weight_gradient_turned(
             groups.append((first, len(taps) - first))
     tile = best(w.isa, outputs, wide // lanes)
     m_chunks, w_chunks = split(outputs, tile[0]), split(wide // lanes, tile[1])
-    sums = w.place(len(groups) * outputs * wide)
-    table = w.table(groups)
-    w.do(
-        Operation.TURNED_GRAD,
-        do.TurnedGrad(
-            **x.by_row("x"),
-            x_rows=x.shape.rows,
-            x_columns=x.shape.columns,
-            channels=w.table([min(m, channels - 1) * x.plane for m in range(wide)]),
-            wide=wide,
-            turned=w.place(x.shape.rows * x.shape.columns * lanes * row),
-            turned_row=row,
-            places=w.table([k * row for k in range(lanes)]),
-            delta=delta.inside,
-            delta_block=delta.block,
-            delta_m=delta.plane,
-            outputs=outputs,
-            taps=w.table(taps),
-            groups=table,
-            group_count=len(groups),
-            sums=sums,
-            m_chunks=w.table(m_chunks),
-            m_count=len(m_chunks),
-            w_chunks=w.table(w_chunks),
-            w_count=len(w_chunks),
-        ),
-        by_block=True,
-    )
-    return do.TurnedSum(
-        sums=sums,
+    block, sums_tap = x.shape.rows * x.shape.columns * lanes * row, odd_lines(tile[0] * wide)
+    return do.TurnedGrad(
+        **x.by_row("x"),
+        x_rows=x.shape.rows,
+        x_columns=x.shape.columns,
+        inputs=channels,
+        channels=w.table([min(m, channels - 1) * x.plane for m in range(wide)]),
         wide=wide,
-        outputs=outputs,
-        channels=channels,
-        groups=table,
+        turned=w.place(block * w.blocks),
+        turned_block=block,
+        turned_row=row,
+        places=w.table([k * row for k in range(lanes)]),
+        delta=delta.inside,
+        delta_block=delta.block,
+        delta_m=delta.plane,
+        weight=kind.weight,
+        taps=w.table(taps),
+        groups=w.table(groups),
         group_count=len(groups),
-        gradient=gradient,
+        sums=w.place(len(groups) * sums_tap),
+        sums_tap=sums_tap,
+        gradient=w.place(tile[0] * channels * len(groups)),
+        m_chunks=w.table(m_chunks),
+        m_count=len(m_chunks),
+        w_chunks=w.table(w_chunks),
+        w_count=len(w_chunks),
     )

@@ -149,42 +149,37 @@ class ConvGrad(NamedTuple):
 
 
 class TurnedGrad(NamedTuple):
-    """sums[tap, m, channel] += what `ConvGrad` adds, with channels in the lanes: for images of few places."""
+    """What `ConvGrad` adds up, with channels in the lanes and for all blocks at once: for images of few places.
+
+    The gradient of some outputs' weights is complete at a time, and they are updated at once.
+    """
 
     x: int
     x_block: int
     x_row: int
     x_rows: int
     x_columns: int
+    inputs: int  # channels
     channels: int  # table: where channels are, from the first one's on
     wide: int  # channels, rounded up to whole vectors
-    turned: int  # scratch: [row][column][lane][channel]
+    turned: int  # scratch: [block][row][column][lane][channel]
+    turned_block: int
     turned_row: int  # between two lanes
     places: int  # table 0, turned_row, 2 * turned_row ...
     delta: int
     delta_block: int
     delta_m: int
-    outputs: int
+    weight: int
     taps: int  # table of (offset in delta, offset in turned)
     groups: int  # table of (first, count) of these, one for each tap
     group_count: int
-    sums: int
+    sums: int  # scratch: [tap][output][channel]
+    sums_tap: int  # between two taps
+    gradient: int  # scratch: [output][channel][tap]
     m_chunks: int
     m_count: int
     w_chunks: int  # table of (first vector of channels, vectors)
     w_count: int
-
-
-class TurnedSum(NamedTuple):
-    """gradient[m, channel, tap] += sums[tap, m, channel], which are zero then: once per batch."""
-
-    sums: int
-    wide: int
-    outputs: int
-    channels: int
-    groups: int  # table of (first, count), as in `TurnedGrad`: a tap without a count got nothing
-    group_count: int
-    gradient: int
 
 
 class Linear(NamedTuple):

@@ -36,8 +36,6 @@ def on_images(s: Any, operation: int, c: Any, b: int) -> None:
         convolutions.conv_pool(s, fields(do.Conv, c), fields(do.Pooling, at(c, POOLING)), b)
     elif operation == Operation.CONV_GRAD:
         convolutions.conv_grad(s, fields(do.ConvGrad, c), b)
-    elif operation == Operation.TURNED_GRAD:
-        turned.gradient(s, fields(do.TurnedGrad, c), b)
     elif operation == Operation.DELTA:
         convolutions.delta(s, fields(do.Delta, c), b)
     elif operation == Operation.MAX_POOL:
@@ -119,8 +117,8 @@ def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
         winograd.weights(s, fields(fast.FastWeights, c))
     elif operation == Operation.FAST_SUM:
         winograd.add_up(s, fields(fast.FastSum, c))
-    elif operation == Operation.TURNED_SUM:
-        turned.add_up(s, fields(do.TurnedSum, c))
+    elif operation == Operation.TURNED_GRAD:
+        turned.gradient(s, fields(do.TurnedGrad, c), b0, b1)
     elif operation == Operation.FINISH:
         g = fields(do.Finish, c)
         finish(s.update, g.parameter, at(s.work, g.gradient), g.size)

@@ -48,4 +48,3 @@ class Operation(IntEnum):
     FAST_WEIGHTS = 37
     FAST_SUM = 38
     TURNED_GRAD = 39
-    TURNED_SUM = 40
