@@ -25,6 +25,7 @@ from covey.lanes.places import Step
 from covey.lanes.samples import conv_squares, linear_squares
 from covey.lanes.stages import SQUARE, has_parameters, looked_at
 from covey.lanes.turned import weight_gradient_turned
+from covey.lanes.whole import convolve_whole, weight_gradient_whole
 from covey.lanes.winograd import convolve_fast, form_back, form_of_stage, weight_gradient_fast
 from covey.lanes.workspace import Tensor, Writer
 
@@ -51,11 +52,11 @@ class Backward:
         self.squares = squares
         self.fast: set[int] = set()  # steps that convolve by Winograd's method
         # steps whose gradient is made once per batch, and their weights updated on the way
-        self.turned: set[int] = set()
-        # of these, where their weights are for the gradient by their input
-        self.fast_back: dict[int, int] = {}
+        self.updated: set[int] = set()
+        # of those in `fast`, where their weights are for the gradient by their input; None: all blocks are done at once
+        self.fast_back: dict[int, int | None] = {}
         # what is left to be done once per batch, when all blocks are through and no weight is needed any more
-        self.late: list[tuple[Operation, NamedTuple]] = []
+        self.late: list[tuple[Operation, tuple[NamedTuple, ...]]] = []
         self.gradients: dict[int, Tensor] = {}  # by value, as far as known
         self.last_user = {value: step.number for step in steps for value in step.stage.inputs}
         self.needed = [False]  # whether parameters lie before a value
@@ -171,10 +172,10 @@ class Backward:
         else:
             comb = Comb(kernel=kind.kernel[1], stride=kind.stride[1], padding=kind.padding[1])
             margin = comb.margin(stage.input.columns, stage.inner.columns) if onwards else 0
-        turned = step.number in self.turned
-        delta = w.tensor(stage.inner, margin=margin, shared=not turned)
+        updated = step.number in self.updated
+        delta = w.tensor(stage.inner, margin=margin, shared=not updated)
         sums = self.sums.get(step.number, -1)
-        bias = sums + (0 if turned else weights(step)) if kind.bias is not None and sums >= 0 else -1
+        bias = sums + (0 if updated else weights(step)) if kind.bias is not None and sums >= 0 else -1
         w.do(Operation.DELTA, self._delta(step, d, delta, bias), by_block=True)
         if isinstance(kind, Deconv):
             weight_gradient(w, kind, x, delta, sums, rows=x.shape.rows, columns=x.shape.columns)
@@ -186,26 +187,37 @@ class Backward:
         rows, columns = looked_at(stage)
         if self.squares is not None:
             conv_squares(w, kind, delta, x, self.squares, rows=rows, columns=columns)
-        elif turned:
-            whole = weight_gradient_turned(w, kind, delta, x, rows=rows, columns=columns)
-            self.late.append((Operation.TURNED_GRAD, whole))
         else:
-            form = form_of_stage(stage) if step.number in self.fast else None
-            if form is not None:
-                total = weight_gradient_fast(w, form, kind, delta, x)._replace(gradient=sums)
-                self.late.append((Operation.FAST_SUM, total))
-            else:
-                weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
+            self._weights(step, kind, delta, sums)
         if not onwards:
             return
         target, known = self._into(value, stage.input)
         back = form_back(stage)
         if back is not None and step.number in self.fast_back:
             pads = (kind.kernel[0] - 1 - kind.padding[0], kind.kernel[1] - 1 - kind.padding[1])
-            u = self.fast_back[step.number]
-            convolve_fast(w, back, delta, pads, u, Target.of(target), accumulate=known)
+            u, y = self.fast_back[step.number], Target.of(target)
+            if u is None:
+                convolve_whole(w, back, kind, delta, pads, y, flipped=True, accumulate=known)
+            else:
+                convolve_fast(w, back, delta, pads, u, y, accumulate=known)
         else:
             spread(w, kind, delta, target, rows=rows, columns=columns, accumulate=known)
+
+    def _weights(self, step: Step, kind: Conv, delta: Tensor, sums: int) -> None:
+        """The gradient by a convolution's weights."""
+        w, x, (rows, columns) = self.w, step.x[0], looked_at(step.stage)
+        form = form_of_stage(step.stage) if step.number in self.fast else None
+        updated = step.number in self.updated
+        if form is not None and updated:
+            self.late.append((Operation.WHOLE_GRAD, weight_gradient_whole(w, form, kind, delta, x)))
+        elif form is not None:
+            total = weight_gradient_fast(w, form, kind, delta, x)._replace(gradient=sums)
+            self.late.append((Operation.FAST_SUM, (total,)))
+        elif updated:
+            whole = weight_gradient_turned(w, kind, delta, x, rows=rows, columns=columns)
+            self.late.append((Operation.TURNED_GRAD, (whole,)))
+        else:
+            weight_gradient(w, kind, delta, x, sums, rows=rows, columns=columns)
 
     def _linear(self, step: Step, kind: Linear, d: Tensor) -> None:
         w, x = self.w, step.x[0]

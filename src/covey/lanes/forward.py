@@ -22,6 +22,7 @@ from covey.lanes.graph import (
 )
 from covey.lanes.places import Step
 from covey.lanes.stages import SQUARE
+from covey.lanes.whole import convolve_whole
 from covey.lanes.winograd import convolve_fast, form_of_stage
 from covey.lanes.workspace import Tensor, Writer
 
@@ -42,12 +43,17 @@ def gather(w: Writer, x: Tensor, *, by_block: bool) -> None:
     w.do(Operation.GATHER, do.Gather(x.place, x.block, shape.features, table), by_block=by_block)
 
 
-def forward(w: Writer, step: Step, norms: dict[int, int], training: bool, fast: Mapping[int, int]) -> None:
+def forward(
+    w: Writer, step: Step, norms: dict[int, int], training: bool, fast: Mapping[int, int | None]
+) -> None:
     """`norms`: where the statistics of batch normalisations are kept for the way back; `fast`: where the transformed
-    weights are of the steps that convolve by Winograd's method."""
+    weights are of the steps that convolve by Winograd's method, None where all blocks are done at once."""
     stage, kind, x, y = step.stage, step.stage.kind, step.x[0], step.y
     if isinstance(kind, Conv):
-        _conv(w, step, kind, fast.get(step.number))
+        if step.number in fast:
+            _conv_fast(w, step, kind, fast[step.number])
+        else:
+            _conv(w, step, kind)
     elif isinstance(kind, Deconv):
         spread(w, kind, x, y, bias=kind.bias, relu=stage.relu)
     elif isinstance(kind, Linear):
@@ -89,22 +95,19 @@ def elementwise(x: Tensor, y: Tensor) -> do.Elementwise:
     return do.Elementwise(x.inside, x.block, y.inside, y.block, rows, size, x.row, y.row)
 
 
-def _conv(w: Writer, step: Step, kind: Conv, transformed: int | None) -> None:
-    stage, x, y, lanes = step.stage, step.x[0], step.y, w.isa.lanes
+def _conv_fast(w: Writer, step: Step, kind: Conv, transformed: int | None) -> None:
+    stage, x, y = step.stage, step.x[0], Target.of(step.y)
     form = form_of_stage(stage)
-    if transformed is not None and form is not None:
-        convolve_fast(
-            w,
-            form,
-            x,
-            kind.padding,
-            transformed,
-            Target.of(y),
-            bias=kind.bias,
-            relu=stage.relu and not stage.pooled,
-            pooling=pooling(step) if stage.pooled else None,
-        )
-        return
+    assert form is not None
+    relu, pooled = stage.relu and not stage.pooled, pooling(step) if stage.pooled else None
+    if transformed is None:
+        convolve_whole(w, form, kind, x, kind.padding, y, bias=kind.bias, relu=relu, pooling=pooled)
+    else:
+        convolve_fast(w, form, x, kind.padding, transformed, y, bias=kind.bias, relu=relu, pooling=pooled)
+
+
+def _conv(w: Writer, step: Step, kind: Conv) -> None:
+    stage, x, y, lanes = step.stage, step.x[0], step.y, w.isa.lanes
     if not stage.pooled:
         conv = convolve(w, kind, x, Target.of(y), bias=kind.bias, relu=stage.relu)
         w.do(Operation.CONV, conv, by_block=True)

@@ -1,5 +1,6 @@
 """Gives the values of a model their places in the workspace."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from covey.lanes.graph import Activation, Affine, Conv, Deconv, Drop, MaxPool, MeanPool, Norm, Shape
@@ -30,15 +31,17 @@ def works_by_block(stage: Stage, training: bool) -> bool:
     return spatial or stage.inner.rows * stage.inner.columns > 1
 
 
-def place_values(w: Writer, found: list[Stage], first: Shape, training: bool) -> list[Step]:
-    """Every value gets its tensor; stages that may overwrite their input do."""
+def place_values(
+    w: Writer, found: list[Stage], first: Shape, training: bool, whole: Container[int] = ()
+) -> list[Step]:
+    """Every value gets its tensor; stages that may overwrite their input do; `whole`: all blocks are done at once."""
     users = [[i for i, stage in enumerate(found) if value in stage.inputs] for value in range(len(found) + 1)]
     owner = list(range(len(found) + 1))  # the value in whose tensor a value lives
     for i, stage in enumerate(found):
         value = stage.inputs[0]
         if len(users[value]) == 1 and stage.inputs.count(value) == 1 and _overwrites(found, i, training):
             owner[i + 1] = owner[value]
-    by_block = [works_by_block(stage, training) for stage in found]
+    by_block = [works_by_block(stage, training) and i not in whole for i, stage in enumerate(found)]
     tensors: dict[int, Tensor] = {}
     for root in sorted(set(owner)):
         family = [value for value in range(len(found) + 1) if owner[value] == root]

@@ -12,7 +12,7 @@ from covey.lanes.places import Step, place_values
 from covey.lanes.samples import tell_lengths, weigh, zero_squares
 from covey.lanes.stages import stages
 from covey.lanes.turned import suits
-from covey.lanes.winograd import form_back, form_of_stage, transformed_weights
+from covey.lanes.winograd import form_back, form_of_stage, is_large, transformed_weights
 from covey.lanes.workspace import Program, Tensor, Writer
 
 Mode = Literal["cross-entropy", "mse", "forward"]
@@ -31,12 +31,13 @@ def write(
     """The program for batches of up to `blocks` times `isa.lanes` samples; stages in `fast` by Winograd's method."""
     w = Writer(isa=isa, blocks=blocks)
     training = mode != "forward"
-    steps = place_values(w, stages(graph), graph.input, training)
+    found = stages(graph)
+    fast = frozenset(i for i in fast if each == "alike" and form_of_stage(found[i]) is not None)
+    whole = {i for i in fast if is_large(found[i])}
+    steps = place_values(w, found, graph.input, training, whole)
     squares = zero_squares(w) if each == "lengths" else None
-    if each != "alike":
-        fast = frozenset()
-    turned = {step.number for step in steps if suits(step.stage) and step.number not in fast}
-    sums = _zero_sums(w, steps, turned) if training and squares is None else {}
+    updated = whole | {step.number for step in steps if suits(step.stage) and step.number not in fast}
+    sums = _zero_sums(w, steps, updated) if training and squares is None else {}
     norms = {
         step.number: w.place(2 * (step.stage.input.channels + isa.lanes))
         for step in steps
@@ -44,7 +45,7 @@ def write(
     }
     back = Backward(w, steps, norms, sums, squares) if training else None
     if back is not None and squares is None:
-        back.turned |= turned
+        back.updated |= updated
     transformed = _transformed(w, steps, fast, back)
     first = next(
         x for step in steps for value, x in zip(step.stage.inputs, step.x, strict=True) if value == 0
@@ -62,9 +63,9 @@ def write(
             tell_lengths(w, squares)
             return w.finish()
         for operation, fields in back.late:
-            w.do(operation, fields, by_block=False)
+            w.do(operation, *fields, by_block=False)
         for number, place in sums.items():
-            _finish(w, steps[number], place, turned)
+            _finish(w, steps[number], place, updated)
         w.do(Operation.FINISH_ALL, by_block=False)
     else:
         y = steps[-1].y
@@ -73,30 +74,41 @@ def write(
     return w.finish()
 
 
-def _transformed(w: Writer, steps: list[Step], fast: frozenset[int], back: Backward | None) -> dict[int, int]:
-    """The weights of Winograd convolutions, transformed once per batch: for the way forward, and (in `back`) for it."""
-    found = {}
+def _transformed(
+    w: Writer, steps: list[Step], fast: frozenset[int], back: Backward | None
+) -> dict[int, int | None]:
+    """The weights of Winograd convolutions, transformed once per batch: for the way forward, and (in `back`) for it.
+
+    Large ones have no place: they are transformed part after part when they are used.
+    """
+    found: dict[int, int | None] = {}
     for step in steps:
         kind, form = step.stage.kind, form_of_stage(step.stage)
         if step.number not in fast or not isinstance(kind, Conv) or form is None:
             continue
-        outputs, inputs = step.stage.inner.channels, step.stage.input.channels
-        found[step.number] = transformed_weights(w, kind, form, outputs, inputs, flipped=False)
+        outputs, inputs, large = step.stage.inner.channels, step.stage.input.channels, is_large(step.stage)
+        found[step.number] = (
+            None if large else transformed_weights(w, kind, form, outputs, inputs, flipped=False)
+        )
         if back is not None:
             back.fast.add(step.number)
             onwards = form_back(step.stage)
             if onwards is not None and back.needed[step.stage.inputs[0]]:
-                u = transformed_weights(w, kind, onwards, outputs, inputs, flipped=True)
-                back.fast_back[step.number] = u
+                back.fast_back[step.number] = (
+                    None if large else transformed_weights(w, kind, onwards, outputs, inputs, flipped=True)
+                )
     return found
 
 
-def _zero_sums(w: Writer, steps: list[Step], turned: set[int]) -> dict[int, int]:
-    """Convolutions add up their gradient block after block: room for weight (not if turned) and bias, zero first."""
+def _zero_sums(w: Writer, steps: list[Step], updated: set[int]) -> dict[int, int]:
+    """Convolutions add up their gradient block after block: room for weight and bias, zero at the start.
+
+    Not for the weights of those that are `updated` on the way.
+    """
     found = {}
     for step in steps:
         if isinstance(step.stage.kind, Conv | Deconv):
-            size = (0 if step.number in turned else weights(step)) + step.stage.inner.channels
+            size = (0 if step.number in updated else weights(step)) + step.stage.inner.channels
             found[step.number] = w.place(size)
             w.do(Operation.ZERO, do.Zero(found[step.number], 0, size), by_block=False)
     return found
@@ -116,8 +128,8 @@ def _loss(w: Writer, mode: Mode, y: Tensor, d: Tensor) -> None:
     )
 
 
-def _finish(w: Writer, step: Step, place: int, turned: set[int]) -> None:
-    kind, size = step.stage.kind, 0 if step.number in turned else weights(step)
+def _finish(w: Writer, step: Step, place: int, updated: set[int]) -> None:
+    kind, size = step.stage.kind, 0 if step.number in updated else weights(step)
     if isinstance(kind, Conv | Deconv):
         if size:
             w.do(Operation.FINISH, do.Finish(place, kind.weight, size), by_block=False)

@@ -17,7 +17,8 @@ LEAST_CHANNELS = (
     16  # on both sides: with fewer, the transforms cost more than the multiplications that they save
 )
 LEAST_GAIN = 1.5  # times fewer multiplications
-MOST_WEIGHTS = 1 << 22  # transformed, in floats
+# of transformed weights: larger ones do not stay in a cache from block to block, so that all blocks are done at once
+LARGE_BYTES = 2 << 20
 # of transformed inputs and of products worked on at a time: both fit into a usual second-level cache
 STRIP_BYTES, PART_BYTES = 256 * 1024, 128 * 1024
 MOST_TILES = 4  # in a strip
@@ -64,7 +65,7 @@ def form_of(kind: Conv, channels: int, outputs: int, target: Shape) -> Form | No
     forms = [
         Form(step=step, kernel=kernel, rows=target.rows, columns=target.columns)
         for step, taps in FORMS
-        if taps == kernel and (step + taps - 1) ** 2 * channels * outputs <= MOST_WEIGHTS
+        if taps == kernel
     ]
     best_form = min(forms, key=lambda form: (form.places * form.tiles, form.places), default=None)
     direct = target.rows * target.columns * kernel**2
@@ -86,13 +87,29 @@ def form_back(stage: Stage) -> Form | None:
     return form_of(stage.kind, stage.inner.channels, stage.input.channels, stage.input)
 
 
+def is_large(stage: Stage) -> bool:
+    """Whether a layer with such a form is done on all blocks of a batch at once; see `whole`."""
+    form = form_of_stage(stage)
+    size = stage.input.channels * stage.inner.channels
+    return form is not None and 4 * form.places * size > LARGE_BYTES
+
+
 def transformed_weights(
     w: Writer, kind: Conv, form: Form, outputs: int, inputs: int, *, flipped: bool
 ) -> int:
     """Where the layer's transformed weights will be; the operation comes once per batch."""
-    place = odd_lines(outputs * inputs)
-    u = w.place(form.places * place)
-    fields = fast.FastWeights(
+    fields = weights_fields(w, kind, form, outputs, inputs, flipped=flipped)
+    w.do(Operation.FAST_WEIGHTS, fields, by_block=False)
+    return fields.u
+
+
+def weights_fields(
+    w: Writer, kind: Conv, form: Form, outputs: int, inputs: int, *, flipped: bool, part: int | None = None
+) -> fast.FastWeights:
+    """How weights are transformed; `part`: so many outputs (flipped: inputs) at a time, none takes all."""
+    along, across = (inputs, outputs) if flipped else (outputs, inputs)
+    place = odd_lines((along if part is None else part) * across)
+    return fast.FastWeights(
         weight=kind.weight,
         outputs=outputs,
         inputs=inputs,
@@ -100,12 +117,10 @@ def transformed_weights(
         size=form.size,
         flipped=int(flipped),
         apart=w.place(form.kernel**2 * place),
-        u=u,
+        u=w.place(form.places * place),
         u_place=place,
         into=form.which("weights"),
     )
-    w.do(Operation.FAST_WEIGHTS, fields, by_block=False)
-    return u
 
 
 def convolve_fast(
@@ -123,15 +138,41 @@ def convolve_fast(
 ) -> None:
     """y = the convolution of x; with `pooling`, y is not used: maxima of 2 x 2 go where it says."""
     lanes = w.isa.lanes
-    strip = _strip(w, form, x, pad)
+    strip = strips_of(w, form, x, pad)
     rows = _rows(w.isa, y.channels, strip.tiles)
     most = max(1, PART_BYTES // (4 * form.places * strip.tiles * lanes * rows)) * rows
-    parts = [(m, min(most, y.channels - m)) for m in range(0, y.channels, most)]
-    channels = parts[0][1]
+    parts = parts_of(y.channels, most)
+    fields = conv_fields(
+        w, form, strip, y, (rows, strip.tiles), parts, bias, relu=relu, accumulate=accumulate
+    )
+    fields = fields._replace(u=u, u_place=odd_lines(y.channels * x.shape.channels))
+    fields = fields._replace(pooled=int(pooling is not None))
+    w.do(Operation.FAST_CONV, strip, fields, pooling or NO_POOLING, by_block=True)
+
+
+def parts_of(channels: int, most: int) -> list[tuple[int, int]]:
+    """(first, count) of channels, so many at a time."""
+    return [(m, min(most, channels - m)) for m in range(0, channels, most)]
+
+
+def conv_fields(
+    w: Writer,
+    form: Form,
+    strip: fast.Strip,
+    y: Target,
+    tile: tuple[int, int],
+    parts: list[tuple[int, int]],
+    bias: int | None,
+    *,
+    relu: bool,
+    accumulate: bool,
+) -> fast.Fast:
+    """What a convolution has beside its strips, but where its transformed weights are."""
+    channels, lanes = parts[0][1], w.isa.lanes
     products_place = odd_lines(channels * strip.tiles * lanes)
-    fields = fast.Fast(
-        u=u,
-        u_place=odd_lines(y.channels * x.shape.channels),
+    return fast.Fast(
+        u=0,
+        u_place=0,
         bias=-1 if bias is None else bias,
         zeros=w.place(channels),
         y=y.place,
@@ -140,19 +181,18 @@ def convolve_fast(
         y_row=y.row,
         y_rows=form.rows,
         y_columns=form.columns,
-        outputs=y.channels,
         out=form.which("output"),
         products=w.place(form.places * products_place),
         products_place=products_place,
         tile=w.place(channels * form.step**2 * lanes),
         parts=w.table(parts),
         part_count=len(parts),
-        rows=rows,
+        rows=tile[0],
+        columns=tile[1],
         relu=int(relu),
         accumulate=int(accumulate),
-        pooled=int(pooling is not None),
+        pooled=0,
     )
-    w.do(Operation.FAST_CONV, strip, fields, pooling or NO_POOLING, by_block=True)
 
 
 def _rows(isa: Isa, channels: int, tiles: int) -> int:
@@ -164,7 +204,8 @@ def _rows(isa: Isa, channels: int, tiles: int) -> int:
     return min((rows for rows, columns in shapes(isa) if columns == tiles), key=cycles)
 
 
-def _strip(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.Strip:
+def strips_of(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.Strip:
+    """The tiles of x, some at a time."""
     lanes, channels = w.isa.lanes, x.shape.channels
     most = max(1, min(MOST_TILES, STRIP_BYTES // (4 * form.places * channels * lanes)))
     strips = split(form.tiles, most)
@@ -181,7 +222,9 @@ def _strip(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.Strip
         channels=channels,
         step=form.step,
         size=form.size,
+        made=form.size,
         across=-(-form.columns // form.step),
+        per=form.tiles,
         strips=w.table(strips),
         strip_count=len(strips),
         tiles=tiles,
@@ -195,7 +238,7 @@ def _strip(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.Strip
 def weight_gradient_fast(w: Writer, form: Form, kind: Conv, delta: Tensor, x: Tensor) -> fast.FastSum:
     """Adds up the transformed gradient block after block; what it returns, done once per batch, turns it back."""
     lanes, channels, outputs = w.isa.lanes, x.shape.channels, delta.shape.channels
-    strip = _strip(w, form, x, kind.padding)
+    strip = strips_of(w, form, x, kind.padding)
     wide = -(-outputs // lanes) * lanes
     tile = best(w.isa, channels, wide // lanes)
     w_chunks = split(wide // lanes, tile[1])

@@ -16,7 +16,9 @@ class Strip(NamedTuple):
     channels: int
     step: int  # outputs of a tile, along one side
     size: int  # inputs of a tile, along one side
+    made: int  # places that the transform makes of them, along one side
     across: int  # tiles in a row of them
+    per: int  # tiles of a block
     strips: int  # table of (first tile, tiles)
     strip_count: int
     tiles: int  # of the largest strip
@@ -39,7 +41,6 @@ class Fast(NamedTuple):
     y_row: int
     y_rows: int
     y_columns: int
-    outputs: int
     out: int  # which transform
     products: int  # scratch
     products_place: int
@@ -47,6 +48,7 @@ class Fast(NamedTuple):
     parts: int  # table of (first channel, channels)
     part_count: int
     rows: int  # channels in a register tile
+    columns: int  # and tiles, where all blocks are worked on at once
     relu: int
     accumulate: int
     pooled: int
@@ -103,3 +105,39 @@ class FastSum(NamedTuple):
     apart: int  # scratch
     gradient: int
     back: int  # which transform
+
+
+class WholeGrad(NamedTuple):
+    """The gradient by the weights of a Winograd convolution of all blocks, of whose delta a `Strip` precedes this.
+
+    The gradient of some outputs' weights is complete at a time, and they are updated at once.
+    """
+
+    x: int
+    x_block: int
+    x_row: int
+    x_rows: int
+    x_wide: int  # columns from x on to the end of its right margin
+    pad: int
+    inputs: int  # channels of x
+    channels: int  # table: where these are, from the first one's on
+    wide: int  # channels, rounded up to whole vectors
+    places: int  # table 0, wide, 2 wide ...
+    turned: int  # scratch: a tile of x with channels in the lanes
+    turned_place: int
+    v: int  # scratch: transformed inputs, [place][tile and sample][channel]
+    v_place: int
+    into: int  # which transform
+    sums: int  # scratch: [place][output][channel]
+    sums_place: int
+    back: int  # which transform
+    taps: int  # of the kernel, along one side
+    apart: int  # scratch: [tap][output][channel]
+    apart_tap: int
+    gradient: int  # scratch: [output][channel][tap]
+    weight: int
+    parts: int  # table of (first output, outputs)
+    part_count: int
+    rows: int  # outputs in a register tile
+    w_chunks: int  # table of (first vector of channels, vectors)
+    w_count: int

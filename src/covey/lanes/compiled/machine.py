@@ -11,6 +11,7 @@ from covey.lanes.compiled import (
     norms,
     samples,
     turned,
+    whole,
     windows,
     winograd,
 )
@@ -25,6 +26,7 @@ from covey.lanes.compiled.update import BETA1, BETA2, Update, finish, finish_all
 
 POOLING, ROWS = len(do.Conv._fields), len(do.Rows._fields)
 STRIP, FAST = len(fast.Strip._fields), len(fast.Strip._fields) + len(fast.Fast._fields)
+WEIGHTS = FAST + len(do.Pooling._fields)
 
 
 @jit
@@ -114,11 +116,17 @@ def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
     elif operation == Operation.NORM_BACK:
         norms.norm_back(s, fields(do.Norm, c), b0, b1)
     elif operation == Operation.FAST_WEIGHTS:
-        winograd.weights(s, fields(fast.FastWeights, c))
+        u = fields(fast.FastWeights, c)
+        winograd.weights(s, u, int64(0), u.inputs if u.flipped else u.outputs)
     elif operation == Operation.FAST_SUM:
         winograd.add_up(s, fields(fast.FastSum, c))
     elif operation == Operation.TURNED_GRAD:
         turned.gradient(s, fields(do.TurnedGrad, c), b0, b1)
+    elif operation == Operation.WHOLE_CONV:
+        pooling, weights = fields(do.Pooling, at(c, FAST)), fields(fast.FastWeights, at(c, WEIGHTS))
+        whole.conv(s, fields(fast.Strip, c), fields(fast.Fast, at(c, STRIP)), pooling, weights, b0, b1)
+    elif operation == Operation.WHOLE_GRAD:
+        whole.gradient(s, fields(fast.Strip, c), fields(fast.WholeGrad, at(c, STRIP)), b0, b1)
     elif operation == Operation.FINISH:
         g = fields(do.Finish, c)
         finish(s.update, g.parameter, at(s.work, g.gradient), g.size)

@@ -48,3 +48,5 @@ class Operation(IntEnum):
     FAST_WEIGHTS = 37
     FAST_SUM = 38
     TURNED_GRAD = 39
+    WHOLE_CONV = 40
+    WHOLE_GRAD = 41

@@ -62,17 +62,23 @@ def turn(s: Any, c: Any, b0: int, b1: int) -> None:
 
 @jit
 def update(s: Any, c: Any, m: int, rows: int) -> None:
-    """The sums [tap][output][channel] as the weights lie; taps that never meet the image have none."""
-    size = c.inputs * c.group_count
+    """The weights of some outputs get their gradient; taps that never meet the image have none."""
     for t in range(c.group_count):
-        there = s.tables[c.groups + 2 * t + 1] > 0
-        for r in range(rows):
-            target = at(s.work, c.gradient + r * size + t)
-            source = at(s.work, c.sums + t * c.sums_tap + r * c.wide)
-            if there:
-                for k in range(c.inputs):
-                    target[k * c.group_count] = source[k]
-            else:
-                for k in range(c.inputs):
-                    target[k * c.group_count] = f32(0)
-    finish(s.update, c.weight + m * size, at(s.work, c.gradient), rows * size)
+        if s.tables[c.groups + 2 * t + 1] == 0:
+            nothing = at(s.work, c.sums + t * c.sums_tap)
+            for k in range(rows * c.wide):
+                nothing[k] = f32(0)
+    sums, gradient = at(s.work, c.sums), at(s.work, c.gradient)
+    as_weights(sums, c.sums_tap, c.wide, gradient, rows, c.inputs, c.group_count)
+    size = c.inputs * c.group_count
+    finish(s.update, c.weight + m * size, gradient, rows * size)
+
+
+@jit
+def as_weights(sums: Any, apart: int, wide: int, target: Any, rows: int, inputs: int, taps: int) -> None:
+    """Sums [tap][output][channel] as weights lie, [output][channel][tap]."""
+    for r in range(rows):
+        for t in range(taps):
+            source, to = at(sums, t * apart + r * wide), at(target, r * inputs * taps + t)
+            for k in range(inputs):
+                to[k * taps] = source[k]

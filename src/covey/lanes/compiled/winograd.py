@@ -11,16 +11,17 @@ from covey.lanes.compiled.tiles import ROW
 
 @jit
 def strip(s: Any, g: Any, b: int, first: int, tiles: int) -> None:
-    """The transformed inputs of some tiles: v[place in the tile][channel][tile]."""
+    """The transformed inputs of some tiles, counted from block b on: v[place in the tile][channel][tile]."""
     apart, next_v, width = g.v_place, g.tiles * LANES, g.size * LANES
     for i in range(tiles):
-        row = (first + i) // g.across
-        top, left = row * g.step - g.pad, (first + i - row * g.across) * g.step
-        x = at(s.work, g.x + b * g.x_block + top * g.x_row + left * LANES)
+        block, tile = b + (first + i) // g.per, (first + i) % g.per
+        row = tile // g.across
+        top, left = row * g.step - g.pad, (tile - row * g.across) * g.step
+        x = at(s.work, g.x + block * g.x_block + top * g.x_row + left * LANES)
         v = at(s.work, g.v + i * LANES)
         if top >= 0 and top + g.size <= g.x_rows and left + g.size <= g.x_wide:
             transform(
-                *(x, g.x_row, LANES, g.x_m, v, g.size * apart, apart, next_v),
+                *(x, g.x_row, LANES, g.x_m, v, g.made * apart, apart, next_v),
                 *(g.channels, s.work, f32(0), g.into),
             )
             continue
@@ -35,7 +36,7 @@ def strip(s: Any, g: Any, b: int, first: int, tiles: int) -> None:
                 for lane in range(there):
                     target[lane] = source[lane]
             transform(
-                *(padded, width, LANES, width, at(v, m * next_v), g.size * apart, apart, next_v),
+                *(padded, width, LANES, width, at(v, m * next_v), g.made * apart, apart, next_v),
                 *(1, s.work, f32(0), g.into),
             )
 
@@ -48,13 +49,13 @@ def conv(s: Any, g: Any, c: Any, p: Any, b: int) -> None:
         strip(s, g, b, first, tiles)
         for j in range(c.part_count):
             m, channels = s.tables[c.parts + 2 * j], s.tables[c.parts + 2 * j + 1]
-            products(s, g, c, m, channels, tiles)
+            products(s, g, c, m, channels, 0, tiles)
             for i in range(tiles):
                 output(s, g, c, p, b, first + i, i, m, channels)
 
 
 @jit
-def products(s: Any, g: Any, c: Any, m: int, channels: int, tiles: int) -> None:
+def products(s: Any, g: Any, c: Any, m: int, channels: int, first: int, tiles: int) -> None:
     """products[place][r][tile] = sum over channels of u[place][m + r][channel] * v[place][channel][tile]."""
     next_tile = g.tiles * LANES
     whole = channels - channels % c.rows
@@ -64,8 +65,8 @@ def products(s: Any, g: Any, c: Any, m: int, channels: int, tiles: int) -> None:
             continue
         multiply(
             *(at(s.work, c.u + (m + start) * g.channels), g.channels, c.u_place),
-            *(at(s.work, g.v), next_tile, g.v_place),
-            *(at(s.work, c.products + start * next_tile), next_tile, c.products_place),
+            *(at(s.work, g.v + first * LANES), next_tile, g.v_place),
+            *(at(s.work, c.products + start * next_tile + first * LANES), next_tile, c.products_place),
             *(g.channels, count, g.size * g.size, 0, rows * ROW + tiles),
         )
 
@@ -73,6 +74,7 @@ def products(s: Any, g: Any, c: Any, m: int, channels: int, tiles: int) -> None:
 @jit
 def output(s: Any, g: Any, c: Any, p: Any, b: int, tile: int, i: int, m: int, channels: int) -> None:
     """Tile number `tile`, the i-th of its strip, of some channels: transformed back, and to where it belongs."""
+    b, tile = b + tile // g.per, tile % g.per
     row = tile // g.across
     top, left = row * g.step, (tile - row * g.across) * g.step
     rows, columns = min(g.step, c.y_rows - top), min(g.step, c.y_columns - left)
@@ -170,17 +172,26 @@ def turn(s: Any, g: Any, c: Any, b: int, first: int, tiles: int) -> None:
 
 
 @jit
-def weights(s: Any, c: Any) -> None:
-    """u[place][output][input] = G w G', for the gradient by x of flipped kernels with inputs and outputs exchanged."""
+def weights(s: Any, c: Any, first: int, count: int) -> None:
+    """u[place][output][input] = G w G', for the gradient by x of flipped kernels with inputs and outputs exchanged.
+
+    Of `count` outputs (flipped: inputs) from the first on.
+    """
     area, place = c.kernel * c.kernel, c.u_place
     apart, row = at(s.work, c.apart), at(s.row, c.weight)
-    for m in range(c.outputs):
-        for n in range(c.inputs):
+    if c.flipped:
+        for m in range(c.outputs):
+            source = at(row, (m * c.inputs + first) * area)
+            for r in range(count):
+                for k in range(area):
+                    apart[k * place + r * c.outputs + m] = source[r * area + area - 1 - k]
+    else:
+        for r in range(count):
+            source = at(row, (first + r) * c.inputs * area)
             for k in range(area):
-                if c.flipped:
-                    apart[k * place + n * c.outputs + m] = row[(m * c.inputs + n) * area + area - 1 - k]
-                else:
-                    apart[k * place + m * c.inputs + n] = row[(m * c.inputs + n) * area + k]
+                target = at(apart, k * place + r * c.inputs)
+                for n in range(c.inputs):
+                    target[n] = source[n * area + k]
     transform(
         *(apart, c.kernel * place, place, LANES),
         *(at(s.work, c.u), c.size * place, place, LANES, place // LANES, s.work, f32(0), c.into),
