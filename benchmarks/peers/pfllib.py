@@ -109,8 +109,9 @@ def main() -> None:
             return
         (place / "system").mkdir(exist_ok=True)
         os.chdir(place / "system")
+        gate = Gate(waits=not workload.digits)  # before the server, which prints
         server = Turns(settings(workload, rounds), 0)
-        server.gate = Gate(waits=not workload.digits)
+        server.gate = gate
         server.train()
 
 
