@@ -87,7 +87,14 @@ NEEDS: dict[str, tuple[dict[str, Any], Any, str]] = {
 # What counts by itself, whatever else the file says.
 BY_THEMSELVES = {
     *("name", "seed", "rounds", "objective", "checkpoint_seconds", "checkpoints", "patience", "tracker"),
-    *("compress.name", "data.name", "data.clients", "data.test_fraction", "data.validation"),
+    *(
+        "compress.name",
+        "data.name",
+        "data.clients",
+        "data.test_fraction",
+        "data.test_samples",
+        "data.validation",
+    ),
     *("model.name", "model.buffers"),  # buffers: of a model that has none, either way is the same
     *("private.level", "private.epsilon", "private.noise", "private.clip", "private.secure"),
     "private.least",  # one table for all methods of a comparison: one without groups has none that is too small

@@ -15,7 +15,7 @@ from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.choices import complete
 from covey.core import Method
 from covey.data import Federation, federate, load
-from covey.data.validation import on_validation
+from covey.data.validation import evenly_spaced, on_validation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -95,8 +95,12 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         data["clients"] = usual.get("clients", data["clients"])
     if "objective" not in tables:
         result["objective"] = usual.get("objective", result["objective"])
-    if data["validation"] is None:  # a run on its test data is the same run as before there was another
-        del data["validation"]
+    for key in (
+        "validation",
+        "test_samples",
+    ):  # a run on all of its test data is the same run as before these were
+        if data[key] is None:
+            del data[key]
     result["data"] = data
     partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
@@ -323,21 +327,24 @@ def federation_of(config: Config) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
     given: object = PARTITIONS.find(config["partition"]["name"])
-    held_out = data.get("validation")
     if isinstance(given, Federation):
-        return on_validation(given, held_out, config.top.seed) if held_out else given
-    dataset = load(data["name"], **own_settings(data, DataSection))
-    federation = federate(
-        dataset,
-        partition=config["partition"]["name"],
-        clients=data["clients"],
-        seed=config.top.seed,
-        shift=shift.get("name"),
-        test_fraction=data["test_fraction"],
-        **own_settings(config["partition"]),
-        **own_settings(shift),
-    )
-    return on_validation(federation, held_out, config.top.seed) if held_out else federation
+        federation = given
+    else:
+        federation = federate(
+            load(data["name"], **own_settings(data, DataSection)),
+            partition=config["partition"]["name"],
+            clients=data["clients"],
+            seed=config.top.seed,
+            shift=shift.get("name"),
+            test_fraction=data["test_fraction"],
+            **own_settings(config["partition"]),
+            **own_settings(shift),
+        )
+    if held_out := data.get("validation"):
+        federation = on_validation(federation, held_out, config.top.seed)
+    if count := data.get("test_samples"):
+        federation = replace(federation, test=evenly_spaced(federation.test, count))
+    return federation
 
 
 def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalFleet:

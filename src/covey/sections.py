@@ -105,6 +105,7 @@ class DataSection:
         clients: how many; natural partitions may have their own number.
         test_fraction: share of a client's samples that are its local test data; none: from the global test set in
             its label mix.
+        test_samples: how many of the global test set's samples the server measures on, evenly spaced; none: all.
         validation: share of a client's training data that stands in for its test data, to choose settings on; none:
             the test data are measured.
     """
@@ -112,6 +113,7 @@ class DataSection:
     name: str = "digits"
     clients: Count = 20
     test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
+    test_samples: Count | None = None
     validation: Annotated[float, Range(above=0, below=1)] | None = None
 
 

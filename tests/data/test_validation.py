@@ -10,7 +10,7 @@ import torch
 
 from covey.config import federation_of, resolve
 from covey.data.types import Dataset, Federation
-from covey.data.validation import on_validation
+from covey.data.validation import evenly_spaced, on_validation
 from covey.errors import UserError
 from covey.runs import run_config
 
@@ -74,3 +74,26 @@ def test_a_run_ends_when_the_number_it_watches_has_not_improved(tmp_path: Path) 
     assert done.summary["finished"]
     with pytest.raises(UserError, match=r"stop\.metric is 'global-test/f1', which is not measured"):
         resolve({**TABLES, "stop": {"metric": "global-test/f1"}})
+
+
+def test_fewer_test_samples_are_evenly_spaced_and_the_same_for_every_seed() -> None:
+    """Of 10 samples 4: floor(i 10 / 4) = 0, 2, 5, 7."""
+    ten = federation_of(resolve(TABLES)).test.select(slice(10))
+    assert evenly_spaced(ten, 4).index.tolist() == ten.index[[0, 2, 5, 7]].tolist()
+
+    few = [
+        federation_of(resolve({**TABLES, "seed": seed, "data": {**TABLES["data"], "test_samples": 50}}))
+        for seed in (0, 1)
+    ]
+    assert len(few[0].test) == 50
+    assert np.array_equal(few[0].test.index, few[1].test.index)
+    whole = federation_of(resolve(TABLES))
+    assert [len(s.test) for s in few[0].shares] == [len(s.test) for s in whole.shares]
+
+
+def test_more_test_samples_than_there_are_is_one_sentence() -> None:
+    with pytest.raises(
+        UserError, match=r"data\.test_samples is 361; the global test set has 359, so allowed: 1 to 359"
+    ):
+        federation_of(resolve({"data": {"test_samples": 361}}))
+    assert "test_samples" not in resolve(TABLES).toml()

@@ -11,7 +11,7 @@ import pytest
 
 from covey.errors import UserError
 from covey.experiments.cells import read_cell
-from covey.experiments.smooth import running_mean, smoothed
+from covey.experiments.smooth import kernel_smoothed, smoothed
 from covey.experiments.spec import read_experiment
 
 
@@ -24,11 +24,14 @@ def test_a_moving_average_worked_out_by_hand() -> None:
     assert last == pytest.approx(9.0), "far away, nothing of the past is left"
 
 
-def test_a_mean_of_two_takes_out_what_alternates() -> None:
-    assert running_mean([11, 22, 33], [0.2, 0.8, 0.2], 2) == ([16.5, 27.5], pytest.approx([0.5, 0.5]))
-    assert running_mean([1, 2], [3.0, 4.0], 1) == ([1, 2], [3.0, 4.0])
-    assert running_mean([1], [3.0], 2) == ([1], [3.0])
-    assert running_mean([], [], 2) == ([], [])
+def test_a_gaussian_kernel_worked_out_by_hand() -> None:
+    """Width 1: a neighbour weighs exp(-1/2) = .60653, the one after exp(-2) = .13534."""
+    found = kernel_smoothed([0.0, 1.0, 0.0], 1.0)
+    assert found == pytest.approx([0.60653 / 1.74187, 1 / 2.21306, 0.60653 / 1.74187], abs=1e-5)
+    assert kernel_smoothed([0.7] * 5, 2.0) == pytest.approx([0.7] * 5), "the ends are not bent"
+    alternating = kernel_smoothed([0.2, 0.8] * 10, 3.0)
+    assert alternating[5:15] == pytest.approx([0.5] * 10, abs=0.01), "what alternates is taken out"
+    assert kernel_smoothed([], 2.0) == []
 
 
 def test_no_weight_is_no_smoothing_and_a_flat_curve_stays_flat() -> None:

@@ -15,7 +15,7 @@ from covey.experiments.execute import Made, execute_runs, execute_study, safe
 from covey.experiments.only import kept_of, only, together
 from covey.experiments.origin import require_clean
 from covey.experiments.result import read_stored, result_of, store, table_cells
-from covey.experiments.smooth import running_mean, smoothed
+from covey.experiments.smooth import kernel_smoothed, smoothed
 from covey.experiments.spec import Experiment, all_experiments, read_experiment
 from covey.experiments.tuning import tune_rows, with_tuned
 from covey.progress import live, say
@@ -129,8 +129,8 @@ def draw(experiment: Experiment, made: Made, folder: Path) -> list[Path]:
         title = experiment.title + (f": {case}" if case else "")
         if figure.get("kind") == "curves" and made.curves.get(case):
             mean = {name: mean_curve(found) for name, found in made.curves[case].items()}
-            if "mean_of" in figure:
-                mean = {name: running_mean(x, y, figure["mean_of"]) for name, (x, y) in mean.items()}
+            if "kernel" in figure:
+                mean = {name: (x, kernel_smoothed(y, figure["kernel"])) for name, (x, y) in mean.items()}
             if "smooth" in figure:
                 mean = {name: (x, smoothed(x, y, figure["smooth"])) for name, (x, y) in mean.items()}
             draw_curves(

@@ -1,4 +1,4 @@
-"""Validation data in place of test data: what settings are chosen on, so that test data stay unseen."""
+"""What is measured in place of the test data: validation data, to choose settings on, or fewer test samples."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from covey.data.local_tests import hold_out
 from covey.data.types import Federation, Samples, Share
+from covey.errors import UserError
 from covey.streams import stream
 
 
@@ -35,3 +36,12 @@ def on_validation(federation: Federation, fraction: float, seed: int) -> Federat
         for share, train, test in zip(federation.shares, kept, held, strict=True)
     )
     return Federation(seen, shares, Samples(seen, pool, federation.test.shift))
+
+
+def evenly_spaced(test: Samples, count: int) -> Samples:
+    """`count` of n test samples, the same ones in every run: those at floor(i n / count), i = 0, 1, ..."""
+    if count > len(test):
+        raise UserError(
+            f"data.test_samples is {count}; the global test set has {len(test)}, so allowed: 1 to {len(test)}"
+        )
+    return test.select(np.arange(count) * len(test) // count)

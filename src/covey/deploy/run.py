@@ -12,6 +12,7 @@ from covey.bench.choose import choose_bench
 from covey.config import Config
 from covey.data import load
 from covey.data.types import Dataset, Federation, Samples
+from covey.data.validation import evenly_spaced
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
@@ -53,14 +54,16 @@ def site_fleet(
         buffers=model["buffers"],
     )
     spec = with_trainer(spec, config["engine"]["lanes"], say)
-    test = np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64)
+    test = Samples(dataset, np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64))
+    if count := data.get("test_samples"):
+        test = evenly_spaced(test, count)
     say(
         f"{config.method_name}, {model['name']}; {len(test):,} samples of {dataset.name} are the global test set"
     )
     return SiteFleet(
         transport,
         spec,
-        server_data=Federation(dataset, (), Samples(dataset, test)),
+        server_data=Federation(dataset, (), test),
         names=ClientNumbers(keys),
         seed=config.top.seed,
         deadline=Devices(**config["devices"]).deadline or DEADLINE,

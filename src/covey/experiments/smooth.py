@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 STEPS = 1000  # the x axis is as long as this many steps, whatever its unit
 
 
@@ -24,8 +26,11 @@ def smoothed(x: Sequence[float], y: Sequence[float], weight: float) -> list[floa
     return result
 
 
-def running_mean(x: Sequence[float], y: Sequence[float], points: int) -> tuple[list[float], list[float]]:
-    """The mean place and value of so many neighbouring points: two take out what alternates from one to the next."""
-    width = max(1, min(points, len(x)))
-    spans = range(len(x) - width + 1)
-    return [sum(x[i : i + width]) / width for i in spans], [sum(y[i : i + width]) / width for i in spans]
+def kernel_smoothed(y: Sequence[float], width: float) -> list[float]:
+    """Gaussian kernel smoother: out_j = sum_i K_ij y_i / sum_i K_ij, K_ij = exp(-(i - j)^2 / (2 width^2)).
+
+    `width` is counted in points; divided by the weights that there are, so that the ends are not bent.
+    """
+    values, places = np.asarray(y, dtype=float), np.arange(len(y))
+    kernel = np.exp(-((places[:, None] - places) ** 2) / (2 * width**2))
+    return (kernel @ values / kernel.sum(axis=1)).tolist()  # type: ignore[no-any-return]
