@@ -67,6 +67,15 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
         ):
             names = [checked_key(name) for name in first]
             return {"$fields": [names, [columns([p[n] for p in parts], f"{path}/{n}") for n in first]]}
+        if (
+            type(first) in (list, tuple)
+            and first
+            and all(type(p) is type(first) and len(p) == len(first) for p in parts)
+        ):
+            each = [columns([p[i] for p in parts], f"{path}/{i}") for i in range(len(first))]
+            return {"$tuples" if isinstance(first, tuple) else "$lists": each}
+        if all(part is None or type(part) in PLAIN for part in parts):
+            return parts
         return [walk(part, f"{path}/{i}") for i, part in enumerate(parts)]
 
     return walk(value, ""), arrays
@@ -100,13 +109,24 @@ def put_together(data: Any, arrays: Mapping[str, Tensor]) -> Any:
 
 def _values(data: Any, arrays: Mapping[str, Tensor]) -> list[Any]:
     """The values that became columns."""
+    if isinstance(data, list):
+        return [put_together(part, arrays) for part in data]
     if "$rows" in data:
         return list(put_together(data["$rows"], arrays))
     if "$fields" in data:
         names, parts = data["$fields"]
-        keys, fields_ = [checked_key(name) for name in names], [_values(part, arrays) for part in parts]
-        return [dict(zip(keys, row, strict=True)) for row in zip(*fields_, strict=True)]
-    return [put_together(part, arrays) for part in data]
+        keys = [checked_key(name) for name in names]
+        return [dict(zip(keys, row, strict=True)) for row in _rows(parts, arrays)]
+    return (
+        _rows(data["$tuples"], arrays)
+        if "$tuples" in data
+        else list(map(list, _rows(data["$lists"], arrays)))
+    )
+
+
+def _rows(parts: Any, arrays: Mapping[str, Tensor]) -> list[tuple[Any, ...]]:
+    """Value after value, the columns' parts of it."""
+    return list(zip(*(_values(part, arrays) for part in parts), strict=True))
 
 
 def checked_key(key: Any) -> str | int:
