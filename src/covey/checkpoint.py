@@ -118,7 +118,8 @@ def _to_bytes(checkpoint: Checkpoint) -> bytes:
             },
             "fleet": dict(checkpoint.fleet),
             "extra": dict(checkpoint.extra),
-        }
+        },
+        alike=True,
     )
     plain = torch.from_numpy(np.frombuffer(json.dumps(data).encode(), dtype=np.uint8).copy())
     return safetensors.torch.save({**arrays, PLAIN: plain})
@@ -138,4 +139,4 @@ def long_ids(kept: int | NDArray[np.int64] | Sequence[int]) -> Sequence[int]:
 
 def _from_bytes(content: bytes) -> Any:
     arrays = safetensors.torch.load(content)
-    return put_together(json.loads(arrays.pop(PLAIN).numpy().tobytes()), arrays)
+    return put_together(json.loads(arrays.pop(PLAIN).numpy().tobytes()), arrays, alike=True)

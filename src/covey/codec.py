@@ -21,8 +21,12 @@ PLAIN_BYTES = 4 * 2**20  # of what is not an array, in a block that somebody els
 MANY = 64  # values of a mapping, of which those that are alike become columns: an array each would be slow
 
 
-def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
-    """A value as JSON data, and the arrays that were in it by name."""
+def take_apart(value: Any, *, alike: bool = False) -> tuple[Any, dict[str, Tensor]]:
+    """A value as JSON data, and the arrays that were in it by name.
+
+    `alike`: many arrays of one shape become one. Not for what is sent: one array that is named often would be unpacked
+    into more values than anybody has memory for.
+    """
     arrays: dict[str, Tensor] = {}
 
     def walk(part: Any, path: str) -> Any:
@@ -41,7 +45,7 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
         if isinstance(part, list):
             return [walk(v, f"{path}/{i}") for i, v in enumerate(part)]
         if isinstance(part, Mapping):
-            if len(part) >= MANY:
+            if alike and len(part) >= MANY:
                 keys = [checked_key(key) for key in part]
                 return {"$alike": [keys, columns(list(part.values()), path)]}
             if all(isinstance(key, str) and not key.startswith("$") for key in part):
@@ -67,11 +71,7 @@ def take_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
         ):
             names = [checked_key(name) for name in first]
             return {"$fields": [names, [columns([p[n] for p in parts], f"{path}/{n}") for n in first]]}
-        if (
-            type(first) in (list, tuple)
-            and first
-            and all(type(p) is type(first) and len(p) == len(first) for p in parts)
-        ):
+        if type(first) in (list, tuple) and first and one_length(parts):
             each = [columns([p[i] for p in parts], f"{path}/{i}") for i in range(len(first))]
             return {"$tuples" if isinstance(first, tuple) else "$lists": each}
         if all(part is None or type(part) in PLAIN for part in parts):
@@ -87,46 +87,50 @@ def one_shape(parts: Sequence[Any]) -> bool:
     return all(type(p) is type(first) and p.dtype == first.dtype and p.shape == first.shape for p in parts)
 
 
-def put_together(data: Any, arrays: Mapping[str, Tensor]) -> Any:
+def one_length(parts: Sequence[Any]) -> bool:
+    """Whether these are lists, or tuples, of one length."""
+    first = parts[0]
+    return all(type(p) is type(first) and len(p) == len(first) for p in parts)
+
+
+def put_together(data: Any, arrays: Mapping[str, Tensor], *, alike: bool = False) -> Any:
     """The value that `take_apart` took apart."""
-    if isinstance(data, list):
-        return [put_together(part, arrays) for part in data]
-    if not isinstance(data, dict):
-        return data
-    if "$tensor" in data:
-        return arrays[data["$tensor"]]
-    if "$array" in data:
-        return arrays[data["$array"]].numpy()
-    if "$tuple" in data:
-        return tuple(put_together(part, arrays) for part in data["$tuple"])
-    if "$pairs" in data:
-        return {checked_key(key): put_together(part, arrays) for key, part in data["$pairs"]}
-    if "$alike" in data:
-        keys, parts = data["$alike"]
-        return dict(zip(map(checked_key, keys), _values(parts, arrays), strict=True))
-    return {key: put_together(part, arrays) for key, part in data.items()}
 
+    def walk(data: Any) -> Any:
+        if isinstance(data, list):
+            return [walk(part) for part in data]
+        if not isinstance(data, dict):
+            return data
+        if "$tensor" in data:
+            return arrays[data["$tensor"]]
+        if "$array" in data:
+            return arrays[data["$array"]].numpy()
+        if "$tuple" in data:
+            return tuple(walk(part) for part in data["$tuple"])
+        if "$pairs" in data:
+            return {checked_key(key): walk(part) for key, part in data["$pairs"]}
+        if alike and "$alike" in data:
+            keys, parts = data["$alike"]
+            return dict(zip(map(checked_key, keys), values(parts), strict=True))
+        return {key: walk(part) for key, part in data.items()}
 
-def _values(data: Any, arrays: Mapping[str, Tensor]) -> list[Any]:
-    """The values that became columns."""
-    if isinstance(data, list):
-        return [put_together(part, arrays) for part in data]
-    if "$rows" in data:
-        return list(put_together(data["$rows"], arrays))
-    if "$fields" in data:
-        names, parts = data["$fields"]
-        keys = [checked_key(name) for name in names]
-        return [dict(zip(keys, row, strict=True)) for row in _rows(parts, arrays)]
-    return (
-        _rows(data["$tuples"], arrays)
-        if "$tuples" in data
-        else list(map(list, _rows(data["$lists"], arrays)))
-    )
+    def values(data: Any) -> list[Any]:
+        """The values that became columns."""
+        if isinstance(data, list):
+            return [walk(part) for part in data]
+        if "$rows" in data:
+            return list(walk(data["$rows"]))
+        if "$fields" in data:
+            names, parts = data["$fields"]
+            keys = [checked_key(name) for name in names]
+            return [dict(zip(keys, row, strict=True)) for row in rows(parts)]
+        return rows(data["$tuples"]) if "$tuples" in data else [list(row) for row in rows(data["$lists"])]
 
+    def rows(parts: Any) -> list[tuple[Any, ...]]:
+        """Value after value, what the columns hold of it."""
+        return list(zip(*map(values, parts), strict=True))
 
-def _rows(parts: Any, arrays: Mapping[str, Tensor]) -> list[tuple[Any, ...]]:
-    """Value after value, the columns' parts of it."""
-    return list(zip(*(_values(part, arrays) for part in parts), strict=True))
+    return walk(data)
 
 
 def checked_key(key: Any) -> str | int:
