@@ -67,6 +67,16 @@ def test_many_values_that_are_alike_are_few_arrays(kind: Callable[[list[float]],
     assert all(again[i]["summary"].tolist() == [i, 1.0] and again[i]["told"] == i for i in value)
 
 
+def test_many_lists_and_plain_values_come_back_as_they_were() -> None:
+    value = {
+        "losses": {i: [["query.labels", i / 3, None], (True, "$rows")] for i in range(80)},
+        "plain": {f"{i}": "$lists" if i == 3 else i for i in range(80)},
+        "uneven": {i: list(range(i % 3)) for i in range(80)},
+    }
+    plain, arrays = take_apart(value, alike=True)
+    assert put_together(json.loads(json.dumps(plain)), arrays, alike=True) == value
+
+
 def test_many_values_that_differ_come_back_one_by_one() -> None:
     value = {f"client {i}": {"a": np.zeros(i % 2 + 1), "b": np.float64(i)} for i in range(100)}
     value["client 3"]["more"] = np.zeros(())

@@ -71,6 +71,11 @@ def take_apart(value: Any, *, alike: bool = False) -> tuple[Any, dict[str, Tenso
         ):
             names = [checked_key(name) for name in first]
             return {"$fields": [names, [columns([p[n] for p in parts], f"{path}/{n}") for n in first]]}
+        if type(first) in (list, tuple) and first and one_length(parts):
+            each = [columns([p[i] for p in parts], f"{path}/{i}") for i in range(len(first))]
+            return {"$tuples" if isinstance(first, tuple) else "$lists": each}
+        if all(part is None or type(part) in PLAIN for part in parts):
+            return parts
         return [walk(part, f"{path}/{i}") for i, part in enumerate(parts)]
 
     return walk(value, ""), arrays
@@ -80,6 +85,12 @@ def one_shape(parts: Sequence[Any]) -> bool:
     """Whether these are arrays of one kind, type and shape."""
     first = parts[0]
     return all(type(p) is type(first) and p.dtype == first.dtype and p.shape == first.shape for p in parts)
+
+
+def one_length(parts: Sequence[Any]) -> bool:
+    """Whether these are lists, or tuples, of one length."""
+    first = parts[0]
+    return all(type(p) is type(first) and len(p) == len(first) for p in parts)
 
 
 def put_together(data: Any, arrays: Mapping[str, Tensor], *, alike: bool = False) -> Any:
@@ -105,13 +116,19 @@ def put_together(data: Any, arrays: Mapping[str, Tensor], *, alike: bool = False
 
     def values(data: Any) -> list[Any]:
         """The values that became columns."""
+        if isinstance(data, list):
+            return [walk(part) for part in data]
         if "$rows" in data:
             return list(walk(data["$rows"]))
         if "$fields" in data:
             names, parts = data["$fields"]
-            keys, columns = [checked_key(name) for name in names], [values(part) for part in parts]
-            return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
-        return [walk(part) for part in data]
+            keys = [checked_key(name) for name in names]
+            return [dict(zip(keys, row, strict=True)) for row in rows(parts)]
+        return rows(data["$tuples"]) if "$tuples" in data else [list(row) for row in rows(data["$lists"])]
+
+    def rows(parts: Any) -> list[tuple[Any, ...]]:
+        """Value after value, what the columns hold of it."""
+        return list(zip(*map(values, parts), strict=True))
 
     return walk(data)
 
