@@ -59,7 +59,7 @@ def take_apart(value: Any, *, alike: bool = False) -> tuple[Any, dict[str, Tenso
         )
 
     def columns(parts: list[Any], path: str) -> Any:
-        """Arrays of one type and shape as one array, mappings with the same names by name, others one by one."""
+        """Arrays of one type and shape as one array, mappings by name, lists by place, others one by one."""
         first = parts[0]
         if isinstance(first, Tensor | np.ndarray) and first.ndim and one_shape(parts):
             rows = torch.stack(parts).detach().cpu() if isinstance(first, Tensor) else np.stack(parts)

@@ -95,10 +95,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         data["clients"] = usual.get("clients", data["clients"])
     if "objective" not in tables:
         result["objective"] = usual.get("objective", result["objective"])
-    for key in (
-        "validation",
-        "test_samples",
-    ):  # a run on all of its test data is the same run as before these were
+    # a run on all of its test data is the same run as before these were
+    for key in ("validation", "test_samples"):
         if data[key] is None:
             del data[key]
     result["data"] = data

@@ -21,6 +21,14 @@ def row_of(model: nn.Module) -> NDArray[np.float32]:
     return np.concatenate([t.detach().numpy().ravel() for t in [*model.parameters(), *buffers]])
 
 
+def by_parameter(model: nn.Module) -> Iterator[tuple[str, slice]]:
+    """Where each parameter lies in a row, by its name."""
+    start = 0
+    for name, parameter in model.named_parameters():
+        yield name, slice(start, start + parameter.numel())
+        start += parameter.numel()
+
+
 def load_row(model: nn.Module, row: NDArray[Any]) -> nn.Module:
     filled = copy.deepcopy(model).to(torch.float64)
     start = 0

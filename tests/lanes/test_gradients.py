@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from covey import lanes
-from tests.lanes.reference import gradient, row_of
+from tests.lanes.reference import by_parameter, gradient, row_of
 
 CLOSE = 5e-6  # relative error of a gradient
 quick = settings(
@@ -40,12 +40,9 @@ def check(model: nn.Module, shape: tuple[int, ...], samples: int, seed: int, obj
     batches = [rng.permutation(samples)]
     losses = plan.trainer().fit(changed, x, y, batches, lr=0.5, momentum=0.9, velocity=found)
     assert losses == pytest.approx([loss], rel=2e-6)
-    start = 0
-    for name, parameter in model.named_parameters():
-        part = slice(start, start + parameter.numel())
+    for name, part in by_parameter(model):
         scale = max(np.linalg.norm(exact[part]), 1e-2 * np.linalg.norm(exact))
         assert np.linalg.norm(found[part] - exact[part]) <= CLOSE * scale, name
-        start += parameter.numel()
     moved = row[: plan.parameters] - np.float32(0.5) * found
     np.testing.assert_allclose(changed[: plan.parameters], moved, rtol=1e-6, atol=1e-7)
 

@@ -16,7 +16,7 @@ from covey.lanes.compiled.tiles import shapes
 from covey.lanes.program import write
 from covey.lanes.stages import stages
 from covey.lanes.winograd import is_large
-from tests.lanes.reference import gradient, row_of
+from tests.lanes.reference import by_parameter, gradient, row_of
 
 CLOSE = 2e-5  # relative error against float64; the bound that is asked for is 1e-4
 CASES = {
@@ -62,12 +62,9 @@ def test_gradients_are_those_of_float64(name: str) -> None:
         _, exact, _ = gradient(model, row_of(model), x[batch], y[batch], "mse")
         found = np.zeros(plan.parameters, np.float32)
         trainer.fit(row_of(model), x, y, [batch], lr=0.1, momentum=0.9, velocity=found)
-        start = 0
-        for label, parameter in model.named_parameters():
-            part = slice(start, start + parameter.numel())
+        for label, part in by_parameter(model):
             error = np.linalg.norm(found[part] - exact[part]) / np.linalg.norm(exact[part])
             assert error < CLOSE, label
-            start += parameter.numel()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -20,7 +20,7 @@ from covey.lanes.program import write
 from covey.lanes.stages import stages
 from covey.lanes.timing import Timing, stage_key, timing_of
 from covey.lanes.winograd import form_of_stage
-from tests.lanes.reference import gradient, row_of
+from tests.lanes.reference import by_parameter, gradient, row_of
 
 CLOSE = 2e-5  # relative error against float64; the bound that is asked for is 1e-4
 
@@ -81,12 +81,9 @@ def test_gradients_are_those_of_float64(kernel: int, padding: int, channels: int
         found = np.zeros(plan.parameters, np.float32)
         losses = trainer.fit(row.copy(), x, y, [np.arange(samples)], lr=0.1, momentum=0.9, velocity=found)
         assert losses == pytest.approx([loss], rel=1e-5)
-        start = 0
-        for name, parameter in model.named_parameters():
-            part = slice(start, start + parameter.numel())
+        for name, part in by_parameter(model):
             error = np.linalg.norm(found[part] - exact[part]) / np.linalg.norm(exact[part])
             assert error < CLOSE, name
-            start += parameter.numel()
 
 
 @pytest.mark.parametrize(("kernel", "padding"), [(5, 2), (5, 1), (3, 1)])

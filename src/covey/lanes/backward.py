@@ -175,7 +175,7 @@ class Backward:
         updated = step.number in self.updated
         delta = w.tensor(stage.inner, margin=margin, shared=not updated)
         sums = self.sums.get(step.number, -1)
-        bias = sums + (0 if updated else weights(step)) if kind.bias is not None and sums >= 0 else -1
+        bias = sums + summed(step, self.updated) if kind.bias is not None and sums >= 0 else -1
         w.do(Operation.DELTA, self._delta(step, d, delta, bias), by_block=True)
         if isinstance(kind, Deconv):
             weight_gradient(w, kind, x, delta, sums, rows=x.shape.rows, columns=x.shape.columns)
@@ -261,3 +261,8 @@ def weights(step: Step) -> int:
     kind = step.stage.kind
     area = kind.kernel[0] * kind.kernel[1] if isinstance(kind, Conv | Deconv) else 1
     return step.stage.inner.channels * step.stage.input.channels * area
+
+
+def summed(step: Step, updated: set[int]) -> int:
+    """How many sums of its weights' gradient a convolution keeps: none where these are updated on the way."""
+    return 0 if step.number in updated else weights(step)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from covey.lanes.backward import Backward, weights
+from covey.lanes.backward import Backward, summed
 from covey.lanes.compiled import instructions as do
 from covey.lanes.compiled.isa import Isa
 from covey.lanes.compiled.operations import Operation
@@ -108,7 +108,7 @@ def _zero_sums(w: Writer, steps: list[Step], updated: set[int]) -> dict[int, int
     found = {}
     for step in steps:
         if isinstance(step.stage.kind, Conv | Deconv):
-            size = (0 if step.number in updated else weights(step)) + step.stage.inner.channels
+            size = summed(step, updated) + step.stage.inner.channels
             found[step.number] = w.place(size)
             w.do(Operation.ZERO, do.Zero(found[step.number], 0, size), by_block=False)
     return found
@@ -129,7 +129,7 @@ def _loss(w: Writer, mode: Mode, y: Tensor, d: Tensor) -> None:
 
 
 def _finish(w: Writer, step: Step, place: int, updated: set[int]) -> None:
-    kind, size = step.stage.kind, 0 if step.number in updated else weights(step)
+    kind, size = step.stage.kind, summed(step, updated)
     if isinstance(kind, Conv | Deconv):
         if size:
             w.do(Operation.FINISH, do.Finish(place, kind.weight, size), by_block=False)

@@ -6,7 +6,15 @@ from covey.lanes.compiled.operations import Operation
 from covey.lanes.compiled.tiles import best, split
 from covey.lanes.convolve import Target
 from covey.lanes.graph import Conv
-from covey.lanes.winograd import NO_POOLING, Form, conv_fields, odd_lines, parts_of, weights_fields
+from covey.lanes.winograd import (
+    NO_POOLING,
+    Form,
+    conv_fields,
+    odd_lines,
+    parts_of,
+    strip_fields,
+    weights_fields,
+)
 from covey.lanes.workspace import ALIGN, Tensor, Writer
 
 # of transformed weights and of sums that are worked on at a time: about half of a usual second-level cache
@@ -31,44 +39,25 @@ def convolve_whole(
     strip = one_strip(w, form, x, pad)
     inputs = x.shape.channels
     tile = best(w.isa, y.channels, form.tiles * w.blocks)
-    most = max(1, PART_BYTES // (4 * form.places * inputs * tile[0])) * tile[0]
-    parts = parts_of(y.channels, most)
+    parts = parts_of(y.channels, tile[0], PART_BYTES // (4 * form.places * inputs))
     sizes = (inputs, y.channels) if flipped else (y.channels, inputs)
     weights = weights_fields(w, kind, form, *sizes, flipped=flipped, part=parts[0][1])
-    fields = conv_fields(w, form, strip, y, tile, parts, bias, relu=relu, accumulate=accumulate)
-    fields = fields._replace(u=weights.u, u_place=weights.u_place, pooled=int(pooling is not None))
+    fields = conv_fields(
+        *(w, form, strip, y, tile, parts, bias),
+        weights=(weights.u, weights.u_place),
+        relu=relu,
+        accumulate=accumulate,
+        pooled=pooling is not None,
+    )
     w.do(Operation.WHOLE_CONV, strip, fields, pooling or NO_POOLING, weights, by_block=False)
 
 
 def one_strip(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.Strip:
     """All tiles of all blocks."""
-    lanes, channels = w.isa.lanes, x.shape.channels
     tiles = form.tiles * w.blocks
-    while tiles * lanes // ALIGN % 2 == 0:  # channels 2^k apart would share cache lines
+    while tiles * w.isa.lanes // ALIGN % 2 == 0:  # channels 2^k apart would share cache lines
         tiles += 1
-    v_place = odd_lines(channels * tiles * lanes)
-    return fast.Strip(
-        x=x.column(-pad[1]),
-        x_block=x.block,
-        x_m=x.plane,
-        x_row=x.row,
-        x_rows=x.shape.rows,
-        x_wide=x.shape.columns + x.margin + pad[1],
-        pad=pad[0],
-        channels=channels,
-        step=form.step,
-        size=form.size,
-        made=form.size,
-        across=-(-form.columns // form.step),
-        per=form.tiles,
-        strips=0,
-        strip_count=1,
-        tiles=tiles,
-        padded=w.place(form.places * lanes),
-        v=w.place(form.places * v_place),
-        v_place=v_place,
-        into=form.which("input"),
-    )
+    return strip_fields(w, form, x, pad, [(0, form.tiles * w.blocks)], tiles)
 
 
 def weight_gradient_whole(
@@ -80,7 +69,7 @@ def weight_gradient_whole(
     wide = -(-channels // lanes) * lanes
     tile = best(w.isa, outputs, wide // lanes)
     w_chunks = split(wide // lanes, tile[1])
-    parts = parts_of(outputs, max(1, PART_BYTES // (4 * form.places * wide * tile[0])) * tile[0])
+    parts = parts_of(outputs, tile[0], PART_BYTES // (4 * form.places * wide))
     rows = parts[0][1]
     turned_place, v_place = odd_lines(lanes * wide), odd_lines(form.tiles * w.blocks * lanes * wide)
     sums_place = odd_lines(rows * wide)

@@ -137,21 +137,22 @@ def convolve_fast(
     pooling: do.Pooling | None = None,
 ) -> None:
     """y = the convolution of x; with `pooling`, y is not used: maxima of 2 x 2 go where it says."""
-    lanes = w.isa.lanes
     strip = strips_of(w, form, x, pad)
     rows = _rows(w.isa, y.channels, strip.tiles)
-    most = max(1, PART_BYTES // (4 * form.places * strip.tiles * lanes * rows)) * rows
-    parts = parts_of(y.channels, most)
+    parts = parts_of(y.channels, rows, PART_BYTES // (4 * form.places * strip.tiles * w.isa.lanes))
     fields = conv_fields(
-        w, form, strip, y, (rows, strip.tiles), parts, bias, relu=relu, accumulate=accumulate
+        *(w, form, strip, y, (rows, strip.tiles), parts, bias),
+        weights=(u, odd_lines(y.channels * x.shape.channels)),
+        relu=relu,
+        accumulate=accumulate,
+        pooled=pooling is not None,
     )
-    fields = fields._replace(u=u, u_place=odd_lines(y.channels * x.shape.channels))
-    fields = fields._replace(pooled=int(pooling is not None))
     w.do(Operation.FAST_CONV, strip, fields, pooling or NO_POOLING, by_block=True)
 
 
-def parts_of(channels: int, most: int) -> list[tuple[int, int]]:
-    """(first, count) of channels, so many at a time."""
+def parts_of(channels: int, rows: int, room: int) -> list[tuple[int, int]]:
+    """(first, count) of channels: as many as there is room for, in whole register tiles of so many rows."""
+    most = max(1, room // rows) * rows
     return [(m, min(most, channels - m)) for m in range(0, channels, most)]
 
 
@@ -164,15 +165,17 @@ def conv_fields(
     parts: list[tuple[int, int]],
     bias: int | None,
     *,
+    weights: tuple[int, int],
     relu: bool,
     accumulate: bool,
+    pooled: bool,
 ) -> fast.Fast:
-    """What a convolution has beside its strips, but where its transformed weights are."""
+    """What a convolution has beside its strips; `weights`: the transformed ones, and how far their places are apart."""
     channels, lanes = parts[0][1], w.isa.lanes
     products_place = odd_lines(channels * strip.tiles * lanes)
     return fast.Fast(
-        u=0,
-        u_place=0,
+        u=weights[0],
+        u_place=weights[1],
         bias=-1 if bias is None else bias,
         zeros=w.place(channels),
         y=y.place,
@@ -191,7 +194,7 @@ def conv_fields(
         columns=tile[1],
         relu=int(relu),
         accumulate=int(accumulate),
-        pooled=0,
+        pooled=int(pooled),
     )
 
 
@@ -209,7 +212,14 @@ def strips_of(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.St
     lanes, channels = w.isa.lanes, x.shape.channels
     most = max(1, min(MOST_TILES, STRIP_BYTES // (4 * form.places * channels * lanes)))
     strips = split(form.tiles, most)
-    tiles = max(length for _, length in strips)
+    return strip_fields(w, form, x, pad, strips, max(length for _, length in strips))
+
+
+def strip_fields(
+    w: Writer, form: Form, x: Tensor, pad: tuple[int, int], strips: list[tuple[int, int]], tiles: int
+) -> fast.Strip:
+    """How tiles of x are transformed, strip after strip; there is room for so many tiles."""
+    lanes, channels = w.isa.lanes, x.shape.channels
     v_place = odd_lines(channels * tiles * lanes)
     return fast.Strip(
         x=x.column(-pad[1]),

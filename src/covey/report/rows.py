@@ -72,13 +72,10 @@ class Rows:
         """The rows of one "split/metric" over the clients of each group."""
         found = self.of(name)
         found = found.take((found.client == -1) & (found.group != -1))
-        found = found.take(np.argsort(found.group, kind="stable"))  # once, however many groups there are
-        groups, starts = np.unique(found.group, return_index=True)
-        ends = np.append(starts, len(found))[1:]
-        return {
-            int(group): found.take(np.arange(start, end))
-            for group, start, end in zip(groups, starts, ends, strict=True)
-        }
+        order = np.argsort(found.group, kind="stable")  # once, however many groups there are
+        groups, starts = np.unique(found.group[order], return_index=True)
+        parts = np.split(order, starts[1:])
+        return {int(group): found.take(part) for group, part in zip(groups, parts, strict=False)}
 
     def by_client(self, name: str) -> "Rows":
         """The rows of one "split/metric" that belong to single clients."""
