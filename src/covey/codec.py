@@ -28,57 +28,60 @@ def take_apart(value: Any, *, alike: bool = False) -> tuple[Any, dict[str, Tenso
     into more values than anybody has memory for.
     """
     arrays: dict[str, Tensor] = {}
+    return _taken(value, "", arrays, alike), arrays
 
-    def walk(part: Any, path: str) -> Any:
-        if part is None or type(part) in PLAIN:
-            return part
-        if isinstance(part, Tensor):
-            arrays[path] = part.detach().cpu().contiguous().clone()
-            return {"$tensor": path}
-        if isinstance(part, np.ndarray):
-            arrays[path] = torch.from_numpy(np.array(part, order="C"))
-            return {"$array": path}
-        if isinstance(part, np.generic):
-            return part.item()
-        if isinstance(part, tuple):
-            return {"$tuple": [walk(v, f"{path}/{i}") for i, v in enumerate(part)]}
-        if isinstance(part, list):
-            return [walk(v, f"{path}/{i}") for i, v in enumerate(part)]
-        if isinstance(part, Mapping):
-            if alike and len(part) >= MANY:
-                keys = [checked_key(key) for key in part]
-                return {"$alike": [keys, columns(list(part.values()), path)]}
-            if all(isinstance(key, str) and not key.startswith("$") for key in part):
-                return {key: walk(v, f"{path}/{key}") for key, v in part.items()}
-            pairs = [[checked_key(key), walk(v, f"{path}/{key}")] for key, v in part.items()]
-            return {"$pairs": pairs}
-        if isinstance(part, bool | int | float | str):
-            return part
-        raise TypeError(
-            f"{path or 'the value'} is a {type(part).__name__}: only arrays and plain values can be kept or sent"
-        )
 
-    def columns(parts: list[Any], path: str) -> Any:
-        """Arrays of one type and shape as one array, mappings by name, lists by place, others one by one."""
-        first = parts[0]
-        if isinstance(first, Tensor | np.ndarray) and first.ndim and one_shape(parts):
-            rows = torch.stack(parts).detach().cpu() if isinstance(first, Tensor) else np.stack(parts)
-            return {"$rows": walk(rows, path)}
-        if (
-            isinstance(first, dict)
-            and first
-            and all(type(p) is dict and list(p) == list(first) for p in parts)
-        ):
-            names = [checked_key(name) for name in first]
-            return {"$fields": [names, [columns([p[n] for p in parts], f"{path}/{n}") for n in first]]}
-        if type(first) in (list, tuple) and first and one_length(parts):
-            each = [columns([p[i] for p in parts], f"{path}/{i}") for i in range(len(first))]
-            return {"$tuples" if isinstance(first, tuple) else "$lists": each}
-        if all(part is None or type(part) in PLAIN for part in parts):
-            return parts
-        return [walk(part, f"{path}/{i}") for i, part in enumerate(parts)]
+# Functions that call themselves stand alone: inside of another they hold themselves, and its arrays, until the collector
+# of circles comes by, which it seldom does where objects are few and large.
+def _taken(part: Any, path: str, arrays: dict[str, Tensor], alike: bool) -> Any:
+    """One part as JSON data; its arrays are put beside the others."""
+    if part is None or type(part) in PLAIN:
+        return part
+    if isinstance(part, Tensor):
+        arrays[path] = part.detach().cpu().contiguous().clone()
+        return {"$tensor": path}
+    if isinstance(part, np.ndarray):
+        arrays[path] = torch.from_numpy(np.array(part, order="C"))
+        return {"$array": path}
+    if isinstance(part, np.generic):
+        return part.item()
+    if isinstance(part, tuple):
+        return {"$tuple": [_taken(v, f"{path}/{i}", arrays, alike) for i, v in enumerate(part)]}
+    if isinstance(part, list):
+        return [_taken(v, f"{path}/{i}", arrays, alike) for i, v in enumerate(part)]
+    if isinstance(part, Mapping):
+        if alike and len(part) >= MANY:
+            keys = [checked_key(key) for key in part]
+            return {"$alike": [keys, _columns(list(part.values()), path, arrays)]}
+        if all(isinstance(key, str) and not key.startswith("$") for key in part):
+            return {key: _taken(v, f"{path}/{key}", arrays, alike) for key, v in part.items()}
+        return {
+            "$pairs": [
+                [checked_key(key), _taken(v, f"{path}/{key}", arrays, alike)] for key, v in part.items()
+            ]
+        }
+    if isinstance(part, bool | int | float | str):
+        return part
+    raise TypeError(
+        f"{path or 'the value'} is a {type(part).__name__}: only arrays and plain values can be kept or sent"
+    )
 
-    return walk(value, ""), arrays
+
+def _columns(parts: list[Any], path: str, arrays: dict[str, Tensor]) -> Any:
+    """Arrays of one type and shape as one array, mappings by name, lists by place, others one by one."""
+    first = parts[0]
+    if isinstance(first, Tensor | np.ndarray) and first.ndim and one_shape(parts):
+        rows = torch.stack(parts).detach().cpu() if isinstance(first, Tensor) else np.stack(parts)
+        return {"$rows": _taken(rows, path, arrays, alike=True)}
+    if isinstance(first, dict) and first and all(type(p) is dict and list(p) == list(first) for p in parts):
+        names = [checked_key(name) for name in first]
+        return {"$fields": [names, [_columns([p[n] for p in parts], f"{path}/{n}", arrays) for n in first]]}
+    if type(first) in (list, tuple) and first and one_length(parts):
+        each = [_columns([p[i] for p in parts], f"{path}/{i}", arrays) for i in range(len(first))]
+        return {"$tuples" if isinstance(first, tuple) else "$lists": each}
+    if all(part is None or type(part) in PLAIN for part in parts):
+        return parts
+    return [_taken(part, f"{path}/{i}", arrays, alike=True) for i, part in enumerate(parts)]
 
 
 def one_shape(parts: Sequence[Any]) -> bool:
@@ -95,42 +98,42 @@ def one_length(parts: Sequence[Any]) -> bool:
 
 def put_together(data: Any, arrays: Mapping[str, Tensor], *, alike: bool = False) -> Any:
     """The value that `take_apart` took apart."""
+    if isinstance(data, list):
+        return [put_together(part, arrays, alike=alike) for part in data]
+    if not isinstance(data, dict):
+        return data
+    if "$tensor" in data:
+        return arrays[data["$tensor"]]
+    if "$array" in data:
+        return arrays[data["$array"]].numpy()
+    if "$tuple" in data:
+        return tuple(put_together(part, arrays, alike=alike) for part in data["$tuple"])
+    if "$pairs" in data:
+        return {checked_key(key): put_together(part, arrays, alike=alike) for key, part in data["$pairs"]}
+    if alike and "$alike" in data:
+        keys, parts = data["$alike"]
+        return dict(zip(map(checked_key, keys), _values(parts, arrays), strict=True))
+    return {key: put_together(part, arrays, alike=alike) for key, part in data.items()}
 
-    def walk(data: Any) -> Any:
-        if isinstance(data, list):
-            return [walk(part) for part in data]
-        if not isinstance(data, dict):
-            return data
-        if "$tensor" in data:
-            return arrays[data["$tensor"]]
-        if "$array" in data:
-            return arrays[data["$array"]].numpy()
-        if "$tuple" in data:
-            return tuple(walk(part) for part in data["$tuple"])
-        if "$pairs" in data:
-            return {checked_key(key): walk(part) for key, part in data["$pairs"]}
-        if alike and "$alike" in data:
-            keys, parts = data["$alike"]
-            return dict(zip(map(checked_key, keys), values(parts), strict=True))
-        return {key: walk(part) for key, part in data.items()}
 
-    def values(data: Any) -> list[Any]:
-        """The values that became columns."""
-        if isinstance(data, list):
-            return [walk(part) for part in data]
-        if "$rows" in data:
-            return list(walk(data["$rows"]))
-        if "$fields" in data:
-            names, parts = data["$fields"]
-            keys = [checked_key(name) for name in names]
-            return [dict(zip(keys, row, strict=True)) for row in rows(parts)]
-        return rows(data["$tuples"]) if "$tuples" in data else [list(row) for row in rows(data["$lists"])]
+def _values(data: Any, arrays: Mapping[str, Tensor]) -> list[Any]:
+    """The values that became columns."""
+    if isinstance(data, list):
+        return [put_together(part, arrays, alike=True) for part in data]
+    if "$rows" in data:
+        return list(put_together(data["$rows"], arrays, alike=True))
+    if "$fields" in data:
+        names, parts = data["$fields"]
+        keys = [checked_key(name) for name in names]
+        return [dict(zip(keys, row, strict=True)) for row in _rows(parts, arrays)]
+    if "$tuples" in data:
+        return _rows(data["$tuples"], arrays)
+    return [list(row) for row in _rows(data["$lists"], arrays)]
 
-    def rows(parts: Any) -> list[tuple[Any, ...]]:
-        """Value after value, what the columns hold of it."""
-        return list(zip(*map(values, parts), strict=True))
 
-    return walk(data)
+def _rows(parts: Any, arrays: Mapping[str, Tensor]) -> list[tuple[Any, ...]]:
+    """Value after value, what the columns hold of it."""
+    return list(zip(*(_values(part, arrays) for part in parts), strict=True))
 
 
 def checked_key(key: Any) -> str | int:
