@@ -31,8 +31,8 @@ def take_apart(value: Any, *, alike: bool = False) -> tuple[Any, dict[str, Tenso
     return _taken(value, "", arrays, alike), arrays
 
 
-# Functions that call themselves stand alone: inside of another they hold themselves, and its arrays, until the collector
-# of circles comes by, which it seldom does where objects are few and large.
+# Functions that call themselves stand alone: inside of another they hold themselves, and its arrays, until the
+# collector of circles comes by, which it seldom does where objects are few and large.
 def _taken(part: Any, path: str, arrays: dict[str, Tensor], alike: bool) -> Any:
     """One part as JSON data; its arrays are put beside the others."""
     if part is None or type(part) in PLAIN:
