@@ -25,6 +25,7 @@ from covey.fleet.local import LocalFleet
 from covey.measure import Measuring
 from covey.mix.robust import Robust
 from covey.models import build
+from covey.needs import MODEL_PER_CLIENT, gives_of
 from covey.objective import objective_named
 from covey.own_code import bare_name
 from covey.private.apply import made_private
@@ -301,6 +302,11 @@ def method_of(config: Config) -> Method:
     return made_private(
         method, Private(**private), clients=config["data"]["clients"], rounds=config.top.rounds
     )
+
+
+def keeps_own_models(config: Config) -> bool:
+    """Whether the server holds a model for every client."""
+    return MODEL_PER_CLIENT in gives_of(with_rule(config).bank)
 
 
 def with_rule(config: Config) -> Method:

@@ -218,8 +218,8 @@ class Fleet(Protocol):
         """The same clients and the same ledger under another model and streams of its own."""
         ...
 
-    def memory_bound(self, rows: int = 1, batch: int = 32) -> int:
-        """Bytes that a run can need at most, beside Python and PyTorch."""
+    def memory_bound(self, *, own_models: bool = False, batch: int = 32) -> int:
+        """Bytes that a run can need at most, beside Python and PyTorch; with one model in the bank or everybody's."""
         ...
 
     def save(self) -> dict[str, Any]:

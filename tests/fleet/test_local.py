@@ -214,7 +214,8 @@ def test_everybody_present_is_fixed_once_a_round() -> None:
 def test_the_bound_on_memory_counts_data_bank_and_workers() -> None:
     fleet = small_fleet()
     data = fleet.data.dataset.x.nbytes + fleet.data.dataset.y.nbytes
-    assert fleet.memory_bound(rows=1) > data + 18 * ROW
+    assert fleet.memory_bound() > data + 20 * ROW  # 8 clients: a model and a reply each, the bank four times
+    assert fleet.memory_bound(own_models=True) == fleet.memory_bound() + 4 * 7 * ROW
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cache
+from types import SimpleNamespace
 from typing import ClassVar
 from unittest.mock import Mock
 
@@ -22,6 +23,7 @@ from covey.group.labels import LabelClusters
 from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
+from covey.mix.exchange import note_spread
 from covey.steps import Train
 from covey.testing import check_toml, small_fleet
 from tests.mix.table_1 import TABLE_1
@@ -161,6 +163,19 @@ def test_edges_are_taken_at_their_word() -> None:
     last = run(decentralized(TRAIN, backbone=[[2, 4]]), there, rounds=1)
     assert there.ledger.total["mix.peers"].messages == 1
     assert last.notes["graph"]["edges"] == [{"from": 2, "to": 4, "load": 1}]
+
+
+def test_the_spread_of_the_nodes_models() -> None:
+    """(0, 0) and (2, 4), whose statistics do not count: variances 1 and 4, so sqrt(2.5)."""
+    now = SimpleNamespace(
+        models=torch.tensor([[0.0, 0.0, 7.0], [2.0, 4.0, 9.0]]),
+        fleet=SimpleNamespace(layout=SimpleNamespace(trainable=2)),
+        notes={},
+        number=3,
+    )
+    note_spread(now)  # type: ignore[arg-type]
+    assert now.notes["spread"]["round"] == [3]
+    assert now.notes["spread"]["value"] == pytest.approx([2.5**0.5])
 
 
 def test_notes_for_the_report() -> None:

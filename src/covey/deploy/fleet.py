@@ -360,11 +360,11 @@ class SiteFleet:
         mark.update(x.numpy().tobytes() + y.numpy().tobytes())
         return mark.hexdigest()
 
-    def memory_bound(self, rows: int = 1, batch: int = 32) -> int:  # noqa: ARG002
-        """Bytes that the server can need at most beside Python and PyTorch: test data, bank and replies."""
-        return self.server_data.dataset.x.nbytes + 4 * self.layout.size * (
-            2 * rows + 2 * max(self.least, len(self.registry.sites))
-        )
+    def memory_bound(self, *, own_models: bool = False, batch: int = 32) -> int:  # noqa: ARG002
+        """Bytes that the server can need at most beside Python and PyTorch: test data, bank, replies, checkpoint."""
+        sites = max(self.least, len(self.registry.sites))
+        rows = sites if own_models else 1
+        return self.server_data.dataset.x.nbytes + 4 * self.layout.size * (4 * rows + 2 * sites)
 
     def save(self) -> dict[str, Any]:
         """The ledger and who is who; the clients' states are kept by the sites."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array
 
 from covey.core import Mixing, Round, stream
@@ -232,7 +234,11 @@ def graph_note(now: Round, clusters: Ints, lead: Mapping[int, int], sent: Links)
 def note_spread(now: Round) -> None:
     """For the report: the standard deviation of the nodes' parameters from their mean, by round."""
     parameters = now.models[:, : now.fleet.layout.trainable]
-    value = float(parameters.var(dim=0, correction=0).mean().sqrt())
+    mean = parameters.mean(dim=0)
+    squares = [
+        float(torch.dot(apart := row - mean, apart)) for row in parameters
+    ]  # `var` takes seven times as long
+    value = math.sqrt(math.fsum(squares) / max(1, parameters.numel()))
     before = now.notes.get("spread", {"round": [], "value": []})
     now.notes["spread"] = {
         "round": [*before["round"], now.number],

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from covey.config import Config, fleet_of
+from covey.config import Config, fleet_of, keeps_own_models
 from covey.cores import usable_cores
 
 PROCESS = 450_000_000  # bytes of Python, PyTorch and covey in one process
@@ -29,7 +29,7 @@ def side_by_side(configs: Iterable[Config], runs: int, most: int | None = None) 
 def fingerprint(config: Config) -> str:
     """What the memory of a run depends on."""
     data, model = config["data"], config["model"]
-    return repr((data, model, config["train"]["batch"]))
+    return repr((data, model, config["train"]["batch"], keeps_own_models(config)))
 
 
 def shares_nothing(config: Config) -> bool:
@@ -41,7 +41,7 @@ def bytes_of(config: Config) -> int:
     """The bound on a run's memory, beside Python and PyTorch."""
     fleet = fleet_of(config)
     try:
-        return fleet.memory_bound(batch=config["train"]["batch"])
+        return fleet.memory_bound(own_models=keeps_own_models(config), batch=config["train"]["batch"])
     finally:
         fleet.close()
 
