@@ -13,8 +13,9 @@ import torch
 
 from covey.config import resolve
 from covey.core import RoundEnd, Task, run
-from covey.data.types import Samples
+from covey.data.types import Samples, Shift
 from covey.errors import UserError
+from covey.fleet.evaluations import Evaluations, Scored
 from covey.fleet.local import LocalFleet
 from covey.ledger import Ledger
 from covey.measure import FREE, Measuring, interval, seldom_measured
@@ -54,6 +55,45 @@ def test_local_tests_drawn_from_the_global_one_cost_nothing_more() -> None:
     run(method, fleet, rounds=2, measure=Measuring())
     assert from_the_pool(fleet)
     assert counting.samples == 2 * len(fleet.data.test)
+
+
+def test_what_is_remembered_stays_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 40 bytes each, at most 100: what an earlier round asked for goes first, then the oldest of this one."""
+    monkeypatch.setattr("covey.fleet.evaluations.KEPT_BYTES", 100)
+    known = Evaluations()
+    one = Scored(np.arange(5), {})
+    known.before = {(b"old", Shift(), False): one}
+    known.now = {(bytes([k]), Shift(), False): one for k in range(2)}
+    known._forget()
+    assert (len(known.before), len(known.now)) == (0, 2)
+    known.now = {(bytes([k]), Shift(), False): one for k in range(6)}
+    known._forget()
+    assert [key[0][0] for key in known.now] == [4, 5]
+    known.now = {(b"large", Shift(), False): Scored(np.arange(50), {})}
+    known._forget()
+    assert len(known.now) == 1, "the last one is kept however large it is"
+
+
+def test_what_is_forgotten_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sum over all that are left for each that goes: a ring of 100,000 clients did not end."""
+    monkeypatch.setattr("covey.fleet.evaluations.KEPT_BYTES", 0)
+    looked = 0
+
+    class Looked(Scored):
+        @property
+        def nbytes(self) -> int:
+            nonlocal looked
+            looked += 1
+            return 1
+
+    known = Evaluations()
+    one = Looked(np.arange(5), {})
+    known.now = {(k.to_bytes(4, "big"), Shift(), False): one for k in range(1000)}
+    known._forget()
+    assert len(known.now) == 1
+    assert looked < 3 * 1000
 
 
 def test_rows_that_did_not_change_are_not_run_again() -> None:

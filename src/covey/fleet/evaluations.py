@@ -189,10 +189,13 @@ class Evaluations:
 
     def _forget(self) -> None:
         """Keeps memory within its bound: what was not asked for in this round goes first."""
-        if sum(one.nbytes for one in (*self.now.values(), *self.before.values())) > KEPT_BYTES:
+        kept = sum(one.nbytes for one in self.now.values())
+        if kept + sum(one.nbytes for one in self.before.values()) > KEPT_BYTES:
             self.before = {}
-        while len(self.now) > 1 and sum(one.nbytes for one in self.now.values()) > KEPT_BYTES:
-            del self.now[next(iter(self.now))]
+        for key in list(self.now)[:-1]:  # the first that were asked for, first
+            if kept <= KEPT_BYTES:
+                break
+            kept -= self.now.pop(key).nbytes
 
 
 def digest(row: Tensor) -> bytes:
