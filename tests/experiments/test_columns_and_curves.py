@@ -61,6 +61,13 @@ def test_means_over_parts_of_a_run(tmp_path: Path) -> None:
     assert mean("2-3") == (4 + 9) / 2
     assert mean("50-60") is None
 
+    def spread(span: str) -> float | None:
+        return read_cell(f"spread:global-test/accuracy:{span}", {}, tmp_path)
+
+    assert spread("80%-100%") == pytest.approx(19 / 2**0.5), "81 and 100"
+    assert spread("1-3") == pytest.approx((49 / 3) ** 0.5), "1, 4, 9: squares of -11/3, -2/3, 13/3 over 2"
+    assert spread("3-3") is None
+
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:

@@ -3,6 +3,7 @@
 last:SPLIT/METRIC            the value after the last round        best:SPLIT/METRIC   the best one
 tail5:SPLIT/METRIC           mean over the last 5 measured rounds  mean:SPLIT/METRIC:30-59   mean over those rounds
 mean:SPLIT/METRIC:20%-40%    mean over that part of the run, from after its first 20 % on
+spread:SPLIT/METRIC:80%-100% standard deviation over the measured rounds of that part
 to:round | to:seconds | to:bytes     what it took to reach the target
 to:total                     bytes to the target, with measuring (the same in each round)
 reach:SPLIT/METRIC:5         seconds until the mean over 5 measured rounds reaches the target
@@ -76,10 +77,12 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
     if kind == "note":
         note, _, key = name.partition(".")
         return _number((summary["notes"].get(note) or {}).get(key))
-    if kind == "mean":
+    if kind in ("mean", "spread"):
         name, _, span = name.rpartition(":")
         rounds, values = series(folder, name)
         inside = values[_inside(rounds, span)]
+        if kind == "spread":
+            return float(inside.std(ddof=1)) if len(inside) > 1 else None
         return float(inside.mean()) if len(inside) else None
     if kind == "reach":
         name, _, window = name.rpartition(":")
