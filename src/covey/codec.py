@@ -55,11 +55,8 @@ def _taken(part: Any, path: str, arrays: dict[str, Tensor], alike: bool) -> Any:
             return {"$alike": [keys, _columns(list(part.values()), path, arrays)]}
         if all(isinstance(key, str) and not key.startswith("$") for key in part):
             return {key: _taken(v, f"{path}/{key}", arrays, alike) for key, v in part.items()}
-        return {
-            "$pairs": [
-                [checked_key(key), _taken(v, f"{path}/{key}", arrays, alike)] for key, v in part.items()
-            ]
-        }
+        named = [(checked_key(key), v) for key, v in part.items()]
+        return {"$pairs": [[key, _taken(v, f"{path}/{key}", arrays, alike)] for key, v in named]}
     if isinstance(part, bool | int | float | str):
         return part
     raise TypeError(

@@ -13,7 +13,7 @@ from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.choices import complete
-from covey.core import Method
+from covey.core import Fleet, Method
 from covey.data import Federation, federate, load
 from covey.data.validation import evenly_spaced, on_validation
 from covey.errors import UserError
@@ -307,6 +307,11 @@ def method_of(config: Config) -> Method:
 def keeps_own_models(config: Config) -> bool:
     """Whether the server holds a model for every client."""
     return MODEL_PER_CLIENT in gives_of(with_rule(config).bank)
+
+
+def bytes_needed(fleet: Fleet, config: Config) -> int:
+    """The bound on a run's memory, beside Python and PyTorch."""
+    return fleet.memory_bound(own_models=keeps_own_models(config), batch=config["train"]["batch"])
 
 
 def with_rule(config: Config) -> Method:

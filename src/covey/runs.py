@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
-from covey.config import Config, fleet_of, keeps_own_models, method_of, resolve
+from covey.config import Config, bytes_needed, fleet_of, method_of, resolve
 from covey.core import Fleet, State, Watcher, run
 from covey.errors import SpoiledRunError, UserError
 from covey.extend import extended
@@ -215,8 +215,8 @@ def _load(fleet: Fleet, checkpoint: Checkpoint, folder: Path) -> None:
 
 def needs(fleet: Fleet, config: Config) -> str:
     """The bound on memory in words."""
-    bound = fleet.memory_bound(own_models=keeps_own_models(config), batch=config["train"]["batch"])
-    return f"data, models and workers need at most {math.ceil(bound / 1e6):,} MB beside Python and PyTorch"
+    megabytes = math.ceil(bytes_needed(fleet, config) / 1e6)
+    return f"data, models and workers need at most {megabytes:,} MB beside Python and PyTorch"
 
 
 def _run(

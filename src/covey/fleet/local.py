@@ -369,9 +369,8 @@ class LocalFleet:
 
     def memory_bound(self, *, own_models: bool = False, batch: int = 32) -> int:
         """Bytes that a run can need at most beside Python and PyTorch."""
-        rows = len(self.data.shares) if own_models else 1
         workers = self.engine.workers or usable_cores()
-        return memory_bound(self.data, self.model, self.layout, workers=workers, rows=rows, batch=batch)
+        return memory_bound(self.data, self.model, self.layout, workers=workers, own=own_models, batch=batch)
 
     def save(self) -> dict[str, Any]:
         """Client states and the ledger, for an exact resume."""

@@ -11,13 +11,13 @@ from covey.model import Layout, activations
 
 
 def memory_bound(
-    data: Federation, model: nn.Module, layout: Layout, *, workers: int, rows: int, batch: int
+    data: Federation, model: nn.Module, layout: Layout, *, workers: int, own: bool, batch: int
 ) -> int:
     """Bytes that a run can need at most beside Python and PyTorch.
 
-    The data; the bank of `rows` models before and after it is mixed, and its checkpoint as arrays and as bytes;
-    everybody's reply; and for each worker its model, its client's data and the activations of a training batch (with
-    their gradients) or of a forward pass.
+    The data; the bank of one model, or everybody's `own`, before and after it is mixed, and its checkpoint as arrays
+    and as bytes; everybody's reply; and for each worker its model, its client's data and the activations of a training
+    batch (with their gradients) or of a forward pass.
     """
     largest = int(data.sizes().sum(axis=1).max(initial=0))
     largest = max(largest, len(data.test), BUNDLE_SAMPLES)
@@ -26,4 +26,5 @@ def memory_bound(
     passing = max(8 * batch * activations(model, x), FORWARD_BYTES)
     per_worker = 5 * row + 3 * largest * sample + 2 * passing
     stored = data.dataset.x.nbytes + data.dataset.y.nbytes
-    return stored + row * (4 * rows + 2 * len(data.shares)) + workers * per_worker
+    clients = len(data.shares)
+    return stored + row * (4 * (clients if own else 1) + 2 * clients) + workers * per_worker

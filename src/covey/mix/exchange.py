@@ -235,9 +235,8 @@ def note_spread(now: Round) -> None:
     """For the report: the standard deviation of the nodes' parameters from their mean, by round."""
     parameters = now.models[:, : now.fleet.layout.trainable]
     mean = parameters.mean(dim=0)
-    squares = [
-        float(torch.dot(apart := row - mean, apart)) for row in parameters
-    ]  # `var` takes seven times as long
+    # row by row: `var` over the rows takes more than four times as long
+    squares = [float(torch.dot(apart := row - mean, apart)) for row in parameters]
     value = math.sqrt(math.fsum(squares) / max(1, parameters.numel()))
     before = now.notes.get("spread", {"round": [], "value": []})
     now.notes["spread"] = {

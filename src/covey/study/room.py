@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from covey.config import Config, fleet_of, keeps_own_models
+from covey.config import Config, bytes_needed, fleet_of, keeps_own_models
 from covey.cores import usable_cores
 
 PROCESS = 450_000_000  # bytes of Python, PyTorch and covey in one process
@@ -41,7 +41,7 @@ def bytes_of(config: Config) -> int:
     """The bound on a run's memory, beside Python and PyTorch."""
     fleet = fleet_of(config)
     try:
-        return fleet.memory_bound(own_models=keeps_own_models(config), batch=config["train"]["batch"])
+        return bytes_needed(fleet, config)
     finally:
         fleet.close()
 
