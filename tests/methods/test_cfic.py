@@ -11,6 +11,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("cfic", {"per_round": 3, "lazy": True, "quota": "published", "scale": "absolute", "beta": 0.1}),
     ("cfic", {"per_round": 5, "adaptive": True, "sampling": "uniform"}),
     ("cfic", {"per_round": 5, "directions": "average"}),
+    ("cfic", {"per_round": 3, "directions": "average", "absent": "always"}),
     ("feddyn", {"per_round": 5}),
     ("fedfa", {"per_round": 5}),
     ("fedmgda", {"per_round": 5}),

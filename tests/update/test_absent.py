@@ -28,6 +28,24 @@ def test_two_rounds_worked_by_hand(a_round) -> None:
     assert sorted(memory["clusters.last_moves"]) == [3, 8]
 
 
+def test_the_same_rounds_along_the_average_update_alone(a_round) -> None:
+    """FedAvgM that remembers: round 1 as above; in round 2 u is the average's own direction.
+
+    Round 2. average = w + (.75, 7), of length 7.04006; u = (.75, 7) / 7.04006 = (.10653, .99431)
+      w = (3.6, 4.8) + (.75, 7) + u = (4.45653, 12.79431)
+    """
+    update = AbsentRemembered(
+        update=ClusterCorrection(alpha=0.0, beta=1.0, scale="absolute", among="everybody")
+    )
+    groups, w = {0: 3, 1: 8}, torch.zeros(2)
+    first = a_round(w.tolist(), replies={0: ([3.0, 4.0], 10)}, groups=groups, memory={}, number=1)
+    w = update(first, averaged(first))[0]
+    assert w.tolist() == pytest.approx((3.6, 4.8), abs=1e-5)
+    replies = {1: ((w + torch.tensor([0.0, 8.0])).tolist(), 30)}
+    second = a_round(w.tolist(), replies=replies, groups=groups, memory=first.memory, number=2)
+    assert update(second, averaged(second))[0].tolist() == pytest.approx((4.45653, 12.79431), abs=1e-5)
+
+
 def test_with_a_place_for_every_cluster_nothing_is_kept_and_nothing_changes(a_round) -> None:
     plain = ClusterCorrection(among="groups")
     replies = {0: ([3.0, 4.0], 10), 1: ([0.0, 8.0], 30)}

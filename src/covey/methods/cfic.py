@@ -29,7 +29,7 @@ def cfic(
     adaptive: bool = False,
     directions: Literal["clusters", "average"] = "clusters",
     sampling: Literal["clusters", "uniform"] = "clusters",
-    absent: Literal["remembered", "forgotten"] = "remembered",
+    absent: Literal["remembered", "forgotten", "always"] = "remembered",
     quota: Quota = "equal",
     lazy: bool = False,
     epsilon: Epsilon | None = None,
@@ -43,7 +43,8 @@ def cfic(
     beta as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy`
     learns a client's label only when it is first chosen, `quota = "published"` draws one per cluster and the rest by
     chance. `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is
-    FedAvgM. A cluster without a place counts with its last move; `absent = "forgotten"` leaves it out, as in the paper.
+    FedAvgM. A cluster without a place counts with its last move; `absent = "forgotten"` leaves it out, as in the paper,
+    and "always" lets it count in FedAvgM, too.
     `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
 
     Args:
@@ -55,7 +56,7 @@ def cfic(
         adaptive: whether alpha and beta follow how far the clusters' directions agree.
         directions: corrects along the clusters' directions, or along the average update alone.
         sampling: draws evenly from the clusters, or uniformly from all clients.
-        absent: clusters that do not work in a round are remembered with their last move, or forgotten.
+        absent: clusters without a place are remembered where their directions count, or always, or forgotten.
         quota: equal shares of the clusters, or published: one per cluster and the rest by chance.
         lazy: whether a client's label becomes known only when it is first chosen.
         epsilon: privacy loss of telling the label, by randomised response; none tells it exactly.
@@ -77,7 +78,7 @@ def cfic(
         if adaptive
         else ClusterCorrection(alpha=alpha, beta=beta, scale=scale, decay=decay, among=among)
     )
-    if absent == "remembered" and directions == "clusters" and beta > 0:
+    if (absent == "always" or (absent == "remembered" and directions == "clusters")) and beta > 0:
         update = AbsentRemembered(update=update)
     return Method(
         name="cfic",
