@@ -17,6 +17,10 @@ from covey.seeds import Bound
 def test_the_studys_quantiser_by_hand() -> None:
     code = np.array([[0.2, 3.4, -1.6, 1.0]])  # rounded 0, 3, -2, 1: mean 0.5
     assert study_bits(code, 0.0, np.random.default_rng(0)).tolist() == [[-2, 3, -2, 3]]
+    at_means = study_bits(code, 0.0, np.random.default_rng(0), at="means")  # (0 - 2) / 2 and (3 + 1) / 2
+    assert at_means.tolist() == [[-1, 2, -1, 2]]
+    alike = study_bits(np.full((1, 3), 4.0), 0.0, np.random.default_rng(0), at="means")
+    assert alike.tolist() == [[4, 4, 4]]
     flipped = study_bits(np.repeat(code, 5000, axis=0), 0.2, np.random.default_rng(0))
     assert (flipped != [-2, 3, -2, 3]).mean() == pytest.approx(0.2, abs=0.01)
 

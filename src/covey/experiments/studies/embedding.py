@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -61,8 +61,13 @@ def reconstruction(settings: dict[str, Any], seed: int) -> Findings:
     for flip in settings["flips"]:
         rng = stream(seed, "flips", str(flip))
         guess = back(study_bits(code, flip, rng))
+        at_means = back(study_bits(code, flip, stream(seed, "flips", str(flip)), at="means"))
         learned = learned_decoder(known, pictures, code, flip, settings, seed)
-        rows[f"{flip:.0%} flips"] = {"MSE": mse(guess, unseen), "MSE, learned decoder": mse(learned, unseen)}
+        rows[f"{flip:.0%} flips"] = {
+            "MSE": mse(guess, unseen),
+            "MSE, bits at the means": mse(at_means, unseen),
+            "MSE, learned decoder": mse(learned, unseen),
+        }
         grid.append(guess)
         names.append(f"{flip:.0%}")
     grid.append(learned_decoder(known, pictures, code, settings["shown"], settings, seed))
@@ -71,12 +76,32 @@ def reconstruction(settings: dict[str, Any], seed: int) -> Findings:
     return Findings(rows=rows, pictures={"reconstructions.png": partial(draw_grid, grid, names)})
 
 
-def study_bits(code: NDArray[np.floating[Any]], flip: float, rng: np.random.Generator) -> Array:
-    """The study's quantiser: round, threshold at the vector's mean, to its smallest or largest value, and flip."""
+def study_bits(
+    code: NDArray[np.floating[Any]],
+    flip: float,
+    rng: np.random.Generator,
+    at: Literal["extremes", "means"] = "extremes",
+) -> Array:
+    """The study's quantiser: round, threshold at the vector's mean, to its smallest or largest value, and flip.
+
+    `at = "means"` puts a bit at the mean of the values that it stands for: an attacker's better guess.
+    """
     rounded = np.round(code)
     low, high = rounded.min(axis=1, keepdims=True), rounded.max(axis=1, keepdims=True)
-    up = (rounded >= rounded.mean(axis=1, keepdims=True)) ^ (rng.random(code.shape) < flip)
+    bits = rounded >= rounded.mean(axis=1, keepdims=True)
+    if at == "means":
+        low = mean_where(~bits, rounded, low)
+        high = mean_where(bits, rounded, high)
+    up = bits ^ (rng.random(code.shape) < flip)
     return np.asarray(np.where(up, high, low), np.float64)
+
+
+def mean_where(
+    chosen: NDArray[np.bool_], values: NDArray[np.floating[Any]], otherwise: NDArray[np.floating[Any]]
+) -> NDArray[np.floating[Any]]:
+    """The mean of each row's chosen values; `otherwise` where a row has none (all its values are alike)."""
+    count = chosen.sum(axis=1, keepdims=True)
+    return np.where(count > 0, (values * chosen).sum(axis=1, keepdims=True) / np.maximum(count, 1), otherwise)
 
 
 def learned_decoder(
