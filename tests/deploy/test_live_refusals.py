@@ -5,7 +5,7 @@ The server is this process (SuperLink, door and mailbox), the sites are `covey j
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,9 @@ from covey.codec import from_bytes
 from covey.deploy.certs import make_certs, private_key
 from covey.deploy.connection import TurnedAway, connected, pulled_message
 from covey.deploy.door import door
-from covey.deploy.enrolment import revoke
+from covey.deploy.enrolment import renew, revoke
 from covey.deploy.flower_transport import GridTransport, flower_run, to_record
-from covey.deploy.site_list import SiteList, site_list
+from covey.deploy.site_list import SiteList, listed_sites, site_list, write_list
 from covey.deploy.superlink import Link, superlink
 from covey.deploy.wire import step_to_plain
 from covey.steps.privacy import Privacy
@@ -172,6 +172,46 @@ def test_a_site_that_was_taken_off_the_list_is_refused_from_the_next_start_on(
         with flower_run(link, lambda: {stays: "stays"}) as transport, link_client(link, secret) as client:
             assert refusal(client.ActivateNode, start) == 412
             assert not transport.nodes()
+
+
+def test_a_server_starts_again_and_again_after_sites_were_revoked_and_have_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a site whose certificate was renewed comes back with the same key."""
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, getattr(TaskIdentity, name))
+    make_certs(tmp_path, hosts=["127.0.0.1"], sites=["stays", "revoked", "expired"])
+    secrets = {name: private_key(tmp_path / "sites" / f"{name}.key") for name in ("revoked", "expired")}
+    keys = {site["name"]: site["public_key"] for site in site_list(tmp_path)}
+    said: list[str] = []
+    with superlink(tmp_path, certs=tmp_path) as link:
+        sites = SiteList(tmp_path)
+        with flower_run(link, sites.registered) as transport:
+            revoke(tmp_path, "revoked")
+            transport.nodes()  # while the server runs
+            listed, number = listed_sites(tmp_path)
+            past = "2020-01-01T00:00:00+00:00"
+            ended = [replace(s, until=past) if s.name == "expired" else s for s in listed]
+            write_list(tmp_path, ended, number)
+            assert list(sites.names().values()) == ["stays"]
+            transport.nodes()
+        for _ in range(2):
+            again = flower_run(link, sites.registered, say=said.append)
+            with again, link_client(link, secrets["revoked"]) as client:
+                start = ActivateNodeRequest(public_key=keys["revoked"].encode(), heartbeat_interval=30)
+                assert refusal(client.ActivateNode, start) == 412
+        renew(tmp_path, ["expired"])
+        assert sorted(sites.names().values()) == ["expired", "stays"]
+        with flower_run(link, sites.registered, say=said.append) as transport:
+            with link_client(link, secrets["expired"]) as client:
+                start = ActivateNodeRequest(public_key=keys["expired"].encode(), heartbeat_interval=30)
+                client.ActivateNode(start)
+            assert list(transport.nodes().values()) == [keys["expired"]]
+        assert said == []
+        # a list that was written by hand is taken at its word, as far as the SuperLink can still do it
+        with flower_run(link, lambda: dict.fromkeys(keys.values(), "somebody"), say=said.append):
+            pass
+    assert said == ["site somebody was taken off the SuperLink's list for good: it must make a new key"]
 
 
 def test_join_says_in_one_sentence_why_it_is_refused(server: Server, tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def open_sites(
     status.now.rounds = config.top.rounds
     mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (
-        flower_run(link, sites.names if sites else dict, mailboxes) as transport,
+        flower_run(link, sites.registered if sites else dict, mailboxes, say) as transport,
         door(host, int(port), link, certs, objection=objection, seen=status.visit, mailboxes=mailboxes),
         shown(status, folder, page) if folder else nullcontext(),
     ):

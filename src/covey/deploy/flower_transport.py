@@ -27,7 +27,7 @@ from flwr.proto.runtime_pb2 import (
     SendTaskHeartbeatRequest,
 )
 from flwr.serverapp import Grid
-from flwr.supercore.constant import TaskType
+from flwr.supercore.constant import NodeStatus, TaskType
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender
@@ -257,9 +257,15 @@ def response_of(message: Message) -> Response:
 
 @contextlib.contextmanager
 def flower_run(
-    link: Link, keys: Callable[[], Mapping[str, str]], mailboxes: Mailboxes | None = None
+    link: Link,
+    keys: Callable[[], Mapping[str, str]],
+    mailboxes: Mailboxes | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[GridTransport]:
-    """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that may join now."""
+    """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that it may know now.
+
+    A key that is taken off is off for good: the SuperLink never registers it again.
+    """
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
     retry = patient(make_simple_http_retry_invoker(), NO_ACCOUNT, link)
 
@@ -278,18 +284,13 @@ def flower_run(
         if now.keys() == known.keys():
             return
         with control_client() as control:
-            if known.keys() - now.keys():
-                shut_out(control, set(now))
-            for key in now.keys() - known.keys():
-                register(control, now[key], key)
+            let_in_only(control, now, say)
         known.clear()
         known.update(now)
 
     with control_client() as control:
         if known:
-            shut_out(control, set(known))
-        for key, name in known.items():
-            register(control, name, key)
+            let_in_only(control, known, say)
         content = build_fab_from_files(APP)[0]
         fab = Fab(hash_str="", content=content, verifications={})
         started = control.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
@@ -360,20 +361,25 @@ def patient(retry: RetryInvoker, refused: str, link: Link) -> RetryInvoker:
     return retry
 
 
-def shut_out(control: ControlHttpClient, keys: set[str]) -> None:
-    """Takes the keys that are not on the list any more from the SuperLink, which remembers what it once let in."""
-    for node in control.ListNodes(ListNodesRequest()).nodes_info:
-        if bytes(node.public_key).decode() not in keys:
+def let_in_only(
+    control: ControlHttpClient, names: Mapping[str, str], say: Callable[[str], None] = lambda _: None
+) -> None:
+    """Makes the SuperLink know these keys and no other; it remembers all that it ever knew, also those taken off."""
+    nodes = control.ListNodes(ListNodesRequest()).nodes_info
+    known = {bytes(node.public_key).decode(): node for node in nodes}
+    for key, node in known.items():
+        if node.status == NodeStatus.UNREGISTERED:
+            if key in names:
+                say(f"site {names[key]} was taken off the SuperLink's list for good: it must make a new key")
+        elif key not in names:
             control.UnregisterNode(UnregisterNodeRequest(node_id=node.node_id))
-
-
-def register(control: ControlHttpClient, name: str, key: str) -> None:
-    """Lets a site in; one that is known already stays as it is."""
-    try:
-        control.RegisterNode(RegisterNodeRequest(public_key=key.encode(), name=name))
-    except httpx.HTTPStatusError as error:
-        if "already in use" not in error.response.text:
-            raise RunError(f"site {name} could not be registered: {error.response.text}") from error
+    for key in names.keys() - known.keys():
+        try:
+            control.RegisterNode(RegisterNodeRequest(public_key=key.encode(), name=names[key]))
+        except httpx.HTTPStatusError as error:
+            if "already in use" in error.response.text:  # whoever runs this SuperLink has registered it
+                continue
+            raise RunError(f"site {names[key]} could not be registered: {error.response.text}") from error
 
 
 def acquire(runtime: RuntimeHttpClient, run: int, seconds: float = PATIENCE) -> str:

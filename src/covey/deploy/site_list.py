@@ -133,6 +133,11 @@ class SiteList(Mapping[str, int]):
         """The name of every key."""
         return {key: site.name for key, site in self.read().items()}
 
+    def registered(self) -> dict[str, str]:
+        """The same with keys whose time is over: these may be renewed, while one that was revoked never returns."""
+        self.read()
+        return {key: site.name for key, site in self.sites.items() if not site.revoked}
+
     def listed(self) -> dict[str, tuple[str, int]]:
         """The name and the client number of every key."""
         return {key: (site.name, site.client) for key, site in self.read().items()}

@@ -128,7 +128,9 @@ class SiteRegistry:
             self.say(line)
         nodes = self.transport.nodes()
         self.greet(nodes)
-        return sorted(s.client for s in self.sites.values() if s.node in nodes and not s.quiet)
+        there = [s for s in self.sites.values() if s.node in nodes and not s.quiet]
+        # the SuperLink holds who was shut out to be there for a while
+        return sorted(s.client for s in there if self.names.number(nodes[s.node], s.name) is not None)
 
     def present(self, client: int) -> RegisteredSite | None:
         """The registered site of a client that can be asked."""
