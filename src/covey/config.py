@@ -15,6 +15,7 @@ from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.choices import complete
 from covey.core import Fleet, Method
 from covey.data import Federation, federate, load
+from covey.data.usual import Usual, declared, usual_for
 from covey.data.validation import evenly_spaced, on_validation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -47,6 +48,8 @@ ALWAYS: dict[str, type] = {
     "guard": Guard,
     "measure": Measuring,
 }
+
+NAMED = 10  # clients that a sentence names at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,17 +94,17 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     if not result["tracker"]:  # a run that nobody tracks is the same run as before there were trackers
         del result["tracker"]
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
-    usual = usual_of(data)
+    usual = usual_of(data, tables)
     if "clients" not in tables.get("data", {}):
-        data["clients"] = usual.get("clients", data["clients"])
+        data["clients"] = usual.clients or data["clients"]
     if "objective" not in tables:
-        result["objective"] = usual.get("objective", result["objective"])
+        result["objective"] = usual.objective or result["objective"]
     # a run on all of its test data is the same run as before these were
     for key in ("validation", "test_samples"):
         if data[key] is None:
             del data[key]
     result["data"] = data
-    partition = {"name": usual.get("partition", "dir-class"), **tables.get("partition", {})}
+    partition = {"name": usual.partition or "dir-class", **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if "shift" in tables:
         result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
@@ -140,10 +143,27 @@ def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
     return {**guard, "norm": 0}
 
 
-def usual_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What a data set says of its clients and labels where the file says nothing: a client column knows its clients."""
-    usual = getattr(DATASETS.find(data["name"]), "usual", None)
-    return dict(usual(**own_settings(data, DataSection))) if usual else {}
+def usual_of(data: Mapping[str, Any], tables: Mapping[str, Any]) -> Usual:
+    """What a data set says of its clients and labels where the file says nothing: a client column knows its clients.
+
+    Built-in loaders declare it, and load only to see who has `partition.minimum` samples. Data of one's own say it
+    themselves; where they cannot be loaded, as on the server of real sites, whoever needs them says why.
+    """
+    declares = declared(DATASETS.find(data["name"])).usual
+    usual = declares(**own_settings(data, DataSection)) if declares else Usual()
+    partition = tables.get("partition", {})
+    name, minimum = partition.get("name", usual.partition), partition.get("minimum", 1)
+    if "clients" in tables.get("data", {}) and "name" in partition:
+        return usual
+    if declares is None and data["name"] in DATASETS.builtin:
+        return usual
+    if declares is not None and not (name == "natural" and isinstance(minimum, int) and minimum > 1):
+        return usual
+    try:
+        dataset = load(data["name"], **own_settings(data, DataSection))
+    except Exception:
+        return usual
+    return replace(usual_for(dataset, name, minimum), objective=usual.objective)
 
 
 def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
@@ -359,6 +379,12 @@ def federation_of(config: Config) -> Federation:
 def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalFleet:
     """The fleet that the configuration describes: data, model, devices, engine."""
     federation = federation_of(config)
+    if say is not None and federation.left_out:
+        names = ", ".join(federation.left_out[:NAMED])
+        more = f" and {len(federation.left_out) - NAMED} more" if len(federation.left_out) > NAMED else ""
+        say(
+            f"partition.minimum is {config['partition']['minimum']}: left out, with fewer training samples: {names}{more}"
+        )
     dataset, model = federation.dataset, config["model"]
     network = build(
         model["name"],

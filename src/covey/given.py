@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,21 +47,6 @@ def method_tables(method: str | Method | dict[str, Any]) -> dict[str, Any]:
     return {"method": {"name": named}, **said}
 
 
-def loader_of(data: Dataset) -> Callable[[], Dataset]:
-    """Gives a data set that is there already, and says who its clients are where nobody does: those of a table's client
-    column, as `--dataset table` has it; of targets, which have no classes to share out by, equal parts."""
-
-    def given() -> Dataset:
-        return data
-
-    usual: dict[str, Any] = {} if data.classes else {"partition": "iid"}
-    if data.features and len(data.natural) == 1:
-        (ids,) = data.natural.values()
-        usual = {"partition": "natural", "clients": len(np.unique(ids[data.train]))}
-    given.usual = lambda: usual  # type: ignore[attr-defined]
-    return given
-
-
 def data_tables(data: AnyData) -> dict[str, Any]:
     """The tables for the data: a name (with settings), a data set that is still to be shared out, or one that is."""
     if isinstance(data, str):
@@ -69,7 +54,7 @@ def data_tables(data: AnyData) -> dict[str, Any]:
     if isinstance(data, Mapping):
         return {"data": dict(data)}
     if isinstance(data, Dataset):
-        return {"data": {"name": DATASETS.give(data.name, loader_of(data), digest_of_data(data))}}
+        return {"data": {"name": DATASETS.give(data.name, lambda: data, digest_of_data(data))}}
     if isinstance(data, Federation):
         digest = digest_of_shares(data)
         dataset = DATASETS.give(data.dataset.name, lambda: data.dataset, digest)

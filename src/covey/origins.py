@@ -19,6 +19,7 @@ from covey.catalogue import (
     TRACKERS,
 )
 from covey.config import Config
+from covey.data.usual import declared
 from covey.own_code import hash_of
 from covey.part_catalogue import PARTS
 from covey.registry import Origin, Registry
@@ -50,7 +51,7 @@ def origins_of(config: Config) -> list[Origin]:
         named.append((registry, chosen if isinstance(chosen, str) else chosen["name"]))
     named += [(TRACKERS, table["name"]) for table in config.tables.get("tracker", ())]
     found = [origin for registry, name in named if (origin := registry.origin(name)) is not None]
-    files = getattr(DATASETS.find(config["data"]["name"]), "files", None)
+    files = declared(DATASETS.find(config["data"]["name"])).files
     for file in files(**own_settings(config["data"], DataSection)) if files else ():
         found.append(Origin(kind="data file", name=file.name, source=str(file), sha256=hash_of([file])))
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from covey.catalogue import DATASETS, PARTITIONS, SHIFTS
 from covey.data.federate import federate
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift
+from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings import checked, settings_of
 
@@ -61,6 +62,8 @@ __all__ = [
     "Scale",
     "Share",
     "Shift",
+    "Usual",
+    "declare",
     "federate",
     "from_huggingface",
     "from_tensors",

@@ -40,13 +40,15 @@ def from_tensors(
     classes: Sequence[str] | None = None,
     scale: Scale | None = None,
     natural: Mapping[str, NDArray[np.integer] | Sequence[str]] | None = None,
+    client: str | None = None,
     name: str = "own",
     seed: int = 0,
 ) -> Dataset:
     """A data set of a pair of tensors: inputs and labels (whole numbers from 0) or targets (floats).
 
     Without a `test` pair, `test_fraction` of the samples are the test set, by label, drawn with `seed`.
-    `natural` gives groupings, an id or a name for each sample, training samples before test samples.
+    `natural` gives groupings, an id or a name for each sample, training samples before test samples; the groups of the
+    one called `client`, or of the only one, are the clients of a run that says nothing else.
     """
     x, y = _as_tensor(x, "inputs"), _as_tensor(y, "labels")
     if test is not None:
@@ -82,6 +84,11 @@ def from_tensors(
             raise UserError(
                 f"natural[{key!r}] must be {len(x)} whole numbers from 0 on, not of shape {ids.shape}"
             )
+    if client is not None and client not in groups:
+        raise UserError(f"client is {client!r}; the groupings (natural) are {', '.join(groups) or 'none'}")
+    clients_by = client or (next(iter(groups)) if len(groups) == 1 else "")
+    if clients_by and test is None:
+        train_index, test_index = with_everybody(train_index, test_index, groups[clients_by])
     return Dataset(
         name=name,
         x=x.contiguous(),
@@ -92,7 +99,16 @@ def from_tensors(
         scale=scale,
         natural=groups,
         group_names={key: names for key, (_, names) in numbered.items() if names},
+        clients_by=clients_by,
     )
+
+
+def with_everybody(train: Indices, test: Indices, clients: Indices) -> tuple[Indices, Indices]:
+    """A split of samples in which every client trains: where all that one has became test samples, it keeps them."""
+    only = ~np.isin(clients[test], clients[train])
+    if only.all():
+        return train, test
+    return np.sort(np.concatenate([train, test[only]])), test[~only]
 
 
 @validated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -76,7 +76,8 @@ def federate(
     shares = Shares(
         dataset, train=Pieces.of(train), test=Pieces.of(test), shifts=shifts, kinds=kinds, names=names
     )
-    return Federation(dataset, shares, Samples(dataset, dataset.test))
+    left_out = _group_names(dataset, found.left_out)
+    return Federation(dataset, shares, Samples(dataset, dataset.test), left_out)
 
 
 def _only(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def _labels(dataset: Dataset) -> Indices:
 def _groups(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> Indices:
     """The natural group of every sample: its domain where the partition asks for domains, else whatever there is."""
     by_domain = "domains" in inspect.signature(cut).parameters
-    wanted = "domain" if by_domain else next(iter(sorted(dataset.natural, reverse=True)), "writer")
+    wanted = "domain" if by_domain else _grouping(dataset) or "writer"
     if wanted not in dataset.natural:
         have = ", ".join(sorted(dataset.natural)) or "none"
         raise UserError(
@@ -126,13 +127,23 @@ def _groups(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> Indi
     return dataset.natural[wanted]
 
 
+def _grouping(dataset: Dataset) -> str:
+    """The grouping that is meant where none is named: that of the clients, or whatever there is."""
+    return dataset.clients_by or next(iter(sorted(dataset.natural, reverse=True)), "")
+
+
 def _names(dataset: Dataset, tests: TestRule, parts: Parts) -> list[str]:
     """What the clients are called, where each is one natural group with a name."""
-    key = next(iter(sorted(dataset.natural, reverse=True)), "")
-    names = dataset.group_names.get(key, ())
-    if tests != "group" or not names:
+    key = _grouping(dataset)
+    if tests != "group" or not dataset.group_names.get(key):
         return [""] * len(parts)
-    return [names[int(dataset.natural[key][part[0]])] for part in parts]
+    return list(_group_names(dataset, [int(dataset.natural[key][part[0]]) for part in parts]))
+
+
+def _group_names(dataset: Dataset, groups: Sequence[int]) -> tuple[str, ...]:
+    """What natural groups are called; their numbers where they have no names."""
+    names = dataset.group_names.get(_grouping(dataset), ())
+    return tuple(names[group] if names else str(group) for group in groups)
 
 
 def _label_table(dataset: Dataset, parts: Pieces) -> Indices:

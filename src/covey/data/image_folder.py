@@ -12,6 +12,7 @@ import torch
 from covey.data.convert import stratified_split
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
+from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.ranges import Part, Range
 from covey.settings import validated, validated_in
@@ -65,6 +66,7 @@ def read_images(
         scale=scale_for(scaling, x, train),
         natural={"client": ids} if clients else {},
         group_names={"client": tuple(owners)} if clients else {},
+        clients_by="client" if clients else "",
     )
 
 
@@ -101,11 +103,11 @@ def images(
     )
 
 
-def _usual(*, path: Path, by_client: bool = False, **_: Any) -> dict[str, Any]:
+def _usual(*, path: Path, by_client: bool = False, **_: Any) -> Usual:
     """With folders of clients, each is one."""
     if not by_client:
-        return {}
-    return {"partition": "natural", "clients": len({owner for owner, _, _ in _files(Path(path), True)})}
+        return Usual()
+    return Usual(partition="natural", clients=len({owner for owner, _, _ in _files(Path(path), True)}))
 
 
 def _data_files(*, path: Path, by_client: bool = False, test: Path | None = None, **_: Any) -> list[Path]:
@@ -114,8 +116,7 @@ def _data_files(*, path: Path, by_client: bool = False, test: Path | None = None
     return [file for folder in folders for _, _, file in _files(folder, by_client)]
 
 
-images.usual = _usual  # type: ignore[attr-defined]
-images.files = _data_files  # type: ignore[attr-defined]
+declare(images, usual=_usual, files=_data_files)
 
 
 def _files(folder: Path, clients: bool) -> Sequence[tuple[str, str, Path]]:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from covey.data.convert import stratified_split
+from covey.data.convert import stratified_split, with_everybody
 from covey.data.types import Dataset, Indices, Scale
+from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.ranges import Part
 from covey.settings import validated, validated_in
@@ -82,6 +83,7 @@ def read_table(
         scale=scale,
         natural={client: ids} if client is not None and ids is not None else {},
         group_names={client: names} if client is not None else {},
+        clients_by=client or "",
         features=tuple(feature for column in columns for feature in column.features),
     )
 
@@ -128,16 +130,16 @@ def table(
     )
 
 
-def _usual(*, path: Path, client: str | None = None, **_: Any) -> dict[str, Any]:
+def _usual(*, path: Path, client: str | None = None, **_: Any) -> Usual:
     """What a configuration means when it says nothing of clients: each value of the client column is one."""
     if client is None:
-        return {}
+        return Usual()
     whole = _joined([_open(path)])
     if client not in whole.column_names:
         raise UserError(
             f"data.client is {client!r}; the columns of {path} are {', '.join(whole.column_names)}"
         )
-    return {"partition": "natural", "clients": pc.count_distinct(whole[client]).as_py()}
+    return Usual(partition="natural", clients=pc.count_distinct(whole[client]).as_py())
 
 
 def _data_files(*, path: Path, test: Path | None = None, **_: Any) -> list[Path]:
@@ -145,8 +147,7 @@ def _data_files(*, path: Path, test: Path | None = None, **_: Any) -> list[Path]
     return [Path(path), *([Path(test)] if test is not None else [])]
 
 
-table.usual = _usual  # type: ignore[attr-defined]
-table.files = _data_files  # type: ignore[attr-defined]
+declare(table, usual=_usual, files=_data_files)
 
 
 def encode(source: Any, features: Sequence[str]) -> torch.Tensor:
@@ -341,7 +342,4 @@ def _split(
         return stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
     strata = ids * max(len(classes), 1) + strata
     train, test = stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
-    only = ~np.isin(ids[test], ids[train])  # all that a client has: it is there to train
-    if only.all():
-        return train, test
-    return np.sort(np.concatenate([train, test[only]])), test[~only]
+    return with_everybody(train, test, ids)

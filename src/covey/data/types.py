@@ -35,8 +35,8 @@ class Dataset:
 
     `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets
     with `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id
-    under a name ("writer", "domain"), and `group_names` what these groups are called; `features` are the names of a
-    table's inputs. `augment` says how pictures change each time they are trained on (`covey.data.augment`). When they
+    under a name ("writer", "domain"), and `group_names` what these groups are called; `clients_by` names the grouping
+    whose groups are the clients, where the data say so. `features` are the names of a table's inputs. `augment` says how pictures change each time they are trained on (`covey.data.augment`). When they
     are gathered, uint8 images are divided by 255, then shifted, then, with a `scale`, become (x - mean) / std.
     """
 
@@ -49,6 +49,7 @@ class Dataset:
     scale: Scale | None = None
     natural: Mapping[str, Indices] = field(default_factory=dict)
     group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    clients_by: str = ""
     features: tuple[str, ...] = ()
     augment: Augment = "none"
 
@@ -197,11 +198,12 @@ class Shares(Sequence[Share]):
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """A data set shared out among clients, with the global test set."""
+    """A data set shared out among clients, with the global test set, and who was left out for too few samples."""
 
     dataset: Dataset
     shares: Sequence[Share]
     test: Samples
+    left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         sizes = self.sizes()[:, 0].tolist() or [0]

@@ -35,7 +35,7 @@ def on_validation(federation: Federation, fraction: float, seed: int) -> Federat
         )
         for share, train, test in zip(federation.shares, kept, held, strict=True)
     )
-    return Federation(seen, shares, Samples(seen, pool, federation.test.shift))
+    return Federation(seen, shares, Samples(seen, pool, federation.test.shift), federation.left_out)
 
 
 def evenly_spaced(test: Samples, count: int) -> Samples:

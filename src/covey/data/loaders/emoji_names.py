@@ -11,6 +11,7 @@ import torch
 
 from covey.data.loaders.carried import folder_of
 from covey.data.types import Dataset
+from covey.data.usual import Usual, declare
 from covey.ranges import Count
 from covey.settings import validated_in
 
@@ -71,12 +72,13 @@ def emoji_names(
         classes=LANGUAGES,
         natural={"version": np.array(version, dtype=np.int64)},
         group_names={"version": tuple(f"emoji {number:g}" for number in versions)},
+        clients_by="version",
     )
 
 
-def _by_version(**_: Any) -> dict[str, Any]:
+def _by_version(**_: Any) -> Usual:
     """What a configuration means when it says nothing of clients: the versions that have a training name each."""
-    return {"partition": "natural", "clients": 12}
+    return Usual(partition="natural", clients=12)
 
 
-emoji_names.usual = _by_version  # type: ignore[attr-defined]
+declare(emoji_names, usual=_by_version)

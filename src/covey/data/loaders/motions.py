@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from covey.data.loaders.carried import folder_of
 from covey.data.types import Dataset, Scale
+from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.ranges import Range
 from covey.settings import validated_in
@@ -69,9 +70,9 @@ def read_recordings(path: Path) -> tuple[Floats, NDArray[np.int64]]:
     return np.stack(series), np.array(labels, dtype=np.int64)
 
 
-def _eight_clients(**_: Any) -> dict[str, Any]:
+def _eight_clients(**_: Any) -> Usual:
     """What a configuration means when it says nothing of clients: 160 samples are too few for twenty."""
-    return {"clients": 8}
+    return Usual(clients=8)
 
 
-motions.usual = _eight_clients  # type: ignore[attr-defined]
+declare(motions, usual=_eight_clients)

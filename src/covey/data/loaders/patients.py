@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from covey.data.convert import stratified_split
 from covey.data.types import Dataset, Scale
+from covey.data.usual import Usual, declare
 from covey.ranges import Count
 from covey.settings import validated_in
 
@@ -60,6 +61,7 @@ def breast_cancer(
         scale=scale_of(x[train]),
         natural={"size": size},
         group_names={"size": tuple(f"size {band + 1} of {bands}" for band in range(bands))},
+        clients_by="size",
         features=tuple(map(str, bunch.feature_names)),
     )
 
@@ -93,18 +95,19 @@ def diabetes(
         scale=scale_of(x[train]),
         natural={"patients": group},
         group_names={"patients": tuple(f"{span}, sex {sex + 1}" for span in edges for sex in (0, 1))},
+        clients_by="patients",
         features=tuple(map(str, bunch.feature_names)),
     )
 
 
-def _by_size(*, bands: int = 10, **_: Any) -> dict[str, Any]:
+def _by_size(*, bands: int = 10, **_: Any) -> Usual:
     """What a configuration means when it says nothing of clients."""
-    return {"partition": "natural", "clients": bands}
+    return Usual(partition="natural", clients=bands)
 
 
-def _by_age_and_sex(**_: Any) -> dict[str, Any]:
-    return {"partition": "natural", "clients": 10, "objective": "regression"}
+def _by_age_and_sex(**_: Any) -> Usual:
+    return Usual(partition="natural", clients=10, objective="regression")
 
 
-breast_cancer.usual = _by_size  # type: ignore[attr-defined]
-diabetes.usual = _by_age_and_sex  # type: ignore[attr-defined]
+declare(breast_cancer, usual=_by_size)
+declare(diabetes, usual=_by_age_and_sex)

@@ -23,17 +23,24 @@ TestRule: TypeAlias = Literal["mix", "mix-in-group", "group", "own", "leaky"]
 
 
 class Cut(Sequence[Indices]):
-    """The clients' parts; with them, which clients are truly alike (none: not known) and the rule for test data.
+    """The clients' parts; with them, which clients are truly alike (none: not known), the rule for test data, and the
+    natural groups that were left out because they have too few samples.
 
     A partition of your own may return a plain list of parts.
     """
 
     def __init__(
-        self, parts: Iterable[Indices], *, truth: Indices | None = None, tests: TestRule = "mix"
+        self,
+        parts: Iterable[Indices],
+        *,
+        truth: Indices | None = None,
+        tests: TestRule = "mix",
+        left_out: Sequence[int] = (),
     ) -> None:
         self.parts = Pieces.of(parts)
         self.truth = truth
         self.tests: TestRule = tests
+        self.left_out = left_out
 
     def __len__(self) -> int:
         return len(self.parts)

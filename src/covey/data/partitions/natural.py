@@ -32,7 +32,8 @@ def natural(groups: Indices, *, clients: Count, rng: np.random.Generator, minimu
     chosen = np.sort(rng.choice(able, clients, replace=False))
     order = np.argsort(groups, kind="stable")
     pieces = np.split(order, np.cumsum(sizes)[:-1])
-    return Cut((rng.permutation(pieces[group]) for group in chosen), tests="group")
+    few = np.flatnonzero((sizes > 0) & (sizes < minimum)).tolist()
+    return Cut((rng.permutation(pieces[group]) for group in chosen), tests="group", left_out=few)
 
 
 @validated

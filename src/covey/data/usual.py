@@ -1,0 +1,72 @@
+"""What a data set means where a run says nothing: who its clients are, what is learnt, which files it is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from covey.data.types import Dataset
+from covey.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """What a run does with a data set unless it says otherwise; None: what it does with any data set.
+
+    partition: how the samples are shared out. clients: among how many. objective: what is trained for.
+    """
+
+    partition: str | None = None
+    clients: int | None = None
+    objective: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a loader says of its data before it loads them; both functions take the loader's settings.
+
+    usual: who the clients are; None: nobody. files: what the run folder keeps the hash of.
+    """
+
+    usual: Callable[..., Usual] | None = None
+    files: Callable[..., list[Path]] | None = None
+
+
+_DECLARED: dict[Any, Declared] = {}
+NOTHING = Declared()
+
+
+def declare(
+    loader: Callable[..., Dataset],
+    *,
+    usual: Callable[..., Usual] | None = None,
+    files: Callable[..., list[Path]] | None = None,
+) -> None:
+    """Says of a loader what its data usually mean, and which files they are read from."""
+    _DECLARED[loader] = Declared(usual=usual, files=files)
+
+
+def declared(loader: Any) -> Declared:
+    """What a loader said of its data."""
+    return _DECLARED.get(loader, NOTHING)
+
+
+def usual_for(dataset: Dataset, partition: str | None = None, minimum: int = 1) -> Usual:
+    """What a data set that is there says itself: its clients are those of the grouping that it names.
+
+    `partition`: what the run says. `minimum`: only clients with so many training samples count. Targets, which have no
+    classes to share out by, are shared out evenly.
+    """
+    if dataset.clients_by:
+        sizes = np.bincount(dataset.natural[dataset.clients_by][dataset.train])
+        return Usual(partition="natural", clients=max(1, int((sizes >= minimum).sum())))
+    if len(dataset.natural) > 1 and partition is None:
+        raise UserError(
+            f"{dataset.name} has the groupings {', '.join(sorted(dataset.natural))}, and nothing says which of them are "
+            'the clients; say it (covey.from_tensors(..., client="NAME")), or how to share the samples out (partition)'
+        )
+    return Usual() if dataset.classes else Usual(partition="iid")
