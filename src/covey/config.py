@@ -382,9 +382,8 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
     if say is not None and federation.left_out:
         names = ", ".join(federation.left_out[:NAMED])
         more = f" and {len(federation.left_out) - NAMED} more" if len(federation.left_out) > NAMED else ""
-        say(
-            f"partition.minimum is {config['partition']['minimum']}: left out, with fewer training samples: {names}{more}"
-        )
+        minimum = config["partition"]["minimum"]
+        say(f"partition.minimum is {minimum}: left out, with fewer training samples: {names}{more}")
     dataset, model = federation.dataset, config["model"]
     network = build(
         model["name"],

@@ -11,12 +11,18 @@ import torch
 from torch import Tensor
 
 
+LOGGED = (
+    "loss",
+    "batches",
+)  # what every training says of itself, which only the log of the run wants to know
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
     """Server -> client: some rows of the bank and plain settings.
 
-    `held` are positions of rows that the client already has and `keep` says that its answer stays where it is: neither
-    is charged. `shared` leading columns are the same in all rows and charged once. `source` is who sends the rows.
+    `held` are positions of rows that the client already has and `keep` says that the row it makes stays where it is:
+    neither is charged, but statistics that it tells are. `shared` leading columns are the same in all rows and charged once. `source` is who sends the rows.
     """
 
     models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -48,8 +54,14 @@ class Reply:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that have to travel to the server."""
+        """Bytes of the whole reply."""
         return (4 * self.vector.numel() if self.vector is not None else 0) + plain_bytes(self.stats)
+
+    def sent(self, task: Task) -> int:
+        """Bytes that have to travel to the server: where the row stays, the statistics beside the log of training."""
+        if not task.keep:
+            return self.nbytes
+        return plain_bytes({name: value for name, value in self.stats.items() if name not in LOGGED})
 
 
 def plain_bytes(value: Any) -> int:

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -78,6 +79,36 @@ def test_a_round_of_fedavg_costs_a_row_each_way() -> None:
     assert cost.messages == 2 * 3 * 2
     assert cost.bytes_down == 2 * 3 * ROW
     assert cost.bytes_up == 2 * 3 * (ROW + stats)
+
+
+@dataclass(frozen=True)
+class Prototypes(Step):
+    """FedProto: the model stays, the mean of every class in 64 features goes to the server."""
+
+    kind: ClassVar[str] = "train.prototypes"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        means = np.zeros((10, 64), dtype=np.float32)
+        stats = {"loss": 0.5, "batches": 1, "means": means, "counts": [1] * 10}
+        return Reply(id=client.id, vector=task.models[0], size=1, stats=stats)
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+def test_of_an_answer_that_stays_the_statistics_are_booked() -> None:
+    fleet = small_fleet()
+    everybody(fleet, Prototypes(), models=torch.zeros(1, 4810), slots=(0,), held=(0,), keep=True)
+    cost = fleet.ledger.total["train.prototypes"]
+    assert cost.bytes_up == 8 * (10 * 64 * 4 + 10 * 8)  # 2.6 kB of each of 8 clients; neither row nor log
+    assert (cost.bytes_down, cost.messages) == (0, 8)
+
+
+def test_where_all_of_an_answer_stays_nothing_is_booked() -> None:
+    fleet = small_fleet()
+    everybody(fleet, Short(), models=torch.zeros(1, 4810), slots=(0,), held=(0,), keep=True)
+    cost = fleet.ledger.total["train.short"]
+    assert (cost.bytes, cost.messages) == (0, 0)
 
 
 def test_measuring_is_booked_apart_and_the_clock_stands_still() -> None:

@@ -33,11 +33,12 @@ class Scale(NamedTuple):
 class Dataset:
     """All samples of one data set, training and test together, held once.
 
-    `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets
-    with `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id
-    under a name ("writer", "domain"), and `group_names` what these groups are called; `clients_by` names the grouping
-    whose groups are the clients, where the data say so. `features` are the names of a table's inputs. `augment` says how pictures change each time they are trained on (`covey.data.augment`). When they
-    are gathered, uint8 images are divided by 255, then shifted, then, with a `scale`, become (x - mean) / std.
+    `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets with
+    `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id under a name
+    ("writer", "domain"), and `group_names` what these groups are called; `clients_by` names the grouping whose groups
+    are the clients, where the data say so. `features` are the names of a table's inputs. `augment` says how pictures
+    change each time they are trained on (`covey.data.augment`). When they are gathered, uint8 images are divided by
+    255, then shifted, then, with a `scale`, become (x - mean) / std.
     """
 
     name: str

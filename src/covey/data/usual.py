@@ -66,7 +66,7 @@ def usual_for(dataset: Dataset, partition: str | None = None, minimum: int = 1) 
         return Usual(partition="natural", clients=max(1, int((sizes >= minimum).sum())))
     if len(dataset.natural) > 1 and partition is None:
         raise UserError(
-            f"{dataset.name} has the groupings {', '.join(sorted(dataset.natural))}, and nothing says which of them are "
+            f"{dataset.name} has the groupings {', '.join(sorted(dataset.natural))}, and nothing says which are "
             'the clients; say it (covey.from_tensors(..., client="NAME")), or how to share the samples out (partition)'
         )
     return Usual() if dataset.classes else Usual(partition="iid")

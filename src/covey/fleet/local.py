@@ -235,7 +235,7 @@ class LocalFleet:
         reply, client = outcome.reply, outcome.id
         spared = 4 * step.spared(self.layout) * (len(task.models) - len(task.held))
         down = task.nbytes - spared if client >= 0 else 0
-        up = 0 if reply is None or client < 0 or task.keep else reply.nbytes
+        up = 0 if reply is None or client < 0 else reply.sent(task)
         seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
         return Trip(down=down, up=up, seconds=seconds)
 

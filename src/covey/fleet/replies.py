@@ -89,7 +89,7 @@ def accept_replies(
             cost.messages += (
                 rows_sent if task.source == "peers" else int(rows_sent > 0 or not len(task.models))
             )
-            cost.messages += int(reply is not None and not task.keep)
+            cost.messages += int(reply is not None and (not task.keep or reply.sent(task) > 0))
         if task.source == "peers":
             cost.bytes_peer += took.down
         else:
