@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-
 LOGGED = (
     "loss",
     "batches",
@@ -22,7 +21,8 @@ class Task:
     """Server -> client: some rows of the bank and plain settings.
 
     `held` are positions of rows that the client already has and `keep` says that the row it makes stays where it is:
-    neither is charged, but statistics that it tells are. `shared` leading columns are the same in all rows and charged once. `source` is who sends the rows.
+    neither is charged, but statistics that it tells are. `shared` leading columns are the same in all rows and
+    charged once. `source` is who sends the rows.
     """
 
     models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
