@@ -2,7 +2,7 @@
 
 Each operation of the program is run alone, many times, on a batch of the size that `benchmarks.lane_speed` has, and its
 CPU time taken; the last lines are a whole step by the same clock, what of it lies around the operations, and how fast
-this machine multiplies matrices (sgemm of PyTorch, one thread). COVEY_LANES_ISA=avx2: on narrower vectors.
+this machine multiplies matrices (sgemm of PyTorch, one thread). LANES_ISA=avx2: on narrower vectors.
 """
 
 import sys
@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+import lanes
 from benchmarks.lane_speed import CASES, machine
-from covey import lanes
-from covey.lanes.compiled.operations import Operation
-from covey.lanes.workspace import Program
 from covey.models import build
+from lanes.compiled.operations import Operation
+from lanes.workspace import Program
 
 
 def seconds(work: Callable[[], object], least: float = 0.05) -> float:

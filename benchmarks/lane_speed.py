@@ -2,7 +2,7 @@
 
 Both run turn by turn on one thread, every model in a fresh process; CPU time of that thread is counted, so that
 other work on the machine disturbs little. Memory is what an epoch needs at its peak beside the data and the model.
-COVEY_LANES_ISA=avx2 holds PyTorch to AVX2, too. `--json FILE` keeps the numbers, `--repeats N` takes the median of
+LANES_ISA=avx2 holds PyTorch to AVX2, too. `--json FILE` keeps the numbers, `--repeats N` takes the median of
 more turns.
 """
 
@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from covey import lanes
+import lanes
 from covey.model import read_row
 from covey.models import build
 
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if os.environ.get("COVEY_LANES_ISA") == "avx2":  # as on a processor that has nothing wider
+    if os.environ.get("LANES_ISA") == "avx2":  # as on a processor that has nothing wider
         os.environ |= {
             "ATEN_CPU_CAPABILITY": "avx2",
             "ONEDNN_MAX_CPU_ISA": "AVX2",

@@ -1,7 +1,7 @@
 """Convolutions directly and by Winograd's method, layer by layer: python -m benchmarks.winograd [model ...]
 
 CPU milliseconds of a training step of the layer alone (forward and the gradient by its weights, 32 samples), and of a
-step of the whole model (64 samples) with all, or none, of its layers by Winograd's method. COVEY_LANES_ISA=avx2: on
+step of the whole model (64 samples) with all, or none, of its layers by Winograd's method. LANES_ISA=avx2: on
 narrower vectors.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
+import lanes
 from benchmarks.lane_speed import CASES
-from covey import lanes
-from covey.lanes.stages import stages
-from covey.lanes.timing import alone_in_a_graph, stage_key, step_seconds
-from covey.lanes.winograd import form_of_stage
 from covey.models import build
+from lanes.stages import stages
+from lanes.timing import alone_in_a_graph, stage_key, step_seconds
+from lanes.winograd import form_of_stage
 
 MODELS = ("W2", "cnn-cifar", "cnn-emnist", "cnn-femnist", "cnn-fashion")
 

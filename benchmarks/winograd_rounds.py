@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 import covey
-from covey.lanes import timing
+from lanes import timing
 
 WAYS = {"Winograd": (1e9, 2), "direct": (0.0, 2), "Winograd, one thread": (1e9, 1)}
 

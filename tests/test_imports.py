@@ -105,3 +105,13 @@ def test_no_library_module_knows_the_command_line() -> None:
         if room(module) != "cli" and re.search(r"--(out|set)\b", path.read_text())
     ]
     assert speaking == []
+
+
+def test_lanes_stands_alone_and_is_known_to_one_file() -> None:
+    of_lanes = [path for path in (ROOT / "src" / "lanes").rglob("*.py") if "covey" in path.read_text()]
+    users = {
+        module
+        for module, path in modules().items()
+        if re.search(r"^\s*(from|import) lanes\b", path.read_text(), flags=re.M)
+    }
+    assert (of_lanes, users) == ([], {"covey.bench.lanes_bench"})

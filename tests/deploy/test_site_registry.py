@@ -13,9 +13,9 @@ from covey.data import from_tensors, load
 from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Response
-from covey.errors import RunError
 from covey.steps import Train
 from covey.testing import check_toml
+from lanes import LanesError
 from tests.deploy.one_request import SPEC, one_request
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, sites
 
@@ -147,9 +147,9 @@ def test_a_site_that_cannot_compile_says_so_when_it_is_asked_to_train(
     pytest.importorskip("numba", reason="no numba: the lanes need it")
 
     def broken(*_: object) -> None:
-        raise RunError("no compiler")
+        raise LanesError("no compiler")
 
-    monkeypatch.setattr("covey.lanes.compiled.library.ensure_built", broken)
+    monkeypatch.setattr("covey.bench.lanes_bench.ensure_built", broken)
     hello = {"covey": covey.__version__, "hello": True, "lanes": True}
     assert from_bytes(sites()[100].answer(to_bytes(hello)))["name"] == "site-0"
 

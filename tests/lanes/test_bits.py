@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from torch import nn
 
-from covey import lanes
+import lanes
 from covey.models import build
 from tests.lanes.reference import row_of
 

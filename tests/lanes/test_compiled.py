@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from covey.errors import UserError
-from covey.lanes.compiled import library
-from covey.lanes.compiled.isa import AVX2, AVX512, NEON, host
-from covey.lanes.compiled.tiles import Reach, cover, shapes, split
+from lanes import LanesError
+from lanes.compiled import library
+from lanes.compiled.isa import AVX2, AVX512, NEON, host
+from lanes.compiled.tiles import Reach, cover, shapes, split
 
 
 def test_the_cache_notices_an_edit_of_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     before = library.object_files(AVX2)
-    assert before["vector"].parent == tmp_path / "covey"
+    assert before["vector"].parent == tmp_path / "lanes"
     folder = tmp_path / "sources"
     folder.mkdir()
     for source in Path(library.__file__).parent.glob("*.py"):
@@ -44,7 +44,7 @@ def test_a_process_without_numba_can_use_what_is_compiled() -> None:
     """Only compiling imports Numba; training processes stay small."""
     library.ensure_built(host())
     code = (
-        "import sys; from covey.lanes.compiled.library import load; from covey.lanes.compiled.isa import host;"
+        "import sys; from lanes.compiled.library import load; from lanes.compiled.isa import host;"
         "load(host()); sys.exit('numba' in sys.modules)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -52,15 +52,15 @@ def test_a_process_without_numba_can_use_what_is_compiled() -> None:
 
 
 def test_an_unknown_instruction_set_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COVEY_LANES_ISA", "mmx")
-    with pytest.raises(UserError, match="COVEY_LANES_ISA is 'mmx'"):
+    monkeypatch.setenv("LANES_ISA", "mmx")
+    with pytest.raises(LanesError, match="LANES_ISA is 'mmx'"):
         host()
 
 
 @pytest.mark.slow
 def test_avx2_gives_the_same_gradients() -> None:
     """All gradient tests again in a process whose target is restricted to AVX2, compiled for it."""
-    environment = os.environ | {"COVEY_LANES_ISA": "avx2"}
+    environment = os.environ | {"LANES_ISA": "avx2"}
     tests = [str(Path(__file__).with_name(name)) for name in ("test_gradients.py", "test_steps.py")]
     result = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", *tests], env=environment)
     assert result.returncode == 0
@@ -68,7 +68,7 @@ def test_avx2_gives_the_same_gradients() -> None:
 
 FOR_ARM = """
 import llvmlite.binding as llvm
-from covey.lanes.compiled.build import optimised
+from lanes.compiled.build import optimised
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -81,11 +81,11 @@ print(machine.emit_assembly(optimised("vector", machine)))
 @pytest.mark.slow
 def test_the_same_source_becomes_neon() -> None:
     """No ARM machine is needed to see that LLVM turns a tile into fused multiply-adds on registers of four floats."""
-    environment = os.environ | {"COVEY_LANES_ISA": "neon", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"LANES_ISA": "neon", "PYTHONPATH": os.pathsep.join(sys.path)}
     result = subprocess.run(
         [sys.executable, "-c", FOR_ARM], env=environment, capture_output=True, text=True, check=True
     )
-    for name in ("covey_contract_4_6", "covey_correlate_4_6"):
+    for name in ("lanes_contract_4_6", "lanes_correlate_4_6"):
         kernel = result.stdout.split(f"{name}:")[1].split(".Lfunc_end")[0]
         tile = re.findall(r"\bfmla\s+v\d+\.4s", kernel)
         assert len(tile) >= 4 * 6

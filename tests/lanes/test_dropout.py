@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey import lanes
+import lanes
 from tests.lanes.reference import row_of
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from covey import lanes
+import lanes
 from tests.lanes.reference import by_parameter, gradient, row_of
 
 CLOSE = 5e-6  # relative error of a gradient

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from covey import lanes
+import lanes
 from covey.data.types import Scale
 from covey.models import MODELS, build
 from covey.models.encoders import autoencoder

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from covey import lanes
+import lanes
 from covey.models import build
 from tests.lanes.reference import row_of
 

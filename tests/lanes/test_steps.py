@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey import lanes
+import lanes
 from tests.lanes.reference import load_row, loss_of, row_of
 
 SHAPE = (2, 7, 6)

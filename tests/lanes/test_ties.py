@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey import lanes
+import lanes
 from covey.models import build
 from tests.lanes.reference import row_of
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from covey import lanes
-from covey.lanes.compiled.isa import host
-from covey.lanes.compiled.operations import Operation
+import lanes
+from lanes.compiled.isa import host
+from lanes.compiled.operations import Operation
 from tests.lanes.reference import gradient, row_of
 
 CASES = {

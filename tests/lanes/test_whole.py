@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from covey import lanes
-from covey.lanes.compiled.fast_instructions import Fast, Strip
-from covey.lanes.compiled.isa import KNOWN, Isa, host
-from covey.lanes.compiled.operations import Operation
-from covey.lanes.compiled.tiles import shapes
-from covey.lanes.program import write
-from covey.lanes.stages import stages
-from covey.lanes.winograd import is_large
+import lanes
+from lanes.compiled.fast_instructions import Fast, Strip
+from lanes.compiled.isa import KNOWN, Isa, host
+from lanes.compiled.operations import Operation
+from lanes.compiled.tiles import shapes
+from lanes.program import write
+from lanes.stages import stages
+from lanes.winograd import is_large
 from tests.lanes.reference import by_parameter, gradient, row_of
 
 CLOSE = 2e-5  # relative error against float64; the bound that is asked for is 1e-4

@@ -13,10 +13,9 @@ from torch import nn
 
 from covey.bench.base import Bench, Recipe
 from covey.bench.cohort import Stacking
-from covey.bench.lanes_bench import LanesBench
+from covey.bench.lanes_bench import LanesBench, Refusal, plans_for
 from covey.bench.torch_bench import TorchBench
 from covey.errors import UserError
-from covey.lanes import Refusal, plan
 from covey.model import BufferPolicy, Layout
 from covey.objective import Objective
 
@@ -51,12 +50,10 @@ def choose_bench(
         return torch_because("engine.lanes is false")
     if device != "cpu":
         return torch_because(f"the model runs on {device}")
-    plans = {name: plan(model, input_shape, objective.kernel, name) for name in ("sgd", "adam")}  # type: ignore[arg-type]
-    for planned in plans.values():
-        if isinstance(planned, Refusal):
-            return torch_because(f"not supported by lanes: {planned.reason}")
-        planned.compile(say)
-    on_lanes = partial(LanesBench, plans, Layout.of(model, buffers), objective, model)  # type: ignore[arg-type]
+    plans = plans_for(model, input_shape, objective, say)
+    if isinstance(plans, Refusal):
+        return torch_because(f"not supported by lanes: {plans.reason}")
+    on_lanes = partial(LanesBench, plans, Layout.of(model, buffers), objective, model)
     info = {**on_lanes().info(), "trainer": "lanes", "device": "cpu", "why": "supported"}
     if lanes is None and Layout.of(model).trainable > SURE_BELOW:
         fast, slow = (batch_seconds(make(), input_shape, objective) for make in (on_lanes, on_torch))

@@ -1,8 +1,9 @@
-"""The bench that runs small models with the fast CPU trainer."""
+"""The bench that runs small models with the fast CPU trainer: the only file that knows the package `lanes`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Unpack
 
 import numpy as np
@@ -12,9 +13,45 @@ from torch import Tensor, nn
 from covey.bench.base import Batches, Fit, More, Recipe
 from covey.bench.clipping import Clipping
 from covey.bench.torch_bench import TorchBench
-from covey.lanes import Plan, Trainer
+from covey.errors import RunError
 from covey.model import Layout
 from covey.objective import Objective
+from lanes import LanesError, Plan, Trainer, ensure_built, host, plan
+from lanes import Refusal as Refusal  # for `choose`
+
+Say = Callable[[str], None]
+
+
+def plans_for(
+    model: nn.Module, input_shape: tuple[int, ...], objective: Objective, say: Say | None
+) -> dict[str, Plan] | Refusal:
+    """What trains the model with each optimiser, compiled; or why lanes does not support it."""
+    plans: dict[str, Plan] = {}
+    for name in ("sgd", "adam"):
+        planned = plan(model, input_shape, objective.kernel, name)  # type: ignore[arg-type]
+        if isinstance(planned, Refusal):
+            return planned
+        plans[name] = planned
+    try:
+        for planned in plans.values():
+            planned.compile(say)
+    except LanesError as error:
+        raise RunError(str(error)) from error
+    return plans
+
+
+def compile_kernels(say: Say | None = None) -> None:
+    """Has the kernels compiled ahead of time; what is wrong with them is said when they are used."""
+    with suppress(ImportError, LanesError, OSError):
+        ensure_built(host(), say)
+
+
+def instruction_set() -> str:
+    """The vector instructions that lanes uses on this machine."""
+    try:
+        return host().name
+    except ImportError:
+        return "none"
 
 
 class LanesBench:

@@ -6,7 +6,6 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_budget import check_budget, check_choice, check_counted
 from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
-from covey.errors import Refused, RunError, UserError
+from covey.errors import Refused, UserError
 from covey.fleet.executors import one_thread
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.own_code import bare_name, load_own
@@ -162,11 +161,9 @@ class Site:
 
     def make_ready_for_lanes(self) -> None:
         """Has the kernels compiled before a deadline runs, which would end a compilation again in every round."""
-        with suppress(ImportError, RunError, OSError):  # the first request to train says what is wrong
-            from covey.lanes.compiled.isa import host
-            from covey.lanes.compiled.library import ensure_built
+        from covey.bench.lanes_bench import compile_kernels
 
-            ensure_built(host(), self.say)
+        compile_kernels(self.say)
 
     def hear(self, left_out: str) -> None:
         """Says once why the server leaves this site out."""

@@ -79,13 +79,9 @@ def require_clean(what: str) -> None:
 @functools.cache
 def instructions() -> str:
     """The vector instructions of the fast trainer and of PyTorch; results may differ in the last bits between them."""
-    try:
-        from covey.lanes.compiled.isa import host
+    from covey.bench.lanes_bench import instruction_set
 
-        lanes = host().name
-    except ImportError:
-        lanes = "none"
-    return f"lanes {lanes}, torch {torch.backends.cpu.get_cpu_capability().lower()}"
+    return f"lanes {instruction_set()}, torch {torch.backends.cpu.get_cpu_capability().lower()}"
 
 
 @functools.cache

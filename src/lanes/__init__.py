@@ -1,0 +1,19 @@
+"""Lanes: trains small models on a CPU many times faster than PyTorch, one sample a vector lane."""
+
+from lanes.compiled.isa import LanesError, host
+from lanes.compiled.library import ensure_built
+from lanes.plan import Objective, Optimiser, Plan, Refusal, plan
+from lanes.trainer import Batches, Trainer
+
+__all__ = [
+    "Batches",
+    "LanesError",
+    "Objective",
+    "Optimiser",
+    "Plan",
+    "Refusal",
+    "Trainer",
+    "ensure_built",
+    "host",
+    "plan",
+]

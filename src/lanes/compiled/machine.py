@@ -1,0 +1,229 @@
+"""The training machine: carries out a program for every batch."""
+
+from typing import Any
+
+from lanes.compiled import (
+    convolutions,
+    dropouts,
+    linears,
+    losses,
+    moving,
+    norms,
+    samples,
+    turned,
+    whole,
+    windows,
+    winograd,
+)
+from lanes.compiled import fast_instructions as fast
+from lanes.compiled import instructions as do
+from lanes.compiled.emit import LANES
+from lanes.compiled.jit import jit
+from lanes.compiled.native import at, doubles, f32, fields, floats, int64, ints, marks
+from lanes.compiled.operations import WIDTH, Operation
+from lanes.compiled.state import Machine
+from lanes.compiled.update import BETA1, BETA2, Update, finish, finish_all
+
+POOLING, ROWS = len(do.Conv._fields), len(do.Rows._fields)
+STRIP, FAST = len(fast.Strip._fields), len(fast.Strip._fields) + len(fast.Fast._fields)
+WEIGHTS = FAST + len(do.Pooling._fields)
+
+
+@jit
+def on_images(s: Any, operation: int, c: Any, b: int) -> None:
+    """An operation on the images of block b."""
+    if operation == Operation.CONV:
+        convolutions.conv(s, fields(do.Conv, c), b)
+    elif operation == Operation.CONV_POOL:
+        convolutions.conv_pool(s, fields(do.Conv, c), fields(do.Pooling, at(c, POOLING)), b)
+    elif operation == Operation.CONV_GRAD:
+        convolutions.conv_grad(s, fields(do.ConvGrad, c), b)
+    elif operation == Operation.DELTA:
+        convolutions.delta(s, fields(do.Delta, c), b)
+    elif operation == Operation.MAX_POOL:
+        convolutions.max_pool(s, fields(do.Rows, c), fields(do.Pooling, at(c, ROWS)), b)
+    elif operation == Operation.WINDOW_MAX:
+        windows.window_max(s, fields(do.Window, c), b)
+    elif operation == Operation.WINDOW_MAX_BACK:
+        windows.window_max_back(s, fields(do.Window, c), b)
+    elif operation == Operation.WINDOW_MEAN:
+        windows.window_mean(s, fields(do.Window, c), b)
+    elif operation == Operation.WINDOW_MEAN_BACK:
+        windows.window_mean_back(s, fields(do.Window, c), b)
+    elif operation == Operation.FAST_CONV:
+        pooling = fields(do.Pooling, at(c, FAST))
+        winograd.conv(s, fields(fast.Strip, c), fields(fast.Fast, at(c, STRIP)), pooling, b)
+    elif operation == Operation.FAST_GRAD:
+        winograd.gradient(s, fields(fast.Strip, c), fields(fast.FastGrad, at(c, STRIP)), b)
+    elif operation == Operation.NORM_FIXED:
+        norms.norm_fixed(s, fields(do.Norm, c), b)
+    elif operation == Operation.RESCALE:
+        norms.rescale(s, fields(do.Rescale, c), b)
+
+
+@jit
+def on_samples(s: Any, operation: int, c: Any, b: int) -> None:
+    """An operation on single samples of block b."""
+    if operation == Operation.LINEAR_SQUARES:
+        samples.linear_squares(s, fields(do.LinearSquares, c), b)
+    elif operation == Operation.CONV_SQUARES:
+        samples.conv_squares(s, fields(do.ConvSquares, c), b)
+    elif operation == Operation.LENGTHS:
+        samples.lengths(s, fields(do.Lengths, c), b)
+    elif operation == Operation.WEIGH:
+        samples.weigh(s, fields(do.Weigh, c), b)
+
+
+@jit
+def on_values(s: Any, operation: int, c: Any, b: int) -> None:
+    """An operation on single values of block b."""
+    if operation == Operation.RELU:
+        moving.relu(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.RELU_BACK:
+        moving.relu_back(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.TANH:
+        moving.apply_tanh(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.TANH_BACK:
+        moving.tanh_back(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.SIGMOID:
+        moving.apply_sigmoid(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.SIGMOID_BACK:
+        moving.sigmoid_back(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.COPY:
+        moving.copy(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.ADD:
+        moving.add(s, fields(do.Elementwise, c), b)
+    elif operation == Operation.DROPOUT:
+        dropouts.dropout(s, fields(do.Dropout, c), b)
+    elif operation == Operation.GATHER:
+        moving.gather(s, fields(do.Gather, c), b)
+    elif operation == Operation.SCATTER:
+        moving.scatter(s, fields(do.Scatter, c), b)
+    elif operation == Operation.ZERO:
+        moving.zero(s, fields(do.Zero, c), b)
+
+
+@jit
+def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
+    """One operation on the blocks b0 to b1; returns the loss if it is one."""
+    loss = 0.0
+    if operation == Operation.LINEAR:
+        linears.linear(s, fields(do.Linear, c), b0, b1)
+    elif operation == Operation.LINEAR_GRAD:
+        linears.linear_grad(s, fields(do.LinearGrad, c), b0, b1)
+    elif operation == Operation.NORM:
+        norms.norm(s, fields(do.Norm, c), b0, b1)
+    elif operation == Operation.NORM_BACK:
+        norms.norm_back(s, fields(do.Norm, c), b0, b1)
+    elif operation == Operation.FAST_WEIGHTS:
+        u = fields(fast.FastWeights, c)
+        winograd.weights(s, u, int64(0), u.inputs if u.flipped else u.outputs)
+    elif operation == Operation.FAST_SUM:
+        winograd.add_up(s, fields(fast.FastSum, c))
+    elif operation == Operation.TURNED_GRAD:
+        turned.gradient(s, fields(do.TurnedGrad, c), b0, b1)
+    elif operation == Operation.WHOLE_CONV:
+        pooling, weights = fields(do.Pooling, at(c, FAST)), fields(fast.FastWeights, at(c, WEIGHTS))
+        whole.conv(s, fields(fast.Strip, c), fields(fast.Fast, at(c, STRIP)), pooling, weights, b0, b1)
+    elif operation == Operation.WHOLE_GRAD:
+        whole.gradient(s, fields(fast.Strip, c), fields(fast.WholeGrad, at(c, STRIP)), b0, b1)
+    elif operation == Operation.FINISH:
+        g = fields(do.Finish, c)
+        finish(s.update, g.parameter, at(s.work, g.gradient), g.size)
+    elif operation == Operation.FINISH_ALL:
+        finish_all(s.update)
+    else:
+        for b in range(b0, b1):
+            if operation == Operation.CROSS_ENTROPY:
+                loss += losses.cross_entropy(s, fields(do.Loss, c), b)
+            elif operation == Operation.SQUARED_ERROR:
+                loss += losses.squared_error(s, fields(do.Loss, c), b)
+            else:
+                on_images(s, operation, c, b)
+                on_values(s, operation, c, b)
+                on_samples(s, operation, c, b)
+    return loss
+
+
+@jit
+def run(
+    program: Any,
+    phases: Any,
+    phase_count: int,
+    tables: Any,
+    work: Any,
+    bytes_: Any,
+    scratch: Any,
+    row: Any,
+    start: Any,
+    linear: Any,
+    velocity: Any,
+    second: Any,
+    gradient: Any,
+    settings: Any,
+    x: Any,
+    labels: Any,
+    targets: Any,
+    out: Any,
+    order: Any,
+    offsets: Any,
+    batches: int,
+    losses: Any,
+    seed: int,
+    size: int,
+    adam: int,
+    has_linear: int,
+    whole: int,
+) -> int:
+    """All batches; a phase is (first operation, end, 1 if block after block), `losses` one per batch."""
+    first_power, second_power = 1.0, 1.0
+    for k in range(batches):
+        first_power *= BETA1
+        second_power *= BETA2
+        update = Update(
+            row,
+            start,
+            linear,
+            velocity,
+            second,
+            gradient,
+            size,
+            adam,
+            has_linear,
+            whole,
+            settings[0],
+            settings[1],
+            settings[2],
+            settings[3],
+            settings[4],
+            f32(settings[0] / (1 - first_power)),
+            f32(1 / (1 - second_power) ** 0.5),
+        )
+        count = offsets[k + 1] - offsets[k]
+        batch = at(order, offsets[k])
+        s = Machine(
+            work, bytes_, scratch, tables, row, update, x, labels, targets, out, batch, count, seed, k
+        )
+        blocks = (count + LANES - 1) // LANES
+        loss = 0.0
+        for p in range(phase_count):
+            phase = at(phases, 3 * p)
+            if phase[2]:
+                for b in range(blocks):
+                    for i in range(phase[0], phase[1]):
+                        c = at(program, i * WIDTH)
+                        loss += execute(s, c[0], at(c, 1), b, b + 1)
+            else:
+                for i in range(phase[0], phase[1]):
+                    c = at(program, i * WIDTH)
+                    loss += execute(s, c[0], at(c, 1), int64(0), blocks)
+        losses[k] = loss
+    return 0
+
+
+SIGNATURE = (
+    *(ints, ints, int64, ints, floats, marks, ints),
+    *(floats, floats, floats, floats, floats, floats, floats),
+    *(floats, ints, floats, floats, ints, ints, int64, doubles),
+    *(int64, int64, int64, int64, int64),
+)
