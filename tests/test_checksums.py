@@ -1,7 +1,10 @@
 """Nothing false on disk: every byte that is read again has a checksum, and damage is one sentence."""
 
+import hashlib
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +42,51 @@ def test_an_index_that_is_none_is_said(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(UserError, match=r"is damaged|has format None"):
         read_index(tmp_path)
+
+
+PIECE = {"length": 3, "sha256": "x"}
+KEPT = {"round": 1, "file": "000001.safetensors", "content": PIECE, "journal": PIECE}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kept": [KEPT | {"content": PIECE | {"length": -1}}]},
+        {"kept": [KEPT | {"content": PIECE | {"length": 10**400}}]},
+        {"kept": [KEPT | {"journal": PIECE | {"length": "three"}}]},
+        {"kept": [KEPT | {"file": 3}]},
+        {"kept": [KEPT | {"round": [1]}]},
+        {"kept": [{}]},
+        {"kept": 3},
+        {"files": [1]},
+        {"files": {"summary.json": {"length": 3}}},
+        {"config": 3},
+        {"config": [[1]]},
+    ],
+)
+def test_an_index_with_its_own_checksum_and_other_types_is_said(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    content = {"kept": [KEPT], "config": ["x"], "files": {}, **changes}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    (tmp_path / FILE).write_text(json.dumps({"format": 2, "sha256": digest, **content}))
+    with pytest.raises(UserError, match="it is not the index of a run"):
+        read_index(tmp_path)
+
+
+def test_a_piece_of_an_absurd_length_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("abc")
+    for length in (10**12, 2**63 - 1):
+        with pytest.raises(UserError, match="is shorter than the checkpoint says"):
+            Piece(length=length).read(tmp_path / "a")
+
+
+def test_a_pipe_in_place_of_a_file_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(UserError, match="it is not a regular file"):
+        read_index(tmp_path)
+    with pytest.raises(UserError, match="it is not a regular file"):
+        Piece(length=3).read(tmp_path / FILE)
 
 
 def test_a_run_from_before_there_were_checksums_is_reported_but_not_resumed(tmp_path: Path) -> None:

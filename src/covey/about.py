@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from covey.checksums import ABOUT
 from covey.errors import UserError
 from covey.metrics import Metrics
+from covey.reading import read_json
 
 if TYPE_CHECKING:
     from covey.data.types import Dataset, Federation
@@ -73,7 +74,7 @@ class About:
 def read_about(folder: Path) -> About:
     """What the folder says of itself; a folder without the file says nothing."""
     try:
-        plain = json.loads((folder / ABOUT).read_bytes())
+        plain = read_json(folder / ABOUT)
         return About(
             metrics=Metrics.from_plain(plain["metrics"]),
             dataset=str(plain["dataset"]),
@@ -83,7 +84,7 @@ def read_about(folder: Path) -> About:
         )
     except FileNotFoundError:
         return About()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{folder / ABOUT} is damaged: it cannot be read.") from error
 
 

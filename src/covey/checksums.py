@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
+from covey.reading import open_regular, read_json, read_whole
 from covey.writing import write_atomically
 
 FORMAT = 2
 FILE = "checkpoint.json"
-ABOUT = "about.json"
 ABOUT = "about.json"
 NOT_THE_SAME = "its SHA-256 is not the one that was written"
 
@@ -33,8 +34,8 @@ class Piece:
     def read(self, path: Path) -> bytes:
         """The piece of this file; one sentence where it is shorter or not the same."""
         try:
-            with open(path, "rb") as file:
-                content = file.read(self.length)
+            with open_regular(path) as file:  # no more is asked for than there is: a length may be any number
+                content = file.read(min(self.length, os.fstat(file.fileno()).st_size))
         except OSError as error:
             raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
         if len(content) < self.length:
@@ -90,11 +91,9 @@ def read_index(folder: Path) -> Index | None:
     """The index of a run folder, or None; one that was written before there were checksums is empty."""
     path = folder / FILE
     try:
-        saved = json.loads(path.read_bytes())
+        saved = read_json(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: it cannot be read as JSON") from error
     if not isinstance(saved, dict):
         raise UserError(f"{path} is damaged: it is not the index of a run")
     if saved.get("format") == 1 and {"arrays", "data"} <= set(saved):
@@ -102,13 +101,16 @@ def read_index(folder: Path) -> Index | None:
     if saved.get("format") != FORMAT:
         raise UserError(f"{path} has format {saved.get('format')!r}; this version of covey reads {FORMAT}")
     content = {key: value for key, value in saved.items() if key not in ("format", "sha256")}
-    if saved.get("sha256") != _digest(content):
-        raise UserError(f"{path} is damaged: {NOT_THE_SAME}")
-    return Index(
-        kept=tuple(_kept(part) for part in content["kept"]),
-        config=tuple(content["config"]),
-        files={name: Piece(**piece) for name, piece in content["files"].items()},
-    )
+    try:
+        if saved.get("sha256") != _digest(content):
+            raise UserError(f"{path} is damaged: {NOT_THE_SAME}")
+        return Index(
+            kept=tuple(_kept(part) for part in content["kept"]),
+            config=tuple(_text(digest) for digest in content["config"]),
+            files={name: _piece(piece) for name, piece in content["files"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: it is not the index of a run") from error
 
 
 def check_files(folder: Path, index: Index) -> None:
@@ -122,7 +124,7 @@ def check_config(folder: Path, index: Index) -> None:
     """config.toml is the one that the checkpoint belongs to."""
     path = folder / "config.toml"
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(read_whole(path)).hexdigest()
     except OSError as error:
         raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
     if index.config and digest not in index.config:
@@ -134,11 +136,27 @@ def check_config(folder: Path, index: Index) -> None:
 
 def _kept(part: Mapping[str, Any]) -> Kept:
     return Kept(
-        round=part["round"],
-        file=part["file"],
-        content=Piece(**part["content"]),
-        journal=Piece(**part["journal"]),
+        round=_whole(part["round"]),
+        file=_text(part["file"]),
+        content=_piece(part["content"]),
+        journal=_piece(part["journal"]),
     )
+
+
+def _piece(part: Mapping[str, Any]) -> Piece:
+    return Piece(length=_whole(part["length"]), sha256=_text(part["sha256"]))
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise TypeError("not a whole number from 0 of 64 bits")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from covey.errors import RunError
 
@@ -29,6 +32,19 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         os.fsync(place)  # the new name, too, must survive a power cut
     finally:
         os.close(place)
+
+
+def strict_json(value: Any) -> str:
+    """The value as JSON that every reader takes: null for what is not finite, text for what JSON has no word for."""
+    return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 @contextlib.contextmanager

@@ -140,6 +140,136 @@ def test_who_holds_the_folder_is_running_and_time_left_follows_the_pace(tmp_path
         os.close(place)
 
 
+def deep(brackets: int) -> str:
+    return "[" * brackets + "]" * brackets
+
+
+def of_finished(**changes: object) -> str:
+    """A finished run's summary with other values in it."""
+    summary = {"schema": 1, "finished": True, "cost": {"messages": 1}, "last": {"local-test/loss": 1.0}}
+    return json.dumps(summary | changes)
+
+
+LINE = '[1, 1.0, 5, -1, -1, "local-test", "loss", 0.5]\n'
+DAMAGES = [
+    ("summary.json", of_finished(cost=[1, 2])),
+    ("summary.json", of_finished(cost={"seconds": "long"})),
+    ("summary.json", of_finished(cost={"messages": 10**400})),
+    ("summary.json", of_finished(last=[1])),
+    ("summary.json", of_finished(last={"local-test/loss": "low"})),
+    ("summary.json", of_finished(last={"local-test/loss": 10**400})),
+    ("summary.json", of_finished(last={"local-test/a:b": 1.0})),
+    ("summary.json", of_finished(rounds_done="three")),
+    ("summary.json", of_finished(notes=3)),
+    ("summary.json", deep(100_000)),
+    ("summary.json", "[]"),
+    ("summary.json", None),
+    ("metrics.jsonl", LINE.replace("0.5", '"text"')),
+    ("metrics.jsonl", LINE.replace("[1,", '["one",')),
+    ("metrics.jsonl", LINE.replace('"loss"', "3")),
+    ("metrics.jsonl", LINE.replace("0.5", "1" + "0" * 400)),
+    ("metrics.jsonl", LINE.replace("0.5", deep(50_000))),
+    ("metrics.jsonl", "x" * 100_000),
+    ("metrics.jsonl", None),
+    ("config.toml", "a = " + deep(50_000)),
+    ("config.toml", "rounds = 1" + "0" * 400),
+    ("config.toml", "rounds = "),
+    ("config.toml", None),
+    ("status.json", "[]"),
+    ("status.json", '{"now": [1]}'),
+    ("status.json", deep(100_000)),
+    ("status.json", None),
+]
+
+
+def test_a_damaged_run_is_one_row_with_its_reason_and_takes_no_other_away(tmp_path: Path) -> None:
+    unfinished(tmp_path)
+    for number, (file, content) in enumerate(DAMAGES):
+        folder = tmp_path / f"{number:02d}"
+        folder.mkdir()
+        (folder / "config.toml").write_text('rounds = 3\n[method]\nname = "fedavg"\n')
+        (folder / "metrics.jsonl").write_text(LINE)
+        (folder / file).unlink(missing_ok=True)
+        if content is None:
+            os.mkfifo(folder / file)  # who opens it waits for ever
+        else:
+            (folder / file).write_text(content)
+    folder = RunsFolder(tmp_path)
+    changed, _ = folder.refresh()
+    assert len(changed) == len(DAMAGES) + 1
+    rows = {row["id"]: row for row in table_of(folder.runs.values())["runs"]}
+    assert (rows["live"]["state"], rows["live"]["problem"], rows["live"]["round"]) == ("stopped", "", 5)
+    for number, (file, _) in enumerate(DAMAGES):
+        row = rows[f"{number:02d}"]
+        assert row["state"] == "damaged", DAMAGES[number]
+        assert file in row["problem"], row["problem"]
+        assert len(row["problem"]) < 400
+    assert folder.refresh() == ([], [])  # and it is not said again and again
+
+
+def test_a_run_that_was_mended_is_a_run_again(tmp_path: Path) -> None:
+    journal = unfinished(tmp_path) / "metrics.jsonl"
+    whole = journal.read_text()
+    journal.write_text(LINE.replace("0.5", '"text"'))
+    folder = RunsFolder(tmp_path)
+    folder.refresh()
+    assert folder.runs["live"].state == "damaged"
+    journal.write_text(whole)
+    os.utime(journal, (1, 1))
+    folder.refresh()
+    assert (folder.runs["live"].state, folder.runs["live"].problem) == ("stopped", "")
+    assert folder.runs["live"].about["round"] == 5
+
+
+def test_what_is_not_finite_is_null_wherever_a_browser_reads_it(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    pytest.importorskip("httpx")
+    live = unfinished(tmp_path)
+    (live / "config.toml").write_text('rounds = 9\n[method]\nname = "fedavg"\n[train]\nlr = nan\nmu = inf\n')
+    for name, value in (("loss", "NaN"), ("loss-mean", "1e999")):
+        with open(live / "metrics.jsonl", "a") as file:
+            file.write(f'[5, 1.0, 5, -1, -1, "local-test", "{name}", {value}]\n')
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.toml").write_text('rounds = 9\n[method]\nname = "fedavg"\n')
+    (other / "metrics.jsonl").write_text("")
+    (other / "summary.json").write_text(
+        of_finished(cost={"seconds": float("inf")}, last={"local-test/loss": float("nan")})
+    )
+
+    def strict(text: str) -> None:
+        json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+    for client in ask(tmp_path):
+        for path in ("/api/runs", "/api/run?id=live", "/api/run?id=other"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            strict(answer.text)
+
+
+def test_who_does_not_listen_holds_up_nobody(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    import asyncio
+
+    from covey.live.app import MOST_WAITING, Live
+
+    async def told() -> tuple[int, list[str]]:
+        live = Live(tmp_path)
+        deaf: asyncio.Queue[str] = asyncio.Queue(maxsize=MOST_WAITING)
+        keen: asyncio.Queue[str] = asyncio.Queue(maxsize=MOST_WAITING)
+        live.listening |= {deaf, keen}
+        heard = []
+        for _ in range(5 * MOST_WAITING):
+            live._tell(list(live.folder.runs.values()), [])
+            heard.append(keen.get_nowait())
+        assert deaf.qsize() <= MOST_WAITING
+        while deaf.qsize() > 1:
+            deaf.get_nowait()
+        return len(heard), [*json.loads(deaf.get_nowait())]
+
+    assert asyncio.run(told()) == (5 * 8, ["runs"])
+
+
 def ask(root: Path, **options: object) -> Iterator[object]:
     from starlette.testclient import TestClient
 

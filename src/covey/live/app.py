@@ -6,17 +6,17 @@ import asyncio
 import base64
 import contextlib
 import hmac
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
-from covey.live.folder import Run, RunsFolder, read_json
+from covey.live.folder import Run, RunsFolder
 from covey.live.table import row_of, table_of
 from covey.report.folder import read_run
 from covey.report.page import STYLE, page, part_of_page
+from covey.writing import strict_json
 
 EVERY = 1.0  # seconds between two looks
 AT_ONCE = 0.5  # seconds of reading before the page is told what there is so far
@@ -28,6 +28,7 @@ KINDS = {
     "css": "text/css; charset=utf-8",
 }
 MOST_COMPARED = 30
+MOST_WAITING = 8  # messages that a listener has not taken
 
 Extra = Mapping[str, tuple[str, Callable[[], str]]]  # path -> type, content
 
@@ -64,9 +65,14 @@ class Live:
             message: dict[str, Any] = {"all": self.table}
         else:
             message = {"runs": [row_of(run, settings, metrics) for run in changed]}
-        text = json.dumps(message, separators=(",", ":"), default=str)
+        text = strict_json(message)
         for queue in self.listening:
-            queue.put_nowait(text)
+            if queue.full():  # who does not listen gets the whole table when he does, and holds up nobody
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(strict_json({"all": self.table}))
+            else:
+                queue.put_nowait(text)
 
     def run(self, name: str) -> Run | None:
         return self.folder.runs.get(name)
@@ -100,7 +106,7 @@ def make_app(
     """
     from starlette.applications import Starlette
     from starlette.requests import Request
-    from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+    from starlette.responses import HTMLResponse, Response, StreamingResponse
     from starlette.routing import Route
 
     live = Live(root)
@@ -109,25 +115,26 @@ def make_app(
         kind = KINDS[name.rpartition(".")[2]]
         return lambda _: Response(part(name), media_type=kind)
 
+    def as_json(value: Any, status: int = 200) -> Response:
+        return Response(strict_json(value), status_code=status, media_type="application/json")
+
     def all_runs(_: Request) -> Response:
-        return Response(
-            json.dumps(live.table, default=str, separators=(",", ":")), media_type="application/json"
-        )
+        return as_json(live.table)
 
     def one_run(request: Request) -> Response:
         run = live.run(request.query_params.get("id", ""))
         if run is None:
-            return JSONResponse({"error": "there is no such run"}, status_code=404)
+            return as_json({"error": "there is no such run"}, 404)
         detail = dict(run.following.detail()) if run.following else {}
-        return JSONResponse({**run.row(), **detail, "status": read_json(run.folder / "status.json")})
+        return as_json({**run.row(), **detail, "status": run.sites})
 
     async def events(request: Request) -> Response:
-        queue: asyncio.Queue[str] = asyncio.Queue(maxsize=1000)
+        queue: asyncio.Queue[str] = asyncio.Queue(maxsize=MOST_WAITING)
         live.listening.add(queue)
 
         async def stream() -> AsyncIterator[str]:
             try:
-                yield f"data: {json.dumps({'all': live.table}, default=str, separators=(',', ':'))}\n\n"
+                yield f"data: {strict_json({'all': live.table})}\n\n"
                 while not await request.is_disconnected():
                     try:
                         yield f"data: {await asyncio.wait_for(queue.get(), 15)}\n\n"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from covey.errors import UserError
 from covey.live.following import Following
+from covey.own_code import said
+from covey.reading import read_json
+from covey.report.folder import read_config, read_summary
+from covey.report.summary import Summary
+from covey.report.wording import is_share
+from covey.text import printable
 from covey.trackers.flat import flat
 
 SKIPPED = frozenset({"checkpoint", "tensorboard", "wandb", "superlink", ".git", "__pycache__", ".venv"})
@@ -27,15 +32,17 @@ class Run:
     id: str
     folder: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
-    state: str = "stopped"  # running, finished or stopped
+    state: str = "stopped"  # running, finished, stopped or damaged
+    problem: str = ""  # what is damaged
     about: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     following: Following | None = None
     stamp: tuple[float, ...] = ()
     seen: list[tuple[float, int]] = field(default_factory=list)  # when which round was seen
+    sites: Mapping[str, Any] = field(default_factory=dict)  # status.json of a run over real sites
 
     def row(self) -> dict[str, Any]:
-        return {"id": self.id, "state": self.state, **self.about}
+        return {"id": self.id, "state": self.state, "problem": self.problem, **self.about}
 
 
 class RunsFolder:
@@ -71,22 +78,32 @@ class RunsFolder:
         return changed, gone
 
     def _look(self, run: Run, locked: frozenset[int] | None, until: float) -> bool:
-        """Reads the run again where it changed."""
+        """Reads the run again where it changed; one that cannot be read is a row that says why, and no more."""
         stamp = stamps(run.folder)
-        if stamp == run.stamp and run.state == "finished":
+        if stamp == run.stamp and run.state in ("finished", "damaged"):
             return False
-        state = self._state(run, locked, stamp)
+        try:
+            return self._read(run, self._state(run, locked, stamp), stamp, until)
+        except Exception as error:  # whatever a stranger wrote into one folder must not take the others away
+            run.state, run.following, run.metrics, run.sites = "damaged", None, {}, {}
+            run.problem = printable(str(error) if isinstance(error, UserError) else said(error))
+            run.stamp = stamp
+            run.about = self._common(run)
+            return True
+
+    def _read(self, run: Run, state: str, stamp: tuple[float, ...], until: float) -> bool:
         behind = run.following is not None and run.following.behind
         if stamp == run.stamp and state == run.state and not behind:
             return False
         if not run.settings or stamp[0] != (run.stamp or (0.0,))[0]:
-            run.settings = settings_in(run.folder / "config.toml")
-        run.stamp, run.state = stamp, state
+            run.settings = flat(read_config(run.folder / "config.toml")[1])
+        run.stamp, run.state, run.problem = stamp, state, ""
         if state == "finished":
             run.following = None
             self._of_summary(run)
         else:
             self._of_journal(run, until)
+        check_names(run)
         return True
 
     def _state(self, run: Run, locked: frozenset[int] | None, stamp: tuple[float, ...]) -> str:
@@ -107,22 +124,21 @@ class RunsFolder:
             "method": method,
             "dataset": str(settings.get("data.name", "")),
             "seed": settings.get("seed", 0),
-            "rounds": settings.get("rounds", 0),
-            "clients": settings.get("data.clients", 0),
+            "rounds": whole(settings, "rounds"),
+            "clients": whole(settings, "data.clients"),
             "validation": "data.validation" in settings,
             "at": run.stamp[0],
         }
 
     def _of_summary(self, run: Run) -> None:
-        summary = read_json(run.folder / "summary.json")
-        cost = summary.get("cost", {})
-        run.metrics = {k: v for k, v in summary.get("last", {}).items() if isinstance(v, int | float)}
+        summary = read_summary(run.folder / "summary.json") or Summary()
+        run.metrics = dict(summary.last)
         run.about = self._common(run) | {
-            "round": summary.get("rounds_done", 0),
-            "clients": summary.get("clients", 0),
-            "seconds": cost.get("seconds", 0.0),
-            "bytes": sum(cost.get(f"bytes_{way}", 0) for way in ("up", "down", "peer")),
-            "messages": cost.get("messages", 0),
+            "round": summary.rounds_done,
+            "clients": summary.clients,
+            "seconds": summary.cost.seconds,
+            "bytes": summary.cost.bytes,
+            "messages": summary.cost.messages,
         }
 
     def _of_journal(self, run: Run, until: float) -> None:
@@ -130,7 +146,7 @@ class RunsFolder:
         follow.catch_up(until)
         run.metrics = dict(follow.last)
         run.seen = [*run.seen, (self.clock(), follow.round)][-30:]
-        sites = read_json(run.folder / "status.json")
+        run.sites = sites_in(run.folder)
         run.about = self._common(run) | {
             "round": follow.round,
             "seconds": follow.seconds,
@@ -139,12 +155,12 @@ class RunsFolder:
             "left": self._left(run, follow) if run.state == "running" else None,
             "working": follow.busy.get(follow.round, follow.replied.get(follow.round, 0)),
             "groups": len(follow.group_sizes()),
-            **({"waits": sites["now"].get("waits_for", [])} if "now" in sites else {}),
+            **({"waits": run.sites["now"].get("waits_for", [])} if run.sites else {}),
         }
 
     def _left(self, run: Run, follow: Following) -> float | None:
         """Seconds to the last round at the pace that was seen, or at that of the whole run so far."""
-        todo = int(run.settings.get("rounds", 0)) - follow.round
+        todo = whole(run.settings, "rounds") - follow.round
         (first, at), (last, now) = run.seen[0], run.seen[-1]
         if now - at >= 3:
             return todo * (last - first) / (now - at)
@@ -185,23 +201,36 @@ def stamps(folder: Path) -> tuple[float, ...]:
 
 
 def finished(folder: Path) -> bool:
-    return bool(read_json(folder / "summary.json").get("finished"))
+    summary = read_summary(folder / "summary.json")
+    return summary is not None and summary.finished
 
 
-def settings_in(path: Path) -> dict[str, Any]:
+def check_names(run: Run) -> None:
+    """A name that no metric can have is said of this run, before it is a column of all."""
     try:
-        return flat(tomllib.loads(path.read_text()))
-    except (OSError, ValueError):
-        return {}
+        for name in run.metrics:
+            is_share(name)
+    except UserError as error:
+        file = "summary.json" if run.state == "finished" else "metrics.jsonl"
+        raise UserError(f"{run.folder / file} is damaged: {error}") from error
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A file of a run, or nothing where it is not there or only half written."""
+def whole(settings: Mapping[str, Any], name: str) -> int:
+    """A setting that is a whole number; 0 where it is none."""
+    value = settings.get(name, 0)
+    return value if type(value) is int else 0
+
+
+def sites_in(folder: Path) -> Mapping[str, Any]:
+    """What `covey serve` last wrote of the sites; nothing where it wrote none."""
+    path = folder / "status.json"
     try:
-        found = json.loads(path.read_bytes())
-        return found if isinstance(found, dict) else {}
-    except (OSError, ValueError):
+        found = read_json(path)
+    except FileNotFoundError:
         return {}
+    if not isinstance(found, dict) or not isinstance(found.get("now"), dict):
+        raise UserError(f"{path} is damaged: it does not say what the sites do")
+    return found
 
 
 def locked_inodes() -> frozenset[int] | None:

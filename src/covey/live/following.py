@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -11,10 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from covey.errors import UserError
+from covey.reading import open_regular
+from covey.report.rows import parse_line
+from covey.text import printable
+
 # As the journal writes them: [round, seconds, bytes, client, group, split, metric, value]
 OVERALL, GROUP, BUSY = b", -1, -1, ", b', "groups", "group", ', b', "fleet", "busy", '
 MOST = 600  # points of a curve
 PIECE = 2**22  # bytes that are read at once
+LONGEST = 2**16  # bytes of a line
 
 
 @dataclass(kw_only=True, eq=False)
@@ -38,37 +44,45 @@ class Following:
     def catch_up(self, until: float = math.inf) -> bool:
         """Reads what is new, as far as it comes by then; whether there was anything.
 
-        A journal that became shorter is read anew.
+        A journal that became shorter is read anew; one that is damaged is said.
         """
         before = self.read
         try:
-            size = self.path.stat().st_size
-            if size < self.read:
-                self.__init__(path=self.path)  # type: ignore[misc]
-            with open(self.path, "rb") as file:
+            with open_regular(self.path) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < self.read:
+                    self.__init__(path=self.path)  # type: ignore[misc]
                 file.seek(self.read)
                 while self.read < size:
                     self._read(file.read(min(PIECE, size - self.read)))
                     if time.monotonic() > until:
                         break
-        except OSError:
+        except FileNotFoundError:
             return False
+        except OSError as error:
+            raise UserError(
+                f"{self.path} is damaged: it cannot be read: {error.strerror or error}"
+            ) from error
         self.behind = self.read < size
         return self.read != before
 
     def _read(self, new: bytes) -> None:
         self.read += len(new)
         *lines, self.rest = (self.rest + new).split(b"\n")
+        if len(self.rest) > LONGEST:
+            raise UserError(f"{self.path} is damaged: a line of it has more than {LONGEST:,} bytes")
         for line in lines:
             if OVERALL in line or GROUP in line or BUSY in line:
                 self._take(line)
 
     def _take(self, line: bytes) -> None:
-        try:
-            round, seconds, sent_bytes, client, group, split, metric, value = json.loads(line)
-        except ValueError:
-            return
-        if round < 0 or value is None:
+        record = parse_line(line)
+        if record is None or any(isinstance(part, int) and abs(part) >= 2**63 for part in record):
+            raise UserError(
+                f"{self.path} is damaged: {printable(line[:60].decode(errors='replace'))!r} is none of its lines"
+            )
+        round, seconds, sent_bytes, client, group, split, metric, value = record
+        if round < 0 or value is None or not math.isfinite(value):
             return
         if split == "groups":
             self.groups[client] = group

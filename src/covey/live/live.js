@@ -42,7 +42,7 @@ function columns() {
   const shown = state.metric ? [state.metric] : [];
   const plain = [
     { key: "name", head: "run", text: (row) => row.name || row.id },
-    { key: "state", head: "state", text: (row) => row.state },
+    { key: "state", head: "state", text: (row) => (row.problem ? `${row.state}: ${row.problem}` : row.state) },
     { key: "method", head: "method", text: (row) => row.method },
     { key: "dataset", head: "data", text: (row) => row.dataset + (row.validation ? " (validation)" : "") },
     { key: "seed", head: "seed", number: true, text: (row) => String(row.seed) },
@@ -78,7 +78,7 @@ function filter(words) {
     const parts = /^([^<>=]+)(<=|>=|=|<|>)(.+)$/.exec(word);
     if (!parts) {
       const low = word.toLowerCase();
-      return (row) => `${row.id} ${row.name} ${row.method} ${row.dataset} ${row.state}`.toLowerCase().includes(low);
+      return (row) => `${row.id} ${row.name} ${row.method} ${row.dataset} ${row.state} ${row.problem}`.toLowerCase().includes(low);
     }
     const name = fullName(parts[1]);
     const right = parts[3].endsWith("%") ? Number(parts[3].slice(0, -1)) / 100 : Number(parts[3]);
@@ -173,7 +173,7 @@ function drawLine(row) {
 function facts() {
   const every = [...state.rows.values()];
   const of = (what) => every.filter((row) => row.state === what).length;
-  at("facts").replaceChildren(...["running", "finished", "stopped"].map((what) => make("span", {}, `${count(of(what))} ${what}`)));
+  at("facts").replaceChildren(...["running", "finished", "stopped", "damaged"].filter((what) => what !== "damaged" || of(what)).map((what) => make("span", {}, `${count(of(what))} ${what}`)));
 }
 
 function pick(id, on) {
@@ -194,10 +194,11 @@ async function drawCards() {
   for (const id of cards.keys()) if (!running.some((row) => row.id === id)) { cards.get(id).remove(); cards.delete(id); }
   for (const row of running) {
     if (!cards.has(row.id)) { const card = make("article", { class: "card", "data-id": row.id }); cards.set(row.id, card); at("cards").append(card); }
-    let detail = {};
-    try { detail = await (await fetch(`api/run?id=${encodeURIComponent(row.id)}`)).json(); } catch { /* the next look will tell */ }
-    fillCard(cards.get(row.id), row, detail);
-    if (detail.status && detail.status.now) drawSites(row, detail.status);
+    try {
+      const detail = await (await fetch(`api/run?id=${encodeURIComponent(row.id)}`)).json();
+      fillCard(cards.get(row.id), row, detail);
+      if (detail.status && detail.status.now) drawSites(row, detail.status);
+    } catch { /* one that cannot be drawn holds up no other; the next look will tell */ }
   }
 }
 

@@ -38,6 +38,9 @@ def short(value: float | None) -> float | None:
 
 def varying(runs: list[Run]) -> list[str]:
     """The settings in which the runs differ, those of the training and the method first."""
+    runs = [
+        run for run in runs if run.settings
+    ]  # one whose file cannot be read differs in nothing that is known
     values: dict[str, set[Any]] = {}
     for run in runs:
         for name, value in run.settings.items():

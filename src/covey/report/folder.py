@@ -1,6 +1,5 @@
 """Open a run folder: a finished one, or the journal of one that still goes on or was interrupted."""
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +10,11 @@ from covey.about import About, read_about
 from covey.checksums import Index, Piece, check_files, read_index
 from covey.errors import UserError
 from covey.metrics import Metrics
+from covey.reading import read_json, read_whole
 from covey.report.rows import Rows, read_journal, read_parquet
 from covey.report.summary import Summary, Target, parse_summary, progress_of, reach
 from covey.report.wording import split_name
+from covey.tables import check_tables
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,22 +91,24 @@ def journal_of(index: Index | None) -> Piece | None:
 def read_config(path: Path) -> tuple[str, Mapping[str, Any]]:
     """The text and the settings of `config.toml`; a run always has one."""
     try:
-        text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
+        text = read_whole(path).decode()
+        tables = tomllib.loads(text)
+        check_tables(tables)
+        return text, tables
     except FileNotFoundError as problem:
         raise UserError(f"{path.parent} is damaged: config.toml is missing.") from problem
-    except (ValueError, OSError) as problem:
+    except (ValueError, OSError, RecursionError) as problem:
         raise UserError(f"{path} is damaged: it cannot be read as TOML.") from problem
+    except UserError as problem:
+        raise UserError(f"{path} is damaged: {problem}") from problem
 
 
 def read_summary(path: Path) -> Summary | None:
     """`summary.json`, or None when the run has not written one yet."""
     try:
-        return parse_summary(json.loads(path.read_bytes()), str(path))
+        return parse_summary(read_json(path), str(path))
     except FileNotFoundError:
         return None
-    except (ValueError, OSError) as problem:
-        raise UserError(f"{path} is damaged: it cannot be read as JSON.") from problem
 
 
 def summary_from_config(settings: Mapping[str, Any], rows: Rows) -> Summary:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from covey.checksums import Piece
 from covey.errors import UserError
+from covey.reading import read_whole
 
 SCHEMA = pa.schema(
     [
@@ -121,7 +122,7 @@ def read_journal(path: Path, piece: Piece | None = None) -> Rows:
     A last line cut short is left out. A round that was measured again after a restart replaces what the journal
     held of it.
     """
-    lines = (path.read_bytes() if piece is None else piece.read(path)).split(b"\n")
+    lines = (read_whole(path, 2**40) if piece is None else piece.read(path)).split(b"\n")
     records: dict[tuple[object, ...], list[Any]] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -142,7 +143,7 @@ def parse_line(line: bytes) -> list[Any] | None:
     """One journal line, or None when it is not one."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, list) or len(record) != len(KINDS):
         return None

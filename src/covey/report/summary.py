@@ -91,7 +91,7 @@ def parse_summary(raw: object, where: str) -> Summary:
     def read(name: str, parse: Callable[[Any], T], nothing: T) -> T:
         try:
             return parse(raw[name]) if raw.get(name) is not None else nothing
-        except (TypeError, ValueError, KeyError, AttributeError) as problem:
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as problem:
             raise UserError(f"{where} is damaged: the field {name!r} cannot be read.") from problem
 
     empty = Summary()
@@ -104,12 +104,12 @@ def parse_summary(raw: object, where: str) -> Summary:
         last=read("last", lambda v: {k: number(x) for k, x in v.items()}, {}),
         best=read(
             "best",
-            lambda v: {k: Best(value=number(b["value"]), round=int(b["round"])) for k, b in v.items()},
+            lambda v: {k: Best(value=number(b["value"]), round=whole(b["round"])) for k, b in v.items()},
             {},
         ),
         targets=read("targets", lambda v: tuple(parse_target(t) for t in v), ()),
         cost=read("cost", parse_cost, Cost()),
-        evaluation_bytes=read("cost", lambda v: int(v.get("evaluation_bytes", 0)), 0),
+        evaluation_bytes=read("cost", lambda v: whole(v.get("evaluation_bytes", 0)), 0),
         by_kind=read("cost", lambda v: {k: parse_cost(c) for k, c in v.get("by_kind", {}).items()}, {})
         if cost
         else {},
@@ -119,7 +119,7 @@ def parse_summary(raw: object, where: str) -> Summary:
         privacy=table(raw.get("privacy"), "privacy", where),
         engine=table(raw.get("engine"), "engine", where),
         notes=table(raw.get("notes"), "notes", where),
-        serving=read("serving", lambda v: {str(k): tuple(map(int, slots)) for k, slots in v.items()}, {}),
+        serving=read("serving", lambda v: {str(k): tuple(map(whole, slots)) for k, slots in v.items()}, {}),
     )
 
 
@@ -139,14 +139,24 @@ def flag(value: object) -> bool:
 
 def number(value: Any) -> float:
     """A number; JSON's null stands for one that is not finite."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise TypeError
     return math.nan if value is None else float(value)
+
+
+def whole(value: Any) -> int:
+    """A whole number of 64 bits, also one that was written as 3.0."""
+    found = int(value) if isinstance(value, float) and value.is_integer() else value
+    if type(found) is not int or not -(2**63) <= found < 2**63:
+        raise TypeError
+    return found
 
 
 PLAIN: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("covey", "name", "method", "dataset", "model"), text),
-    **dict.fromkeys(("parameters", "clients", "seed", "rounds", "rounds_done"), int),
+    **dict.fromkeys(("parameters", "clients", "seed", "rounds", "rounds_done"), whole),
     "finished": flag,
-    "wall_seconds": float,
+    "wall_seconds": number,
 }
 
 
@@ -159,23 +169,31 @@ def table(value: object, name: str, where: str) -> Mapping[str, Any]:
 
 def parse_cost(raw: Mapping[str, Any]) -> Cost:
     """The five costs of one table; absent ones are 0."""
-    counts = {name: int(raw.get(name, 0)) for name in COSTS if name != "seconds"}
-    return Cost(**counts, seconds=float(raw.get("seconds", 0.0)))
+    counts = {name: whole(raw.get(name, 0)) for name in COSTS if name != "seconds"}
+    return Cost(**counts, seconds=number(raw.get("seconds", 0.0)))
 
 
 def parse_target(raw: Mapping[str, Any]) -> Target:
     """One entry of "targets"."""
-    read = {name: raw.get(name) for name in ("round", "seconds", "bytes")}
-    return Target(metric=text(raw["metric"]), target=float(raw["target"]), **read)
+    round, seconds, sent = (raw.get(name) for name in ("round", "seconds", "bytes"))
+    return Target(
+        metric=text(raw["metric"]),
+        target=number(raw["target"]),
+        round=None if round is None else whole(round),
+        seconds=None if seconds is None else number(seconds),
+        bytes=None if sent is None else whole(sent),
+    )
 
 
 def parse_losses(raw: Mapping[str, Any]) -> Losses:
     """One of "lost" and "refused"."""
     examples = (
-        Problem(client=int(e["client"]), kind=text(e["kind"]), round=int(e["round"]), reason=str(e["reason"]))
+        Problem(
+            client=whole(e["client"]), kind=text(e["kind"]), round=whole(e["round"]), reason=str(e["reason"])
+        )
         for e in raw.get("examples", [])
     )
-    return Losses(count=int(raw["count"]), examples=tuple(examples))
+    return Losses(count=whole(raw["count"]), examples=tuple(examples))
 
 
 def progress_of(rows: Rows, known: Summary, metrics: Metrics = BUILT_IN) -> Summary:
@@ -194,7 +212,7 @@ def progress_of(rows: Rows, known: Summary, metrics: Metrics = BUILT_IN) -> Summ
                 best[name] = best_of(curve, highest=highest)
     by_kind = {kind: cost_of(rows, kind) for kind in kinds_of(rows)}
     measuring = {kind: cost for kind, cost in known.by_kind.items() if kind.endswith(MEASURING)}
-    lost, refused = (int(rows.overall(f"fleet/{name}").value.sum()) for name in ("lost", "refused"))
+    lost, refused = (int(total_of(rows, name)) for name in ("lost", "refused"))
     clients = rows.client[rows.client >= 0]
     return replace(
         known,
@@ -242,4 +260,13 @@ def kinds_of(rows: Rows) -> list[str]:
 
 def cost_of(rows: Rows, kind: str) -> Cost:
     """What one step kind cost so far."""
-    return parse_cost({name: rows.overall(f"fleet/{name}:{kind}").value.sum() for name in COSTS})
+    found = {name: total_of(rows, f"{name}:{kind}") for name in COSTS}
+    return Cost(
+        **{name: int(value) for name, value in found.items() if name != "seconds"}, seconds=found["seconds"]
+    )
+
+
+def total_of(rows: Rows, name: str) -> float:
+    """The sum of a fleet's count over all rounds; a count that is no number counts for nothing."""
+    values = rows.overall(f"fleet/{name}").value
+    return float(values[np.isfinite(values)].sum())
