@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from covey.core import Reply, Task
+from covey.messages import wrong_type
 
 PLAIN = {bool, int, float, str}  # most of what there is
 PLAIN_BYTES = 4 * 2**20  # of what is not an array, in a block that somebody else made
@@ -227,24 +228,12 @@ def reply_from_plain(plain: Any) -> Reply:
     """A reply out of what somebody else sent: every part is of the type it should have, or a ValueError says which."""
     if not isinstance(plain, dict) or set(plain) != {f.name for f in fields(Reply)}:
         raise ValueError("it is not a reply")
-    for name in ("id", "slot", "size"):
-        if not is_whole(plain[name]):
-            raise ValueError(f"its {name} is not a whole number of 64 bits")
-    vector, stats = plain["vector"], plain["stats"]
-    if vector is not None and not (
-        isinstance(vector, Tensor) and vector.dim() == 1 and vector.is_floating_point()
-    ):
+    reply = Reply(**plain)
+    if why := wrong_type(reply):
+        raise ValueError(why)
+    vector, stats = reply.vector, reply.stats
+    if vector is not None and not (vector.dim() == 1 and vector.is_floating_point()):
         raise ValueError("its row is not a list of numbers")
-    if not isinstance(stats, dict) or not all(isinstance(name, str) for name in stats):
-        raise ValueError("its statistics have no names")
-    for name, value in stats.items():
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ValueError(f"its {name} is not a whole number of 64 bits")
     if not isinstance(stats.get("epsilon", 0.0), int | float) or not stats.get("epsilon", 0.0) >= 0:
         raise ValueError("its epsilon is not a number from 0")
-    return Reply(**plain)
-
-
-def is_whole(value: Any) -> bool:
-    """A whole number that fits into 64 bits, and not True or False."""
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    return reply

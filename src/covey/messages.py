@@ -14,6 +14,7 @@ LOGGED = (
     "loss",
     "batches",
 )  # what every training says of itself, which only the log of the run wants to know
+DEEPEST = 50  # lists and tables inside one another
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,3 +76,45 @@ def plain_bytes(value: Any) -> int:
     if isinstance(value, str):
         return len(value.encode())
     return 0 if value is None else 8
+
+
+def wrong_type(reply: Any) -> str:
+    """Which part of a reply is of another type than it must be, in words; an empty string where none is."""
+    if not isinstance(reply, Reply):
+        return f"it is a {type(reply).__name__}, not a Reply"
+    for name in ("id", "slot", "size"):
+        if not is_whole(value := getattr(reply, name)):
+            return f"its {name} is not a whole number of 64 bits but {_seen(value)}"
+    if reply.vector is not None and not isinstance(reply.vector, Tensor):
+        return f"its row (vector) is not a tensor but {_seen(reply.vector)}"
+    if not isinstance(reply.stats, Mapping) or not all(isinstance(name, str) for name in reply.stats):
+        return "its statistics (stats) have no names"
+    for name, value in reply.stats.items():
+        if isinstance(value, int | np.integer) and not (isinstance(value, bool) or is_whole(value)):
+            return f"its {name} is not a whole number of 64 bits"
+        if not is_plain(value):
+            return f"its {name} is neither an array nor a plain value but {_seen(value)}"
+    return ""
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number that fits into 64 bits, and not True or False."""
+    return (
+        isinstance(value, int | np.integer) and not isinstance(value, bool) and -(2**63) <= int(value) < 2**63
+    )
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether a value can be kept or sent: arrays, numbers, texts, and lists and tables of them."""
+    if value is None or isinstance(value, bool | int | float | str | np.ndarray | np.generic | Tensor):
+        return True
+    if depth > DEEPEST or not isinstance(value, list | tuple | Mapping):
+        return False
+    parts = value.values() if isinstance(value, Mapping) else value
+    return all(is_plain(part, depth + 1) for part in parts)
+
+
+def _seen(value: Any) -> str:
+    if isinstance(value, int):
+        return "a larger one" if not isinstance(value, bool) else str(value)
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from covey.codec import is_whole, named_from_bytes, to_bytes
+from covey.codec import named_from_bytes, to_bytes
 from covey.deploy.protocol import SPOKEN, agreed
 from covey.deploy.site import HELLO
 from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec
 from covey.errors import Refused, RunError
+from covey.messages import is_whole
 from covey.text import LONGEST, printable
 from covey.version import __version__
 

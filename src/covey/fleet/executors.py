@@ -27,7 +27,7 @@ from covey.bench import Bench
 from covey.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
-from covey.fleet.work import Call, Job, Outcome, client_of, do
+from covey.fleet.work import Call, Job, Outcome, client_of, do, outcomes_of
 
 MakeBench = Callable[[], Bench]
 COHORT = 256  # clients whose data are put together at a time; how many are stacked is up to memory
@@ -92,9 +92,7 @@ class Cohort(Serial):
                 self._check(call.step.kind)
                 done += super().__call__(call, part)
             else:
-                done += [
-                    Outcome(id=c.id, reply=r, state=c.state) for c, r in zip(clients, replies, strict=True)
-                ]
+                done += outcomes_of(call.step, clients, replies)
         return done
 
     def _check(self, kind: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from covey.bench import Bench
 from covey.errors import Refused, UserError
 from covey.fleet.client_data import ClientData
-from covey.messages import Reply, Task
+from covey.messages import Reply, Task, wrong_type
 from covey.model import Layout
 from covey.protocols import Account, Client, Step
 from covey.streams import stream
@@ -91,7 +91,28 @@ def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outc
             Outcome(id=i, lost=reason, failed=True, state=dict(s))
             for i, s in zip(job.ids, job.states, strict=True)
         ]
-    return [Outcome(id=c.id, reply=r, state=c.state) for c, r in zip(clients, replies, strict=True)]
+    return outcomes_of(call.step, clients, replies)
+
+
+def outcomes_of(step: Step, clients: Sequence[Client], replies: Any) -> list[Outcome]:
+    """The replies as outcomes; one that is none is a mistake of the step's author, said with the place of his lines."""
+    if not isinstance(replies, list) or len(replies) != len(clients):
+        found = f"{len(replies)} replies" if isinstance(replies, list) else f"a {type(replies).__name__}"
+        why = f"it gives {found} for {len(clients)} clients"
+        return [Outcome(id=client.id, mistake=f"{in_words(step)}: {why}") for client in clients]
+    return [
+        Outcome(id=client.id, mistake=f"{in_words(step)} gives a reply that cannot be used: {why}")
+        if (why := wrong_type(reply))
+        else Outcome(id=client.id, reply=reply, state=client.state)
+        for client, reply in zip(clients, replies, strict=True)
+    ]
+
+
+def in_words(step: Step) -> str:
+    """The step's name, and the file and line where it is written."""
+    code = getattr(type(step).__call__, "__code__", None)
+    place = f" in {code.co_filename}, line {code.co_firstlineno}" if code else ""
+    return f"step {step.kind} ({type(step).__name__}{place})"
 
 
 def client_of(
