@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -12,14 +14,22 @@ from covey.checksums import Index, Piece, check_files, write_index
 from covey.config import Config, resolve
 from covey.errors import UserError
 from covey.journal import lines_of
+from covey.private.longer import Budget, longer_private
+from covey.private.settings import Private
 from covey.record import fingerprint
 from covey.writing import storing, write_atomically
 
 
 def extended(
-    folder: Path, config: Config, index: Index, checkpoint: Checkpoint, rounds: int
+    folder: Path,
+    config: Config,
+    index: Index,
+    checkpoint: Checkpoint,
+    rounds: int,
+    epsilon: Budget | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> tuple[Config, Checkpoint]:
-    """The folder's run with so many rounds in all.
+    """The folder's run with so many rounds in all; `epsilon` says what they may cost, where they are private.
 
     Killed at any moment, the folder is the run of before or the longer one: config.toml changes while both are
     in force.
@@ -27,7 +37,9 @@ def extended(
     done = checkpoint.state.round
     if rounds < done:
         raise UserError(f"rounds is {rounds}, but {done} rounds are done; allowed: at least that")
-    longer = resolve({**config.tables, "rounds": rounds})
+    longer = resolve(
+        {**config.tables, **private_table(config, checkpoint, rounds, epsilon, say), "rounds": rounds}
+    )
     check_files(folder, index)
     newest = index.kept[0]
     with storing(folder):
@@ -39,3 +51,29 @@ def extended(
         write_index(folder, Index(kept=(newest,), config=both, files=index.lasting))
         write_atomically(folder / "config.toml", longer.toml())
     return longer, replace(checkpoint, journal=newest.journal)
+
+
+def private_table(
+    config: Config,
+    checkpoint: Checkpoint,
+    rounds: int,
+    epsilon: Budget | None,
+    say: Callable[[str], None] | None,
+) -> dict[str, Any]:
+    """The table [private] of the longer run, where it has one."""
+    table = config.tables.get("private")
+    if table is None:
+        if epsilon is not None:
+            raise UserError(f"--epsilon is {epsilon}, but the run has no [private]")
+        return {}
+    changes, words = longer_private(
+        Private(**table),
+        checkpoint.state.memory,
+        planned=config.top.rounds,
+        done=checkpoint.state.round,
+        rounds=rounds,
+        budget=epsilon,
+    )
+    if words and say is not None:
+        say(words)
+    return {"private": {**table, **changes}}

@@ -220,6 +220,7 @@ class Recorder:
             targets.append(
                 {"metric": self.target_metric(), "target": top.target, **(self.reached or nothing)}
             )
+        private = self.config.tables.get("private", {})
         return {
             "schema": 1,
             "covey": __version__,
@@ -240,7 +241,7 @@ class Recorder:
             "lost": {"count": ledger.lost, "examples": ledger.examples("lost")},
             "refused": {"count": ledger.refused, "examples": ledger.examples("refused")},
             "epsilon": {str(client): spent for client, spent in ledger.epsilon.items()},
-            "privacy": statement(ledger.told, self.config.tables.get("private", {}).get("delta", DELTA)),
+            "privacy": statement(ledger.told, private.get("delta", DELTA), private.get("accountant", "pld")),
             "engine": dict(self.engine),
             "own": [asdict(origin) for origin in self.origins],
             "wall_seconds": self.wall + time.perf_counter() - self.started,

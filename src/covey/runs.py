@@ -17,6 +17,7 @@ from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
 from covey.measure import Measuring, SparseWatch, UndefinedWatch
 from covey.origins import changed, origins_in, origins_of
+from covey.private.longer import Budget
 from covey.record import Recorder, same_version
 from covey.recovery import gone_back
 from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
@@ -82,6 +83,7 @@ def resume(
     folder: Path,
     *,
     rounds: int | None = None,
+    epsilon: Budget | None = None,
     watchers: Sequence[Watcher] = (),
     say: Callable[[str], None] | None = None,
     report: bool = True,
@@ -90,8 +92,9 @@ def resume(
 ) -> Finished:
     """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped.
 
-    With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so. With `changed_code`,
-    also where somebody's own code or data file is not what it was when the run began.
+    With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so. A private run needs to
+    be told what more rounds may cost: `epsilon` is a number, "same-noise" or "kept". With `changed_code`, also where
+    somebody's own code or data file is not what it was when the run began.
     """
     check_told(fleet)
     config_in(folder)
@@ -101,8 +104,9 @@ def resume(
             checkpoint = read_checkpoint(folder, index)
             same_version(checkpoint.extra)
             same_code(folder, config, checkpoint, changed_code, "run" if fleet is None else "serve")
-            if rounds is not None and rounds != config.top.rounds:
-                config, checkpoint = extended(folder, config, index, checkpoint, rounds)
+            if epsilon is not None or (rounds is not None and rounds != config.top.rounds):
+                total = config.top.rounds if rounds is None else rounds
+                config, checkpoint = extended(folder, config, index, checkpoint, total, epsilon, say)
             elif summary := finished_summary(folder):
                 if report and not (folder / "report.html").exists():
                     write_page(folder)
@@ -126,25 +130,40 @@ def run_or_resume(
 ) -> Finished:
     """Runs into the folder, or goes on with what lies there if it is the same configuration.
 
-    With `longer`, its number of rounds may be another one: the run goes on to as many as are asked for now.
+    With `longer`, its number of rounds may be another one: the run goes on to as many as are asked for now, and so may
+    private.epsilon with it.
     """
     there = folder / "config.toml"
     if not exists(there):
         return run_config(config, folder, watchers=watchers, say=say, report=report, fleet=fleet)
-    rounds = None
+    rounds, epsilon = None, None
     if there.read_text() != config.toml():
         if not (longer and same_but_for_rounds(config, there)):
             raise UserError(f"{folder} holds a run with other settings; name another folder")
         rounds = config.top.rounds
-    return resume(folder, watchers=watchers, say=say, report=report, fleet=fleet, rounds=rounds)
+        if (now := epsilon_in(config.tables)) != epsilon_in(read_tables(there)):
+            epsilon = now
+    return resume(
+        folder, watchers=watchers, say=say, report=report, fleet=fleet, rounds=rounds, epsilon=epsilon
+    )
 
 
 def same_but_for_rounds(config: Config, there: Path) -> bool:
-    """Whether the file is that of this configuration with its own number of rounds."""
+    """Whether the file is that of this configuration with its own number of rounds, and private.epsilon."""
     try:
-        return there.read_text() == resolve({**config.tables, "rounds": read_tables(there)["rounds"]}).toml()
+        before = read_tables(there)
+        tables = {**config.tables, "rounds": before["rounds"]}
+        if epsilon_in(tables) and epsilon_in(before):
+            tables["private"] = {**tables["private"], "epsilon": epsilon_in(before)}
+        return there.read_text() == resolve(tables).toml()
     except (UserError, KeyError):  # a file that is no configuration is another one
         return False
+
+
+def epsilon_in(tables: Mapping[str, Any]) -> float | None:
+    """What the rounds of a private run may cost, where that is said."""
+    found = tables.get("private", {}).get("epsilon")
+    return float(found) if isinstance(found, int | float) else None
 
 
 def same_code(

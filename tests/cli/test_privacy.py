@@ -6,7 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from covey.cli import app
+from covey.config import resolve
 from covey.errors import UserError
+from covey.runs import run_config
 
 dp = pytest.importorskip("dp_accounting")
 pytest.importorskip("dp_accounting.pld")
@@ -71,3 +73,22 @@ def test_one_of_them_says_the_other() -> None:
     for words in ((), ("--epsilon", "8", "--noise", "1")):
         with pytest.raises(UserError, match="give one of them: it says the other"):
             told(*words)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--epsilon", "8"], "--epsilon goes with --resume and --rounds"),
+        (
+            ["--resume", "FOLDER", "--epsilon", "lots"],
+            "--epsilon is 'lots'; allowed: a number, same-noise, kept",
+        ),
+        (["--resume", "FOLDER", "--rounds", "2", "--epsilon", "8"], "--epsilon is 8.0, but the run has no"),
+    ],
+)
+def test_epsilon_of_a_run_that_goes_on(options, sentence, tmp_path) -> None:
+    small = {"data": {"name": "digits", "clients": 2}, "rounds": 1, "measure": {"local_test": False}}
+    run_config(resolve({**small, "method": {"name": "fedavg"}}), tmp_path / "run", report=False)
+    words = [word.replace("FOLDER", str(tmp_path / "run")) for word in options]
+    with pytest.raises(UserError, match=sentence):
+        CliRunner().invoke(app, ["run", *words], catch_exceptions=False)

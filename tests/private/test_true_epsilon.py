@@ -17,8 +17,9 @@ from covey.privacy_loss import Loss
 from covey.private.accountant import Sampling
 from covey.private.apply import made_private
 from covey.private.clipping import Split
-from covey.private.composition import composed
+from covey.private.composition import composed, statement
 from covey.private.plan import SPENT, Plan
+from covey.private.quote import quote
 from covey.private.secret_draw import SecretDraw
 from covey.private.settings import Private
 from covey.private.sums import NoisySums
@@ -226,3 +227,55 @@ def test_several_runs_of_several_servers_at_one_site_add_up(tmp_path: Path) -> N
     (tmp_path / "0" / "updates.json").unlink()
     with pytest.raises(UserError, match=r"counts 0 updates and steps under noise, .* beside it 3"):
         sites(tmp_path, budget=30.0)
+
+
+# ---------------------------------------------------------------------------------------------- one number
+
+
+@pytest.mark.parametrize(
+    ("sampling", "accountant", "per_round", "level"),
+    [
+        ("method", "pld", 4, "client"),
+        ("poisson", "pld", 4, "client"),
+        ("poisson", "rdp", 4, "client"),
+        ("poisson", "pld", CLIENTS, "client"),
+        ("poisson", "pld", CLIENTS, "local"),
+    ],
+)
+def test_a_run_books_what_was_quoted_and_no_more_than_was_promised(
+    sampling, accountant, per_round, level
+) -> None:
+    settings = {"epsilon": 4.0, "clip": 0.5, "delta": 1e-3, "level": level}
+    if level == "client":
+        settings |= {"sampling": sampling, "accountant": accountant}
+    private = Private(**settings)
+    method, fleet = made(3, per_round=per_round, **settings), small_fleet()
+    run(method, fleet, rounds=3)
+    quoted = quote(method, private, clients=CLIENTS, rounds=3)
+    clients = statement(fleet.ledger.told, private.delta, private.accountant)["clients"]
+    booked = {one["client"]["updates"] for one in clients.values()}
+    assert booked == {round(quoted.epsilon, 6)}
+    assert 3.9 < max(booked) <= 4.0
+
+
+def test_the_quoted_number_of_a_fixed_draw_is_that_of_dp_accounting() -> None:
+    """A tenth of 40 clients, eight rounds: dp-accounting, called directly, at the whole of delta."""
+    import dp_accounting.rdp as rdp
+    from dp_accounting import GaussianDpEvent, NeighboringRelation, SampledWithoutReplacementDpEvent
+
+    private = Private(epsilon=8.0, sampling="method", clip=0.5)
+    method = made_private(fedavg(TRAIN, per_round=4), private, clients=40, rounds=8)
+    quoted = quote(method, private, clients=40, rounds=8)
+    event = SampledWithoutReplacementDpEvent(40, 4, GaussianDpEvent(quoted.noise / 2))
+    direct = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE).compose(event, 8)
+    drawn = Loss(what="updates", mechanism="sum", noise=quoted.noise, chosen=4, of=40)
+    assert quoted.epsilon == pytest.approx(direct.get_epsilon(1e-5), rel=1e-12)
+    assert composed({drawn: 8}, 1e-5) == composed({drawn: 8}, 1e-5, "sample") == quoted.epsilon <= 8.0
+    summary = Loss(what="summaries", mechanism="stated", noise=0.5)
+    assert composed({drawn: 8, summary: 2}, 1e-5, "sample") <= quoted.epsilon + 1.0
+
+
+def test_a_promise_is_booked_as_it_was_made() -> None:
+    promised = Loss(what="updates", mechanism="promised", noise=8.0, rate=5e-6)
+    assert 7.9 < composed({promised: 1}, 1e-5, "sample") <= 8.0
+    assert composed({promised: 1}, 1e-6, "sample") == float("inf")

@@ -14,6 +14,7 @@ from covey.progress import console, live, say
 
 if TYPE_CHECKING:
     from covey.config import Config
+    from covey.private.longer import Budget
     from covey.runs import Finished
 
 FileArgument = Annotated[
@@ -66,6 +67,14 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="The Ray cluster. [default: RAY_ADDRESS, or one started here]")
     ] = None,
+    epsilon: Annotated[
+        str | None,
+        typer.Option(
+            help="With --resume and more --rounds of a private run: what all rounds may cost, a number, or same-noise "
+            "(epsilon is then what that costs), or kept (with far more noise).",
+            show_default=False,
+        ),
+    ] = None,
     changed_code: ChangedCodeOption = False,
 ) -> None:
     """Run one method and write a run folder with its report."""
@@ -75,17 +84,26 @@ def run(
     if resume is not None:
         if any(option is not None for option in (file, method, dataset, set_, out, seed, engine, address)):
             raise UserError(
-                "--resume goes on with the folder's own settings; it takes no other option but --rounds"
+                "--resume goes on with the folder's own settings; it takes no other option but --rounds and --epsilon"
             )
         from covey.run_folder import config_in
 
         total = rounds or config_in(resume).top.rounds
         with live(resume.name, total) as watch, interruptible():
-            done = go_on(resume, rounds=rounds, watchers=[watch], say=say, changed_code=changed_code)
+            done = go_on(
+                resume,
+                rounds=rounds,
+                epsilon=budget_of(epsilon),
+                watchers=[watch],
+                say=say,
+                changed_code=changed_code,
+            )
         show([done])
         return
     if changed_code:
         raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
+    if epsilon is not None:
+        raise UserError("--epsilon goes with --resume and --rounds; a new run has --set private.epsilon=...")
     assignments = [*(set_ or ()), *engine_settings(engine, address)]
     config = configured(
         file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds, alone=True
@@ -95,6 +113,18 @@ def run(
     with live(config.method_name, config.top.rounds) as watch, interruptible():
         done = run_config(config, folder, watchers=[watch], say=say)
     show([done])
+
+
+def budget_of(epsilon: str | None) -> Budget | None:
+    """The option --epsilon as it is meant."""
+    if epsilon == "same-noise":
+        return "same-noise"
+    if epsilon == "kept":
+        return "kept"
+    try:
+        return None if epsilon is None else float(epsilon)
+    except ValueError:
+        raise UserError(f"--epsilon is {epsilon!r}; allowed: a number, same-noise, kept") from None
 
 
 def engine_settings(engine: str | None, address: str | None) -> list[str]:

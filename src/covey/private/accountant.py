@@ -24,6 +24,7 @@ Accountant = Literal["pld", "rdp"]
 Relation = Literal["zero-out", "replace-one"]
 
 LEAST_NOISE = 0.2  # clip lengths of noise below which nobody is protected by a single sum
+LITTLE = 1e-6  # of a budget: what is left of it by rounding is nothing
 GRID = 1e-3  # of privacy losses; dp-accounting rounds them up, so that a coarser one is never too good
 
 
@@ -142,12 +143,15 @@ def noise_for(
 ) -> float:
     """The least noise with which `times` more sums keep within epsilon, after those that were `spent` already."""
     before = epsilon_of(spent, delta, accountant)
-    if before >= epsilon:
-        raise UserError(
-            f"private.epsilon is {epsilon:g}, and {before:.4g} of it is spent: no round is left; give more, or end here"
-        )
+    used_up = UserError(
+        f"private.epsilon is {epsilon:g}, and {before:.4g} of it is spent: no round is left; give more, or end here"
+    )
+    if before >= epsilon * (1 - LITTLE):
+        raise used_up
     try:
         return _least_noise(epsilon, delta, sampling, times, spent, accountant)
+    except library().NoBracketIntervalFoundError as error:  # no noise is enough
+        raise used_up from error
     except (ValueError, ArithmeticError, RuntimeError) as error:
         raise UserError(
             f"private.epsilon is {epsilon:g} at private.delta {delta:g}, for which no noise is found: {error}"

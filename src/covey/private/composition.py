@@ -7,38 +7,77 @@ its data and any others look alike. Summaries, embeddings and gradients under no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
 from covey.privacy_loss import Loss
-from covey.private.accountant import GRID, LEAST_NOISE, Sampling, Sums, epsilon_of, library
+from covey.private.accountant import GRID, LEAST_NOISE, Accountant, Sampling, Sums, epsilon_of, library
 
 Whose = Literal["sample", "client"]
 
 PURE = 50.0  # of losses without a delta that are larger than this the sum is as good as any other number
 
 
-def composed(told: Mapping[Loss, int], delta: float, whose: Whose = "client") -> float:
-    """Epsilon at `delta` of all that was told; infinite where something does not protect at that level."""
-    return _composed(frozenset(told.items()), delta, whose)
+def composed(
+    told: Mapping[Loss, int], delta: float, whose: Whose = "client", accountant: Accountant = "pld"
+) -> float:
+    """Epsilon at `delta` of all that was told; infinite where something does not protect at that level.
+
+    Of sums, and of updates with noise of their own, it is the number for which their noise was found.
+    """
+    return _composed(frozenset(told.items()), delta, whose, accountant)
 
 
 @lru_cache(maxsize=4096)
-def _composed(told: frozenset[tuple[Loss, int]], delta: float, whose: Whose) -> float:
+def _composed(told: frozenset[tuple[Loss, int]], delta: float, whose: Whose, accountant: Accountant) -> float:
     if not told:
         return 0.0
     if any(unprotected(loss, whose) for loss, _ in told):
         return math.inf
-    if all(loss.mechanism == "stated" for loss, _ in told):
-        return float(sum(loss.noise * times for loss, times in told))
+    stated = {(loss, times) for loss, times in told if loss.mechanism == "stated"}
+    pure = sum(loss.noise * times for loss, times in stated)
+    rest = told - stated
+    if not rest:
+        return pure
+    if (sums := as_sums(rest, whose)) is None:
+        return within_promise(told, distributed(told, delta, whose), delta)
+    alone = pure + epsilon_of(sums, delta, accountant)  # what has no delta adds up
+    return min(alone, distributed(told, delta, whose)) if stated else alone
+
+
+def as_sums(told: Collection[tuple[Loss, int]], whose: Whose) -> tuple[Sums, ...] | None:
+    """The same as sums of whole clients, where they are: for one sample only what is not drawn one by one.
+
+    One sample more or less makes another update, two clip lengths away: as half the noise, which fixed-size sampling
+    is accounted with anyway.
+    """
+    replaced = whose == "sample" and not any(is_fixed(loss) for loss, _ in told)
+    found = []
+    for loss, times in sorted(told, key=str):
+        if loss.mechanism not in ("sum", "local") or (replaced and loss.rate < 1):
+            return None
+        sampling = Sampling()
+        if is_fixed(loss):
+            sampling = Sampling(kind="fixed", chosen=loss.chosen, of=loss.of)
+        elif loss.rate < 1:
+            sampling = Sampling(kind="poisson", rate=loss.rate)
+        half = loss.mechanism == "local" or replaced
+        found.append(Sums(noise=loss.noise / (2 if half else 1), sampling=sampling, times=times))
+    return tuple(found)
+
+
+def within_promise(told: Collection[tuple[Loss, int]], epsilon: float, delta: float) -> float:
+    """Rounding losses to a grid makes no promise larger that stands alone."""
+    promises = [loss.noise for loss, _ in told if loss.mechanism == "promised" and loss.rate <= delta]
+    return min(epsilon, promises[0]) if len(promises) == len(told) == 1 else epsilon
+
+
+def distributed(told: Collection[tuple[Loss, int]], delta: float, whose: Whose) -> float:
+    """Everything by its distribution of privacy losses, so that large ones seldom meet."""
     dp = library()
     distribution = dp.pld.privacy_loss_distribution
-    fixed = tuple(
-        Sums(noise=loss.noise, sampling=Sampling(kind="fixed", chosen=loss.chosen, of=loss.of), times=times)
-        for loss, times in told
-        if is_fixed(loss)
-    )
+    fixed = as_sums([(loss, times) for loss, times in told if is_fixed(loss)], "client")
     pure, whole = 0.0, distribution.identity(value_discretization_interval=GRID)
     for loss, times in sorted(told, key=str):
         if is_fixed(loss):
@@ -95,24 +134,30 @@ def distribution_of(distribution: Any, loss: Loss, times: int, whose: Whose) -> 
     return one.self_compose(times)
 
 
-def by_kind(told: Mapping[Loss, int], delta: float, whose: Whose) -> dict[str, float]:
+def by_kind(
+    told: Mapping[Loss, int], delta: float, whose: Whose, accountant: Accountant = "pld"
+) -> dict[str, float]:
     """What each kind of answer cost by itself, and all together under `all`."""
     kinds = sorted({loss.what for loss in told})
     parts: dict[str, float] = {
-        kind: composed({loss: times for loss, times in told.items() if loss.what == kind}, delta, whose)
+        kind: composed(
+            {loss: times for loss, times in told.items() if loss.what == kind}, delta, whose, accountant
+        )
         for kind in kinds
     }
-    return {**parts, "all": composed(told, delta, whose)} if parts else {}
+    return {**parts, "all": composed(told, delta, whose, accountant)} if parts else {}
 
 
-def statement(told: Mapping[int, Mapping[Loss, int]], delta: float) -> dict[str, Any]:
+def statement(
+    told: Mapping[int, Mapping[Loss, int]], delta: float, accountant: Accountant = "pld"
+) -> dict[str, Any]:
     """What every client has lost, for `summary.json`: by kind and in all, for one sample and for the whole client.
 
     A loss without a bound is null.
     """
     clients = {
         str(client): {
-            whose: {kind: bounded(value) for kind, value in by_kind(losses, delta, whose).items()}
+            whose: {kind: bounded(value) for kind, value in by_kind(losses, delta, whose, accountant).items()}
             for whose in ("sample", "client")
         }
         for client, losses in sorted(told.items())

@@ -49,9 +49,13 @@ class BookedReplies:
         return epsilon_of(sums, self.settings.delta) <= self.settings.epsilon * (1 + 1e-6)
 
     def book(self, now: Round, client: int, loss: Loss | None = None) -> None:
-        """An update with noise costs each time; a promise was made for all of them."""
-        loss = loss or self.loss(now)
-        if self.settings.level == "local" or loss not in now.fleet.ledger.told.get(client, {}):
+        """An update with noise costs each time; a promise is made for all of them, and one of a longer run for more."""
+        loss, told = loss or self.loss(now), now.fleet.ledger.told.get(client, {})
+        if self.settings.level == "local":
+            now.fleet.ledger.lose(client, loss)
+        elif loss not in told:
+            for earlier in [one for one in told if one.mechanism == "promised"]:
+                del told[earlier]
             now.fleet.ledger.lose(client, loss)
 
     def book_unheard(self, now: Round) -> None:

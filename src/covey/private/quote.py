@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from covey.core import Method
 from covey.errors import UserError
+from covey.privacy_loss import Loss
 from covey.private.accountant import Sampling, Sums, epsilon_of, noise_for
+from covey.private.composition import composed
 from covey.private.local import local_noise
 from covey.private.plan import Plan
 from covey.private.settings import Private
+from covey.private.sums import loss_of
 from covey.steps.example import ExampleTrain
 
 NEIGHBOURS = {
@@ -48,26 +51,25 @@ def quote(
         return example_quote(method.local, samples, noise)
     if settings.level == "local":
         noise = local_noise(settings, rounds)
-        one = Sums(noise=noise / 2, sampling=Sampling(), times=rounds)
+        sampling, loss = Sampling(), Loss(what="updates", mechanism="local", noise=noise)
         neighbours = "a client's update in place of any other"
     else:
         plan: Plan = method.gather.plan  # type: ignore[attr-defined]
         sampling = plan.accounted(clients)
-        found = settings.noise or noise_for(
+        noise = settings.noise or noise_for(
             settings.epsilon or 0.0,
             settings.delta,
             sampling=sampling,
             times=rounds,
             accountant=settings.accountant,
         )
-        one = Sums(noise=found, sampling=sampling, times=rounds)
-        noise, neighbours = found, NEIGHBOURS[sampling.relation]
+        loss, neighbours = loss_of(noise, sampling), NEIGHBOURS[sampling.relation]
     return Quote(
         noise=noise,
-        epsilon=epsilon_of([one], settings.delta, settings.accountant),
+        epsilon=composed({loss: rounds}, settings.delta, accountant=settings.accountant),  # as it is booked
         delta=settings.delta,
         sums=rounds,
-        sampling=one.sampling.words(),
+        sampling=sampling.words(),
         neighbours=neighbours,
     )
 
