@@ -32,7 +32,16 @@ from covey.own_code import bare_name
 from covey.private.apply import made_private
 from covey.private.settings import Private
 from covey.registry import Registry
-from covey.sections import SECTIONS, USUAL_MODEL, DataSection, ModelSection, Top, own_settings, settings_in
+from covey.sections import (
+    SECTIONS,
+    USUAL_MODEL,
+    DataSection,
+    ModelSection,
+    Sites,
+    Top,
+    own_settings,
+    settings_in,
+)
 from covey.settings import Setting, checked, settings_of, unknown
 from covey.steps import Train
 from covey.steps.compress import Compression, with_compression
@@ -40,7 +49,7 @@ from covey.stopping import Stopping
 from covey.tables import check_tables, plain_tables, shown, with_full_names
 
 # The tables whose settings are one dataclass: those that only a run which asks for them has, and those of every run.
-IF_ASKED: dict[str, type] = {"compress": Compression, "stop": Stopping, "private": Private}
+IF_ASKED: dict[str, type] = {"compress": Compression, "stop": Stopping, "private": Private, "sites": Sites}
 ALWAYS: dict[str, type] = {
     "train": Train,
     "devices": Devices,

@@ -23,7 +23,7 @@ from covey.errors import RunError, SilentRoundError, UserError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
-from covey.safety import as_chosen, check_bank, check_round, without_culprits
+from covey.safety import as_chosen, check_bank, check_round, check_turnout, without_culprits
 from covey.streams import stream
 
 if TYPE_CHECKING:
@@ -344,7 +344,10 @@ def run(
     while state.round < rounds:
         try:
             state, silent = one_round(method, state, fleet), 0
-        except SilentRoundError:
+        except RunError as error:
+            check_turnout(fleet, state.round + 1)  # what no part can do without answers is not the cause
+            if not isinstance(error, SilentRoundError):
+                raise
             silent += 1
             if silent > patience or (state.round + 1 == rounds and not len(state.models)):
                 raise

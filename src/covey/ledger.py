@@ -150,6 +150,10 @@ class Ledger:
         what, p = self.latest
         return f"Client {p.client} was {what} in {p.kind}, round {p.round}: {p.reason}"
 
+    def why_in_round(self) -> str:
+        """The latest problem of this round, for the end of a sentence; nothing where there was none."""
+        return f". {self.last_problem()}" if self.lost_in_round or self.refused_in_round else ""
+
     def examples(self, what: str) -> list[dict[str, Any]]:
         return [asdict(problem) for kind, problem in self.problems if kind == what]
 

@@ -185,6 +185,10 @@ class Fleet(Protocol):
         """
         ...
 
+    def objection(self) -> str:
+        """Why nothing may be made of this round, or an empty text: real sites may be too few, or all refuse."""
+        ...
+
     @property
     def underway(self) -> Collection[int]:
         """Clients that still work on a task of an earlier round: they cannot be asked anything else."""

@@ -164,6 +164,7 @@ def check_round(method: Method, now: Round) -> None:
             f"{culprit_in_words(now.fleet, now.number)}",
             round=now.number,
         )
+    check_turnout(now.fleet, now.number)
     if now.replies:
         return
     if asked and ledger.failed_in_round == asked:
@@ -173,9 +174,15 @@ def check_round(method: Method, now: Round) -> None:
         )
     if not asked:
         raise SilentRoundError(
-            f"round {now.number}: method {method.name} chose none of {len(now.here)} clients"
+            f"round {now.number}: method {method.name} chose none of {len(now.here)} clients{ledger.why_in_round()}"
         )
     raise SilentRoundError(f"round {now.number}: none of {asked} clients answered. {ledger.last_problem()}")
+
+
+def check_turnout(fleet: Fleet, number: int) -> None:
+    """Ends a run over real sites where too few of them take part in a round, or all of them refuse."""
+    if why := fleet.objection():
+        raise RunError(f"round {number}: {why}")
 
 
 def diverging(now: Round) -> bool:

@@ -14,7 +14,7 @@ from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.model import BufferPolicy
 from covey.models import GIVEN as MODEL_GIVEN
 from covey.ranges import Count, Natural, NotNegative, Range, Seed
-from covey.settings import Setting, only_with, settings_of, validated
+from covey.settings import Setting, only_with, settings_of, validated, validated_in
 
 SECTIONS = (
     "data",
@@ -24,6 +24,7 @@ SECTIONS = (
     "compress",
     "stop",
     "private",
+    "sites",
     "model",
     "train",
     "method",
@@ -128,6 +129,20 @@ class ModelSection:
 
     name: str = "usual"
     buffers: BufferPolicy = "average"
+
+
+@validated_in("sites")
+@dataclass(frozen=True, kw_only=True)
+class Sites:
+    """What a run over real sites asks of them; a simulation has no use for it.
+
+    Args:
+        quorum: how many sites must be there for a round to begin, and must train in it (all of them, where a method
+            asks fewer); a round with fewer ends the run with a sentence, and nothing is made of it. 0: a round
+            counts with whoever answers.
+    """
+
+    quorum: Natural = 0
 
 
 def settings_in(section: str, maker: Callable[..., Any]) -> dict[str, Setting]:

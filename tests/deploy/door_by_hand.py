@@ -48,6 +48,7 @@ class Port:
         self.port = port
         self.ca = ca
         self.seen: list[Visit] = []
+        self.counts: list[int] = []  # connections of the site, whenever they changed
         self.secret = ec.generate_private_key(ec.SECP384R1())
         public = self.secret.public_key()
         self.keys: set[str] = set()  # that are on the list
@@ -102,6 +103,7 @@ def open_port(
             objection=lambda key: "" if key in here.keys else "its key is not on the list",
             limits=Limits(**limits),
             seen=here.seen.append,
+            connections=lambda _, count: here.counts.append(count),
         ):
             yield here
     finally:

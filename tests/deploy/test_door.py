@@ -61,6 +61,18 @@ def test_a_connection_carries_many_requests() -> None:
     assert said == ["got 1", "got 0", "got 70000"]
 
 
+def test_it_is_known_how_many_connections_a_key_has() -> None:
+    with open_port() as port:
+        first, second = port.connect(), port.connect()
+        for connection in (first, second):
+            connection.sendall(port.head(0))
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        assert port.counts == [1, 2]
+        first.close()
+        second.close()
+        until(lambda: port.counts == [1, 2, 1, 0])
+
+
 def test_who_is_refused_learns_why_by_the_status_and_the_log_by_a_sentence() -> None:
     with open_port() as here, open_port() as other:
         foreign = other.signed()

@@ -93,6 +93,14 @@ def test_a_look_waits_for_mail_and_is_answered_when_it_comes() -> None:
     in_door(work, hold=600)
 
 
+def test_a_look_ends_when_whoever_looks_has_left() -> None:
+    async def killed() -> None:
+        with pytest.raises(ConnectionResetError):
+            await Mailboxes(hold=600).mail(7, lambda: True)
+
+    asyncio.run(killed())
+
+
 def test_mail_of_another_node_wakes_nobody() -> None:
     async def work(door: Behind) -> list[str]:
         waiting = asyncio.create_task(door.look())

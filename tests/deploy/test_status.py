@@ -18,10 +18,11 @@ from covey.deploy.certs import make_certs
 from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
 from covey.deploy.site_registry import ClientNumbers
-from covey.deploy.status import ALIVE, HOUR, MOST_REFUSED, Status, metrics
+from covey.deploy.status import ALIVE, BETWEEN, HOUR, MOST_REFUSED, Status, metrics
 from covey.deploy.status_page import FILE, PagePlace, page, shown
 from covey.deploy.superlink import free_port
 from covey.errors import UserError
+from covey.folder_lock import folder_lock
 from covey.steps import Evaluate
 from tests.deploy.sites_by_hand import Hand, deployed, sites
 
@@ -55,6 +56,26 @@ def test_a_site_is_connected_while_it_is_heard_of_and_away_a_minute_later() -> N
     assert states(status) == {"a": "connected", "b": "away", "c": "never seen"}
     a = status.snapshot()["sites"][0]
     assert (a["bytes_in"], a["bytes_out"], a["last_seen"]) == (200, 40, clock.now)
+
+
+def test_a_site_without_any_connection_is_away_at_once() -> None:
+    """A killed site's connections end with it: nobody waits for a heartbeat that does not come."""
+    clock = Clock()
+    status = Status(lambda: LISTED, clock=clock)
+    status.visit(visit("key-a"))
+    status.connections("key-a", 2)
+    status.connections("key-a", 1)
+    clock.now += 30
+    assert states(status)["a"] == "connected"
+    status.connections("key-a", 0)
+    assert states(status)["a"] == "connected"  # it may be between two connections
+    clock.now += BETWEEN + 1
+    assert states(status)["a"] == "away"
+    assert status.snapshot()["sites"][0]["last_seen"] == clock.now - BETWEEN - 31
+    status.connections("key-a", 1)
+    assert states(status)["a"] == "connected"
+    status.connections("stranger", 0)
+    assert status.alone == {}
 
 
 def test_who_was_refused_is_named_with_the_reason_and_counted(tmp_path: Path) -> None:
@@ -296,8 +317,15 @@ def test_the_command(tmp_path: Path) -> None:
     assert "round 2 of 9: train.sgd for 0 s" in said
     assert fingerprint("key-x") in said
     assert "ended" not in said
-    (tmp_path / FILE).write_text(json.dumps({**snapshot, "time": time.time() - 100}))
-    assert "the server has ended" in covey(tmp_path).output
+    (tmp_path / FILE).write_text(json.dumps({**snapshot, "time": time.time() - 5}))
+    with folder_lock(tmp_path):  # a live server's machine may be busy
+        assert "train.sgd for" in covey(tmp_path).output
+    for age in (5, 100):  # it was killed: its lock is gone with it
+        (tmp_path / FILE).write_text(json.dumps({**snapshot, "time": time.time() - age}))
+        said = covey(tmp_path).output
+        assert f"the server has ended, in round 2 of 9; this is what it saw last, {age} s ago" in said
+        assert "waits for" not in said
+        assert said.count("not known") == 2
     (tmp_path / FILE).write_text("{}")
     assert "status.json cannot be read: KeyError" in str(covey(tmp_path).exception)
 
@@ -311,3 +339,20 @@ def test_no_name_and_no_key_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
     assert all(name in said for name, _ in names.values())
     assert f"hospital-of-saint-1 {fingerprint('key-1')}" in said
     assert "hospital-of-saint-1 is refused: its clock is 400 s behind" in said
+
+
+def test_the_live_table_names_the_data_and_waits_for_nobody_once_the_server_has_ended(tmp_path: Path) -> None:
+    """The configuration of a run over sites may name no data at all, which then says digits."""
+    from covey.live.folder import RunsFolder
+
+    status = busy()
+    status.now.dataset = "a hospital"
+    (tmp_path / "config.toml").write_text('[data]\nname = "digits"\n[method]\nname = "fedavg"\n')
+    (tmp_path / FILE).write_text(json.dumps(status.snapshot()))
+    runs = RunsFolder(tmp_path)
+    with folder_lock(tmp_path):
+        ((run,), _) = runs.refresh()
+        assert (run.state, run.about["dataset"], run.about["waits"]) == ("running", "a hospital", [EVIL])
+    ((run,), _) = runs.refresh()
+    assert (run.state, run.about["dataset"]) == ("stopped", "a hospital")
+    assert "waits" not in run.about

@@ -227,7 +227,16 @@ def open_sites(
     mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (
         flower_run(link, sites.registered if sites else dict, mailboxes, say) as transport,
-        door(host, int(port), link, certs, objection=objection, seen=status.visit, mailboxes=mailboxes),
+        door(
+            host,
+            int(port),
+            link,
+            certs,
+            objection=objection,
+            seen=status.visit,
+            mailboxes=mailboxes,
+            connections=status.connections,
+        ),
         shown(status, folder, page) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -25,19 +26,19 @@ def status(
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
 
-    from covey.deploy.status_page import ago, is_old, read_status, size
+    from covey.deploy.status_page import ago, has_ended, read_status, size
 
     found = read_status(folder)
-    now, at, console = found["now"], found["time"], Console()
+    now, at, console = found["now"], time.time(), Console()
     rounds = f" of {now['rounds']}" if now["rounds"] else ""
-    if is_old(found):
-        console.print("the server has ended; this is what it saw last", highlight=False)
-    waits = ", ".join(now["waits_for"]) or "nobody"
-    console.print(
-        f"round {now['round']}{rounds}: {now['doing']} for {ago(at, now['since'], since=True)}; waits for {waits}",
-        highlight=False,
-        markup=False,
-    )
+    ended = has_ended(folder, found)
+    where = f"round {now['round']}{rounds}"
+    if ended:
+        words = f"the server has ended, in {where}; this is what it saw last, {ago(at, found['time'])}"
+    else:
+        waits = ", ".join(now["waits_for"]) or "nobody"
+        words = f"{where}: {now['doing']} for {ago(at, now['since'], since=True)}; waits for {waits}"
+    console.print(words, highlight=False, markup=False)
     sites = Table(
         *(Column(name, no_wrap=True) for name in COLUMNS),
         box=SIMPLE_HEAD,
@@ -46,14 +47,17 @@ def status(
     )
     for site in found["sites"]:
         sites.add_row(
-            *(site["name"], str(site["client"]), site["state"], ago(at, site["last_seen"]), site["doing"]),
+            *(site["name"], str(site["client"]), "not known" if ended else site["state"]),
+            *(ago(at, site["last_seen"]), "" if ended else site["doing"]),
             *(size(site["bytes_in"]), size(site["bytes_out"]), f"{site['seconds']:.1f}", str(site["lost"])),
         )
     wanted = console.measure(sites, options=console.options.update(max_width=1000)).maximum
     Console(width=max(console.width, wanted)).print(sites)  # a name that is cut could be any site's
     for site in found["sites"]:
         if site["why"]:
-            console.print(f"{site['name']} is {site['state']}: {site['why']}", highlight=False)
+            console.print(
+                f"{site['name']} {'was' if ended else 'is'} {site['state']}: {site['why']}", highlight=False
+            )
     if found["refused"]:
         refused = Table(Column("refused key", no_wrap=True), "why", "times", Column("last", no_wrap=True))
         for one in found["refused"]:

@@ -63,6 +63,7 @@ class Door:
         limits: Limits,
         seen: Callable[[Visit], None],
         mailboxes: Mailboxes | None = None,
+        connections: Callable[[str, int], None] = lambda _key, _count: None,
     ) -> None:
         import httpx
 
@@ -71,6 +72,7 @@ class Door:
         self.objection = objection
         self.limits = limits
         self.seen = seen
+        self.connections = connections
         self.guests: dict[asyncio.Task[None], Guest] = {}
         self.held: Counter[str] = Counter()  # bytes of bodies by key
         self.heads = UsedHeads()
@@ -119,12 +121,18 @@ class Door:
         elif len(strangers) >= self.limits.strangers:
             self.dismiss(next(iter(strangers)))
 
+    def count(self, key: str) -> int:
+        """How many connections a key has."""
+        return sum(other.key == key and other.shown for other in self.guests.values())
+
     def dismiss(self, task: asyncio.Task[None]) -> None:
         self.guests.pop(task, None)
         task.cancel()
 
     def forget(self, task: asyncio.Task[None]) -> None:
-        self.guests.pop(task, None)
+        guest = self.guests.pop(task, None)
+        if guest is not None and guest.shown:
+            self.connections(guest.key, self.count(guest.key))
         if not task.cancelled() and (error := task.exception()):
             self.seen(Visit(key="", path="", status=500, received=0, sent=0, why=f"{type(error).__name__}"))
 
@@ -164,7 +172,7 @@ class Door:
             with self.holding(key) as hold:
                 body = await talk.body(hold)
                 size = len(body)
-                given = await self.given(key, head.method.decode(), path, headers, body)
+                given = await self.given(key, head.method.decode(), path, headers, body, talk.has_left)
             sent = len(given.content)
             await talk.answer(given.status, given.headers, given.content)
         except Refusal as no:
@@ -186,10 +194,11 @@ class Door:
         if not self.heads.take(guest.key, headers[TIME]):  # a site signs anew when it tries again
             raise Refusal(503, "its signed head was sent before", guest.key)
         if not guest.shown:
-            mine = sum(other.key == guest.key and other.shown for other in self.guests.values())
+            mine = self.count(guest.key)
             if mine >= self.limits.per_key:
                 raise Refusal(429, f"its key has {mine} connections already", guest.key)
             guest.shown = True
+            self.connections(guest.key, mine + 1)
         return guest.key
 
     @contextlib.contextmanager
@@ -213,7 +222,15 @@ class Door:
             self.held[key] -= mine
             self.held += Counter()  # keys that hold nothing are dropped
 
-    async def given(self, key: str, method: str, path: str, headers: dict[str, str], body: bytes) -> Given:
+    async def given(
+        self,
+        key: str,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        has_left: Callable[[], bool] = lambda: False,
+    ) -> Given:
         """The answer to a request: what the SuperLink says, a look into a mailbox when there is something in it."""
         boxes = self.mailboxes
         node = node_of(path, body) if boxes is not None and path == LOOK else None
@@ -228,7 +245,7 @@ class Door:
         if node is not None:
             if (before := boxes.again(key, node)) is not None:
                 return before
-            await boxes.mail(node)
+            await boxes.mail(node, has_left)
             if self.objection is not None and (why := self.objection(key)):
                 raise Refusal(401, why, key)  # it was shut out meanwhile
             if boxes.is_empty(node):
@@ -285,10 +302,12 @@ def door(
     limits: Limits | None = None,
     seen: Callable[[Visit], None] = lambda _: None,
     mailboxes: Mailboxes | None = None,
+    connections: Callable[[str, int], None] = lambda _key, _count: None,
 ) -> Iterator[None]:
     """Opens the port for the time of the context; `objection` says why a public key may not join now, or nothing.
 
-    With `mailboxes`, a look into an empty one is answered when there is mail.
+    With `mailboxes`, a look into an empty one is answered when there is mail. `connections` is told how many a key has
+    whenever that changes.
     """
     if certs is None and host not in LOOPBACK:
         raise UserError(
@@ -311,7 +330,13 @@ def door(
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
     there = Door(
-        link, tls=tls, objection=objection, limits=limits or Limits(), seen=seen, mailboxes=mailboxes
+        link,
+        tls=tls,
+        objection=objection,
+        limits=limits or Limits(),
+        seen=seen,
+        mailboxes=mailboxes,
+        connections=connections,
     )
     thread = threading.Thread(target=lambda: loop.run_until_complete(there.run(listener, stop)), daemon=True)
     thread.start()

@@ -23,6 +23,7 @@ from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegist
 from covey.deploy.standardise import as_stored, ask_scale, with_scale
 from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Transport
+from covey.deploy.turnout import Turnout, is_training
 from covey.deploy.underway import READING, Underway
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
 from covey.errors import UserError
@@ -70,8 +71,11 @@ class SiteFleet:
         say: Callable[[str], None] = lambda _: None,
         status: Status | None = None,
         scaling: TellScale | None = None,
+        turnout: Turnout | None = None,
     ) -> None:
         self.status = status or Status()
+        self.turnout = turnout or Turnout()
+        self.status.now.dataset = server_data.dataset.name
         self.scaling = scaling  # what sites are asked once, if their sums say how inputs are standardised
         self.transport = transport
         self.spec = spec
@@ -117,7 +121,8 @@ class SiteFleet:
         self.calls = {}
         if not self.is_child:
             self.ledger.open()
-        least = self.least if round == 1 or not self.registry.sites else 1
+            self.turnout.open()
+        least = max(1, self.turnout.quorum, self.least if round == 1 or not self.registry.sites else 0)
         self.here = self._believed(self.registry.wait(least, self.patience, round))
         if self.scaling is not None:
             self._use(ask_scale(self, self.scaling))
@@ -194,7 +199,13 @@ class SiteFleet:
         for reply in replies:
             if reply.id in trips:
                 self.note_pace(step, reply.id, trips[reply.id].seconds)
+        if is_training(step) and not measure and not self.is_child:
+            self.turnout.note_training(tasks, [reply.id for reply in replies])
         return replies
+
+    def objection(self) -> str:
+        """Why nothing can be made of this round: too few sites take part in it."""
+        return self.turnout.objection()
 
     def note_pace(self, step: Step, client: int, seconds: float) -> None:
         """How fast a site trains, as it was seen."""
@@ -265,7 +276,9 @@ class SiteFleet:
         return waiting, sizes
 
     def tell(self, outcome: Outcome, name: str, seconds: float) -> None:
-        """Puts it into the status what became of a question."""
+        """Puts it into the status what became of a question; a refusal is said."""
+        if self.turnout.note(outcome.id, name, outcome.refused):
+            self.say(f"round {self.round}: site {name} refused: {outcome.refused}")
         self.status.answered(outcome.id, name, seconds=seconds, lost=outcome.lost, refused=outcome.refused)
 
     def _request(self, call: Call, client: int, task: Task, limit: float, protocol: int) -> bytes:
@@ -334,6 +347,7 @@ class SiteFleet:
             guard=self.guard,
             say=self.say,
             status=self.status,
+            turnout=self.turnout,
         )
         fleet.model = model
         fleet.name = f"{self.name}/{name}"

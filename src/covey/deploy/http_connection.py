@@ -92,6 +92,10 @@ class HttpConnection:
         async with asyncio.timeout(self.limits.pause_seconds):
             await self.writer.drain()
 
+    def has_left(self) -> bool:
+        """Whether the other side has closed the connection."""
+        return self.reader.at_eof()
+
     async def linger(self) -> None:
         """Reads a little of what still comes, so that the other side can read why it was refused."""
         with contextlib.suppress(TimeoutError):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ FETCH, STORE = "/v1/fleet/pull-object", "/v1/fleet/push-object"
 BEAT, ARRIVE = "/v1/fleet/send-node-heartbeat", "/v1/fleet/activate-node"
 ANSWER, LEAVE = "/v1/fleet/push-messages", "/v1/fleet/deactivate-node"
 HOLD = 15.0  # seconds that a look may wait: less than a site's patience with an answer
+NOTICE = 1.0  # seconds in which it is seen that whoever looks has left
 PASS_ON = (
     60.0  # seconds after which a look is passed on though nothing was posted, should that have been missed
 )
@@ -84,17 +85,21 @@ class Mailboxes:
             for event in self.looking.get(node, ()):
                 event.set()
 
-    async def mail(self, node: int) -> None:
-        """Returns when the node has mail, or after a while."""
+    async def mail(self, node: int, has_left: Callable[[], bool] = lambda: False) -> None:
+        """Returns when the node has mail, or after a while; a ConnectionError once whoever looks has left."""
         if node in self.full:
             return
         event = asyncio.Event()
         self.looking.setdefault(node, set()).add(event)
+        now = asyncio.get_running_loop().time
+        until = now() + self.hold
         try:
-            async with asyncio.timeout(self.hold):
-                await event.wait()
-        except TimeoutError:
-            pass
+            while (left := until - now()) > 0 and not event.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, NOTICE)):
+                        await event.wait()
+                if has_left():
+                    raise ConnectionResetError
         finally:
             self.looking[node].discard(event)
             if not self.looking[node]:

@@ -17,7 +17,9 @@ from covey.deploy.fleet import SiteFleet
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
 from covey.deploy.transport import Transport
+from covey.deploy.turnout import Turnout
 from covey.deploy.wire import ModelSpec
+from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.sections import DataSection, ModelSection, own_settings
@@ -42,7 +44,9 @@ def site_fleet(
     Where that set comes without a scale, sites are asked once for sums of their inputs (`scaling`), and all inputs are
     standardised by these.
     """
-    data = config["data"]
+    data, quorum = config["data"], config.tables.get("sites", {}).get("quorum", 0)
+    if quorum > least:
+        raise UserError(f"sites.quorum is {quorum}, but the run is for {least} sites; see --clients")
     dataset = own or load(data["name"], **own_settings(data, DataSection))
     model = config["model"]
     spec = ModelSpec(
@@ -73,6 +77,7 @@ def site_fleet(
         guard=Guard(**config["guard"]),
         say=say,
         status=status,
+        turnout=Turnout(quorum),
         scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
     )
 

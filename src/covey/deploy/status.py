@@ -21,6 +21,7 @@ MOST_REFUSED = 100  # strangers that are remembered, the latest
 MOST_LINES = 10_000  # of the log that wait for a disk
 HOUR = 3600.0  # seconds in which at most as many strangers get a line in the log, which has to fit a disk
 ALIVE = 60.0  # seconds since the last request after which a site counts as away
+BETWEEN = 3.0  # seconds that a site may be without any connection: it closes one before it opens the next
 
 
 @dataclass(kw_only=True)
@@ -60,6 +61,7 @@ class Now:
     rounds: int = 0
     doing: str = "waiting for sites"
     waits_for: list[str] = field(default_factory=list)
+    dataset: str = ""
     since: float = field(default_factory=time.time)
 
 
@@ -79,6 +81,7 @@ class Status:
         self.clock = clock
         self.now = Now(since=clock())
         self.sites: dict[int, SiteStatus] = {}
+        self.alone: dict[str, float] = {}  # since when a key that was there has no connection
         self.strangers: dict[tuple[str, str], Stranger] = {}
         self.lines_of_strangers: deque[float] = deque(maxlen=MOST_REFUSED)  # when they were written
         self.unsaid: deque[str] = deque(maxlen=MOST_REFUSED)  # refusals that nobody was told of yet
@@ -114,6 +117,14 @@ class Status:
             if stranger.count == 1 and (once is not None or self._may_write_of_a_stranger()):
                 self._note("refused", key=key, why=visit.why, path=visit.path)
                 self.unsaid.append(f"refused: {key}: {visit.why}")
+
+    def connections(self, key: str, count: int) -> None:
+        """So many connections a key has at the open port now."""
+        with self.lock:
+            if count:
+                self.alone.pop(key, None)
+            elif key in self.known() or key in self.names():
+                self.alone[key] = self.clock()
 
     def _may_write_of_a_stranger(self) -> bool:
         """Whether one more may have a line: whoever makes up a key for every request must not fill the disk."""
@@ -155,6 +166,7 @@ class Status:
             site.answers += not (lost or refused)
             site.lost += bool(lost or refused)
             site.doing, site.why = "", lost or refused
+            site.last_seen = site.last_seen if lost else self.clock()
             if name in self.now.waits_for:
                 self.now.waits_for.remove(name)
             if lost or refused:
@@ -180,16 +192,18 @@ class Status:
     # ------------------------------------------------------------------------------------------ what is known
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything as plain values; who has not been heard of for a minute is away."""
+        """Everything as plain values; who has no connection, or has not been heard of for a minute, is away."""
         with self.lock:
             now = self.clock()
-            for name, client in self.names().values():
+            alone = set()
+            for key, (name, client) in self.names().items():
                 self._site(client, name)
+                if now - self.alone.get(key, now) > BETWEEN:
+                    alone.add(client)
             sites = []
             for _, site in sorted(self.sites.items()):
-                state = site.state
-                if state == "connected" and now - site.last_seen > ALIVE:
-                    state = "away"
+                away = site.client in alone or now - site.last_seen > ALIVE
+                state = "away" if site.state == "connected" and away else site.state
                 sites.append({**asdict(site), "state": state})
             strangers = sorted(self.strangers.values(), key=lambda s: -s.last_seen)
             return {

@@ -6,6 +6,7 @@ import contextlib
 import html
 import http.server
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 from covey.deploy.status import Status, metrics
 from covey.errors import UserError
+from covey.live.folder import locked_inodes
 from covey.writing import write_atomically
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -232,6 +234,10 @@ def read_status(folder: Path) -> dict[str, Any]:
     return found
 
 
-def is_old(snapshot: Mapping[str, Any]) -> bool:
-    """Whether the server that wrote it has ended, or died."""
-    return bool(snapshot.get("over")) or time.time() - float(snapshot["time"]) > 10 * EVERY
+def has_ended(folder: Path, snapshot: Mapping[str, Any]) -> bool:
+    """Whether the server that wrote it has ended, or died: a live one writes every two seconds and locks its folder."""
+    age = time.time() - float(snapshot["time"])
+    if bool(snapshot.get("over")) or age > 10 * EVERY:
+        return True
+    locked = locked_inodes() if age > 2 * EVERY else None
+    return locked is not None and os.stat(folder).st_ino not in locked

@@ -107,6 +107,10 @@ class LocalFleet:
         """Who belongs to the fleet in this round."""
         return self.devices.members(len(self.client_data), self.round)
 
+    def objection(self) -> str:
+        """Nothing: a simulated round counts with whoever answers."""
+        return ""
+
     def trainers(self, ids: Sequence[int]) -> Sequence[int]:
         """Those of them who have labelled samples."""
         unlabelled = self.client_data.unlabelled

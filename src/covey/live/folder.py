@@ -134,6 +134,7 @@ class RunsFolder:
         summary = read_summary(run.folder / "summary.json") or Summary()
         run.metrics = dict(summary.last)
         run.about = self._common(run) | {
+            **({"dataset": summary.dataset} if summary.dataset else {}),
             "round": summary.rounds_done,
             "clients": summary.clients,
             "seconds": summary.cost.seconds,
@@ -147,6 +148,7 @@ class RunsFolder:
         run.metrics = dict(follow.last)
         run.seen = [*run.seen, (self.clock(), follow.round)][-30:]
         run.sites = sites_in(run.folder)
+        now = run.sites.get("now", {})
         run.about = self._common(run) | {
             "round": follow.round,
             "seconds": follow.seconds,
@@ -155,7 +157,8 @@ class RunsFolder:
             "left": self._left(run, follow) if run.state == "running" else None,
             "working": follow.busy.get(follow.round, follow.replied.get(follow.round, 0)),
             "groups": len(follow.group_sizes()),
-            **({"waits": run.sites["now"].get("waits_for", [])} if run.sites else {}),
+            **({"dataset": str(now["dataset"])} if now.get("dataset") else {}),
+            **({"waits": now.get("waits_for", [])} if now and run.state == "running" else {}),
         }
 
     def _left(self, run: Run, follow: Following) -> float | None:
@@ -178,7 +181,12 @@ def run_folders(root: Path) -> Iterator[tuple[str, Path]]:
         except OSError:
             continue
         names = {entry.name for entry in entries}
-        if "config.toml" in names and names & {"metrics.parquet", "metrics.jsonl", "checkpoint.json"}:
+        if "config.toml" in names and names & {
+            "metrics.parquet",
+            "metrics.jsonl",
+            "checkpoint.json",
+            "status.json",
+        }:
             name = str(folder.relative_to(root))
             yield (root.name if name == "." else name), folder
         elif depth < DEEPEST:

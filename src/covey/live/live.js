@@ -193,13 +193,14 @@ async function drawCards() {
   at("progress").hidden = !running.length;
   for (const id of cards.keys()) if (!running.some((row) => row.id === id)) { cards.get(id).remove(); cards.delete(id); }
   for (const row of running) {
-    if (!cards.has(row.id)) { const card = make("article", { class: "card", "data-id": row.id }); cards.set(row.id, card); at("cards").append(card); }
+    if (!cards.has(row.id)) { const card = make("article", { class: "card", "data-id": row.id }); fillCard(card, row, {}); cards.set(row.id, card); at("cards").append(card); }
     try {
       const detail = await (await fetch(`api/run?id=${encodeURIComponent(row.id)}`)).json();
       fillCard(cards.get(row.id), row, detail);
       if (detail.status && detail.status.now) drawSites(row, detail.status);
     } catch { /* one that cannot be drawn holds up no other; the next look will tell */ }
   }
+  if (shownSites && !running.some((row) => row.id === shownSites)) at("sites-body").replaceChildren(make("p", {}, "The server of this run has ended."));
 }
 
 function fillCard(card, row, detail) {
@@ -243,7 +244,10 @@ function spark(curve) {
 
 function ago(now, then) { return then ? `${seconds(Math.max(0, now - then))} ago` : "never"; }
 
+let shownSites = "";
+
 function drawSites(row, status) {
+  shownSites = row.id;
   const head = (words) => make("thead", {}, make("tr", {}, words.map((word) => make("th", { scope: "col" }, word))));
   const cells = (words) => words.map((word) => make("td", {}, word));
   const sites = status.sites.map((site) => make("tr", {}, make("th", { scope: "row" }, site.name),
@@ -253,7 +257,7 @@ function drawSites(row, status) {
   at("sites").hidden = false;
   at("sites-head").textContent = `Sites of ${row.name}`;
   at("sites-body").replaceChildren(
-    make("p", {}, `Round ${status.now.round}${status.now.rounds ? ` of ${status.now.rounds}` : ""}: ${status.now.doing}; waits for ${status.now.waits_for.join(", ") || "nobody"}`),
+    make("p", {}, `${ago(Date.now() / 1000, status.time)}: round ${status.now.round}${status.now.rounds ? ` of ${status.now.rounds}` : ""}: ${status.now.doing}; waits for ${status.now.waits_for.join(", ") || "nobody"}`),
     make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sites" }, make("table", { class: "wide" }, head(["site", "state", "last seen", "doing", "received", "sent", "seconds", "answers", "lost"]), make("tbody", {}, sites))),
     ...(refused.length ? [make("h3", {}, "Refused requests"), make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Refused requests" }, make("table", {}, head(["key", "why", "times", "last"]), make("tbody", {}, refused)))] : []));
   document.querySelectorAll("[data-first]").forEach((element) => element.remove());
@@ -303,4 +307,4 @@ at("compare").addEventListener("click", () => { location.href = `report?${[...st
 
 const source = new EventSource("api/events");
 source.onmessage = (event) => take(JSON.parse(event.data));
-source.onerror = () => { at("facts").replaceChildren(make("span", {}, "the server is gone; this is what it said last")); };
+source.onerror = () => { if (shownSites) at("sites-body").replaceChildren(make("p", {}, "The server does not answer: who is there is not known.")); at("facts").replaceChildren(make("span", {}, "the server is gone; this is what it said last")); };

@@ -123,9 +123,10 @@ class SecureSums:
                     "masks nobody can see which; without private.secure it is refused and named"
                 )
         if now.tasks and not shown:
+            remedy = "; give method.per_round or private.least a larger number"
             raise SilentRoundError(
-                f"round {now.number}: no sum of {FEWEST} clients or more could be made; give method.per_round or "
-                "private.least a larger number"
+                f"round {now.number}: no sum of {FEWEST} clients or more could be made"
+                f"{now.fleet.ledger.why_in_round() or remedy}"
             )
         now.worked = tuple(sorted(heard))
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
