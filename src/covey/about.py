@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,26 +14,62 @@ from covey.metrics import Metrics
 from covey.reading import read_json
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from covey.data.schema import Schema
     from covey.data.types import Dataset, Federation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What a sample looks like before it goes into a model: `scale` is (mean, standard deviation) per channel."""
+    """What a sample looks like before it goes into a model, and how it gets there.
+
+    shape, dtype: as the data set holds it.
+    scale: (mean, standard deviation) per channel.
+    features: the names of a table's inputs.
+    schema: how these are made of the table's columns; older folders do not have it.
+    resized: whether pictures of any size were brought to this one.
+    low, high: the smallest and the largest value in training.
+    reach: what the largest value of every training sample is at least.
+    """
 
     shape: tuple[int, ...] = ()
     dtype: str = "float32"
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     features: tuple[str, ...] = ()
+    schema: Schema | None = None
+    resized: bool = False
+    low: float | None = None
+    high: float | None = None
+    reach: float | None = None
 
     @classmethod
     def of(cls, dataset: Dataset) -> Inputs:
+        from covey.data.samples import reach_of
+
+        low, high, reach = reach_of(dataset.x, dataset.train)
         return cls(
             shape=tuple(dataset.x.shape[1:]),
             dtype=str(dataset.x.dtype).removeprefix("torch."),
             scale=(dataset.scale.mean, dataset.scale.std) if dataset.scale else None,
             features=dataset.features,
+            schema=dataset.schema,
+            resized=dataset.resized,
+            low=low,
+            high=high,
+            reach=reach,
         )
+
+    def samples(self, x: Any) -> Tensor:
+        """What people have (rows, arrays, pictures, a folder) as the model takes it; see `covey.data.samples`."""
+        from covey.data.samples import samples_of
+
+        return samples_of(self, x)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**told, "schema": self.schema.plain() if self.schema else None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +102,7 @@ class About:
             "dataset": self.dataset,
             "classes": list(self.classes),
             "clients": list(self.clients),
-            "inputs": asdict(self.inputs),
+            "inputs": self.inputs.plain(),
         }
         return json.dumps(plain, indent=1)
 
@@ -89,10 +125,16 @@ def read_about(folder: Path) -> About:
 
 
 def _inputs(plain: Mapping[str, Any]) -> Inputs:
+    from covey.data.schema import Schema
+
+    schema = plain.get("schema")
     mean, std = plain["scale"] or ((), ())
     return Inputs(
         shape=tuple(plain["shape"]),
         dtype=plain["dtype"],
         scale=(tuple(mean), tuple(std)) if plain["scale"] else None,
         features=tuple(plain["features"]),
+        schema=Schema.from_plain(schema) if schema is not None else None,
+        resized=bool(plain.get("resized", False)),
+        **{key: plain.get(key) for key in ("low", "high", "reach")},
     )

@@ -394,6 +394,9 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
         minimum = config["partition"]["minimum"]
         say(f"partition.minimum is {minimum}: left out, with fewer training samples: {names}{more}")
     dataset, model = federation.dataset, config["model"]
+    if say is not None:
+        for note in dataset.notes:
+            say(note)
     network = build(
         model["name"],
         input_shape=tuple(dataset.x.shape[1:]),

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from covey.about import About, read_about
 from covey.checkpoint import read_checkpoint
-from covey.data.table import encode
-from covey.data.types import Scale, scaled
 from covey.errors import UserError
 from covey.model import Layout, write_row
 from covey.models import build
@@ -117,8 +115,9 @@ class TrainedModels:
     ) -> Any:
         """The predicted classes by name, or the predicted values, for inputs as the data set had them.
 
-        `x` is a tensor or an array of samples before scaling; for a run on a table also rows with its columns (a CSV or
-        Parquet file, a data frame, a dict of columns).
+        `x` is a tensor or an array of samples before scaling; for a run on a table also rows with its columns (a CSV,
+        Parquet or Excel file, a data frame, a dict of columns, a list of dicts); for a run on pictures also pictures
+        of Pillow, a file or a folder of them. What cannot be treated as in training is a `UserError`.
         """
         found = self.outputs(x, client=client, examples=examples)
         if not self.about.classes:
@@ -126,17 +125,8 @@ class TrainedModels:
         return np.array(self.about.classes)[found.argmax(1).numpy()]
 
     def inputs(self, x: Any) -> Tensor:
-        """Samples as the model takes them: bytes divided by 255, then scaled."""
-        told = self.about.inputs
-        table = isinstance(x, str | Path | dict) or hasattr(x, "__arrow_c_stream__")
-        samples = encode(x, told.features) if table and told.features else torch.as_tensor(np.asarray(x))
-        if tuple(samples.shape[1:]) != told.shape:
-            raise UserError(f"samples have shape {tuple(samples.shape[1:])}; the models take {told.shape}")
-        if told.dtype == "int64":
-            return samples.to(torch.int64)
-        samples = samples.to(torch.float32, copy=True)
-        samples = samples.div_(255) if told.dtype == "uint8" else samples
-        return scaled(samples, Scale(*told.scale)) if told.scale else samples
+        """Samples as the model takes them: rows encoded, bytes divided by 255, then scaled."""
+        return self.about.inputs.samples(x)
 
     def targets(self, y: Any) -> Tensor:
         """Labels as numbers, also from the names of their classes."""

@@ -12,7 +12,8 @@ import torch
 
 from covey.config import fleet_of, resolve
 from covey.data import Samples, federate
-from covey.data.table import encode, read_table
+from covey.data.encoding import encode
+from covey.data.table import read_table
 from covey.errors import UserError
 
 ROWS = 40
@@ -103,7 +104,7 @@ def test_real_labels_are_a_regression() -> None:
 def test_empty_cells_are_refused_or_filled_with_the_training_mean() -> None:
     gaps = {"x": [1.0, None, 3.0, 5.0], "y": ["a", "b", "a", "b"], "part": ["", "", "", "test"]}
     with pytest.raises(UserError, match="the column 'x' has 1 empty cells \\(first in row 2\\)"):
-        read_table(gaps, label="y", split="part", features=["x"])
+        read_table(gaps, label="y", split="part", features=["x"], missing="refuse")
     data = read_table(gaps, label="y", split="part", features=["x"], missing="mean", standardise=False)
     assert data.x[:, 0].tolist() == [1, 2, 3, 5]
 
@@ -134,10 +135,14 @@ def test_a_file_that_is_no_table_is_one_sentence(tmp_path: Path, content: bytes)
 
 def test_new_rows_are_encoded_as_the_table_was(csv: Path) -> None:
     data = read_table(csv, label="ill", client="hospital")
-    assert torch.equal(encode(COLUMNS, data.features), data.x)
-    assert encode({"age": [30], "sex": ["never seen"]}, data.features).tolist() == [[30, 0, 0]]
-    with pytest.raises(UserError, match="no column for the input 'age'"):
-        encode({"sex": ["f"]}, data.features)
+    assert torch.equal(encode(data.schema, COLUMNS), data.x)
+    assert data.schema is not None
+    with pytest.raises(
+        UserError, match="the column 'sex' holds 'never seen' in row 1, which was not there in training"
+    ):
+        encode(data.schema, {"age": [30], "sex": ["never seen"]})
+    with pytest.raises(UserError, match="the rows have no column 'age'; they have sex"):
+        encode(data.schema, {"sex": ["f"]})
 
 
 def test_a_table_with_a_client_column_needs_no_other_setting(csv: Path) -> None:

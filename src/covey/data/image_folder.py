@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,6 +68,7 @@ def read_images(
         natural={"client": ids} if clients else {},
         group_names={"client": tuple(owners)} if clients else {},
         clients_by="client" if clients else "",
+        resized=True,
     )
 
 
@@ -136,12 +138,29 @@ def _files(folder: Path, clients: bool) -> Sequence[tuple[str, str, Path]]:
 
 def _pixels(path: Path, side: int, grey: bool) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """An image as channels x side x side bytes (antialiased bilinear)."""
+    with open_picture(path) as picture:
+        return as_bytes(picture, (side, side), grey)
+
+
+@contextmanager
+def open_picture(picture: Any) -> Iterator[Any]:
+    """A picture of Pillow, from a file or as it is."""
+    if not isinstance(picture, Path):
+        yield picture
+        return
     from PIL import Image
 
     try:
-        with Image.open(path) as picture:
-            small = picture.convert("L" if grey else "RGB").resize((side, side), Image.Resampling.BILINEAR)
-    except OSError as error:
-        raise UserError(f"{path} is not a readable image: {error}") from error
+        with Image.open(picture) as opened:
+            yield opened
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"{picture} is not a readable image: {error}") from error
+
+
+def as_bytes(picture: Any, size: tuple[int, int], grey: bool) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Channels x height x width of a picture, brought to a size (width, height)."""
+    from PIL import Image
+
+    small = picture.convert("L" if grey else "RGB").resize(size, Image.Resampling.BILINEAR)
     pixels = np.asarray(small)
     return np.ascontiguousarray(pixels[None] if grey else pixels.transpose(2, 0, 1))

@@ -1,9 +1,10 @@
-"""A data set from a table: a CSV or Parquet file, a data frame, or a Hugging Face data set."""
+"""A data set from a table: a CSV, Parquet or Excel file, a database, a data frame, or a Hugging Face data set."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,17 +14,21 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from covey.data.cells import is_date, is_number, is_text, not_for_models, numbers_of, some, tidied, words_of
+from covey.data.columns import Choices, look
 from covey.data.convert import stratified_split, with_everybody
-from covey.data.types import Dataset, Indices, Scale
+from covey.data.encoding import assembled, columns_of
+from covey.data.schema import NO_CATEGORY, Column, Schema, read_schema
+from covey.data.table_files import ADDRESS, DecimalPoint, Reading, open_table
+from covey.data.types import Dataset, Indices
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.ranges import Part
 from covey.settings import validated, validated_in
 
-Floats = NDArray[np.float64]
 Task = Literal["auto", "classification", "regression"]
-Missing = Literal["refuse", "mean"]
-MOST_CATEGORIES = 64  # texts in one column that become inputs of their own
+Missing = Literal["indicator", "mean", "refuse"]
+MANY_CLASSES = 100  # whole numbers with more values, mostly different ones, may be meant as numbers
 
 
 @validated
@@ -33,46 +38,80 @@ def read_table(
     label: str,
     client: str | None = None,
     features: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    categories: Sequence[str] = (),
     test: Any = None,
     split: str | None = None,
     test_share: Part = 0.2,
     task: Task = "auto",
-    missing: Missing = "refuse",
+    missing: Missing = "indicator",
+    na_values: Sequence[str] = (),
     standardise: bool = True,
+    encoding: str = "",
+    delimiter: str = "",
+    decimal_point: DecimalPoint = "auto",
+    date_format: str = "",
+    sheet: str = "",
+    query: str = "",
+    schema: Any = None,
     name: str = "",
     seed: int = 0,
 ) -> Dataset:
-    """A data set from the rows of a table: a CSV or Parquet file, a pandas or polars frame, a `datasets.Dataset`.
+    """A data set from the rows of a table: a CSV, Parquet or Excel file, a data frame, a `datasets.Dataset`.
 
     label: the column to predict; texts, truth values and whole numbers are classes, other numbers targets of a
     regression (or as `task` says). client: the column that says whose row it is; its values become the natural
     grouping of that name, and `federate(..., partition="natural")` makes each a client. features: the input columns
-    (none: all others); a column of texts becomes one input per text. test: another table with the same columns; or
-    split: a column that says `test` for test rows; or else test_share of the rows, by client and label, drawn with
-    `seed`. missing: what becomes of empty cells: `refuse`, or the training rows' `mean`. standardise: inputs are
-    shifted and scaled by mean and standard deviation of the training rows.
+    (none: all others but those that look like IDs); exclude: columns that are no inputs. A column of texts becomes one
+    input per text, and so does one of numbers that `categories` names; of dates their year, month, weekday and hour
+    are taken as far as they vary. test: another table with the same columns; or split: a column that says `test` for
+    test rows; or else test_share of the rows, by client and label, drawn with `seed`. missing: what becomes of empty
+    cells: the training rows' mean or most frequent category with an `indicator` input, the `mean` alone, or `refuse`;
+    na_values: texts that mean an empty cell. standardise: inputs are shifted and scaled by mean and standard deviation
+    of the training rows. encoding, delimiter, decimal_point and date_format: of a file that does not say so itself.
+    sheet: of an Excel file. query: for a database. schema: a Schema, or the file of one, that says all of the columns.
     """
-    tables = [_open(source)] if test is None else [_open(source), _open(test)]
-    whole = _joined(tables)
+    reading = Reading(
+        encoding=encoding, delimiter=delimiter, decimal_point=decimal_point, sheet=sheet, query=query
+    )
+    opened = [open_table(part, reading) for part in ([source] if test is None else [source, test])]
+    whole = _joined([part.table for part in opened])
     called = name or (Path(source).stem if isinstance(source, str | Path) else "table")
-    for column in (label, client, split, *features):
-        if column is not None and column not in whole.column_names:
+    given = schema if isinstance(schema, Schema | None) else read_schema(Path(schema))
+    _all_there(whole, called, (label, client, split, *features, *exclude, *categories))
+    choices = Choices(
+        features=set(features),
+        categories=set(categories),
+        na_values=tuple(na_values),
+        date_format=date_format,
+    )
+    notes = list(dict.fromkeys(note for part in opened for note in part.notes))
+    if given is None:
+        inputs = _inputs(whole, called, label, (client, split), features, exclude)
+        found = look(whole, inputs, choices)
+        notes += found.notes()
+        if not found.columns:
+            raise UserError(f"{called} has no column left for the features; {'; '.join(found.notes())}")
+        plan = Schema(columns=tuple(found.columns), label=label, na_values=tuple(na_values))
+    else:
+        if features or exclude or categories:
             raise UserError(
-                f"{called} has no column {column!r}; its columns are {', '.join(whole.column_names)}"
+                "features, exclude and categories do not go with a schema, which says all of that"
             )
-    inputs = tuple(features) or tuple(c for c in whole.column_names if c not in (label, client, split))
-    if label in inputs:
-        raise UserError(f"{called}: {label!r} is the label, so it cannot be among the features")
-    if not inputs:
-        raise UserError(f"{called} has no column left for the features")
-    y, classes = _labels(whole[label], label, task)
+        if given.label and given.label != label:
+            raise UserError(f"the label is {label!r}; the schema's label is {given.label!r}")
+        plan = given
+    y, classes = _labels(whole[label], label, task, given)
     ids, names = _groups(whole[client], client) if client is not None else (None, ())
-    train, held = _split(whole, len(tables[0]), test is not None, split, test_share, y, ids, classes, seed)
-    columns = [_inputs(whole[column], column, missing) for column in inputs]
-    x = np.concatenate([column.values for column in columns], axis=1)
-    numeric = np.array([not column.texts for column in columns for _ in column.features])
-    scale = _scale(x[train], numeric) if standardise else None
-    x = np.where(np.isnan(x), np.nan_to_num(np.nanmean(x[train], axis=0)), x)
+    train, held = _split(
+        whole, len(opened[0].table), test is not None, split, test_share, y, ids, classes, seed
+    )
+    columns = columns_of(plan, whole)
+    if given is None:
+        plan = replace(_fitted(plan, columns, train, missing, standardise), classes=classes)
+        notes += _told_of_gaps(plan, columns, missing)
+    hint = '; fill them, leave the column out (exclude), or set missing = "indicator"'
+    x = assembled(plan, columns, hint=hint if given is None else "; the schema has no fill value for it")
     return Dataset(
         name=called,
         x=torch.from_numpy(x.astype(np.float32)),
@@ -80,11 +119,13 @@ def read_table(
         train=train,
         test=held,
         classes=classes,
-        scale=scale,
+        scale=plan.scale,
         natural={client: ids} if client is not None and ids is not None else {},
         group_names={client: names} if client is not None else {},
         clients_by=client or "",
-        features=tuple(feature for column in columns for feature in column.features),
+        features=plan.inputs,
+        schema=plan,
+        notes=tuple(notes),
     )
 
 
@@ -95,166 +136,253 @@ def table(
     label: str,
     client: str | None = None,
     features: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
     test: Path | None = None,
     split: str | None = None,
     test_share: Part = 0.2,
     task: Task = "auto",
-    missing: Missing = "refuse",
+    missing: Missing = "indicator",
+    na_values: tuple[str, ...] = (),
     standardise: bool = True,
+    encoding: str = "",
+    delimiter: str = "",
+    decimal_point: DecimalPoint = "auto",
+    date_format: str = "",
+    sheet: str = "",
+    query: str = "",
+    schema: Path | None = None,
 ) -> Dataset:
-    """A CSV or Parquet file of your own: one row per sample, a column to predict, a column that says whose row it is.
+    """A table of your own: one row per sample, a column to predict, a column that says whose row it is.
 
     Args:
-        path: the file.
+        path: a CSV, Parquet, Excel or SQLite file, or the address of a database.
         label: the column to predict.
         client: the column that says whose row it is; each value is then a client.
-        features: the input columns; all others by default.
+        features: the input columns; all others by default, but those that look like IDs.
+        exclude: columns that are no inputs.
+        categories: columns of numbers that are codes: one input per value.
         test: a second file, of test rows.
         split: a column that says test for test rows.
         test_share: of the rows that are test rows otherwise.
         task: auto takes texts and whole numbers as classes.
-        missing: refuse empty cells, or fill them with the mean.
+        missing: indicator fills empty cells with the mean or the most frequent category and adds an input that says
+            so; mean fills numbers only, and nothing says so; refuse takes no empty cells.
+        na_values: texts that mean an empty cell, beside the usual ones.
         standardise: whether the inputs are scaled to mean 0 and deviation 1.
+        encoding: of a CSV file; UTF-8, UTF-16 and cp1252 are found.
+        delimiter: of a CSV file; tab, semicolon, comma and bar are found.
+        decimal_point: of numbers; auto finds commas where they can be nothing else.
+        date_format: how dates are written, as for strptime, where they can be read in two ways.
+        sheet: of an Excel file; the first by default.
+        query: the rows of a database, in SQL.
+        schema: a JSON file that says what the columns are, in place of what this table looks like.
     """
     return read_table(
         path,
         label=label,
         client=client,
         features=features,
+        exclude=exclude,
+        categories=categories,
         test=test,
         split=split,
         test_share=test_share,
         task=task,
         missing=missing,
+        na_values=na_values,
         standardise=standardise,
+        encoding=encoding,
+        delimiter=delimiter,
+        decimal_point=decimal_point,
+        date_format=date_format,
+        sheet=sheet,
+        query=query,
+        schema=schema,
     )
 
 
-def _usual(*, path: Path, client: str | None = None, **_: Any) -> Usual:
+def _usual(*, path: Path, client: str | None = None, **settings: Any) -> Usual:
     """What a configuration means when it says nothing of clients: each value of the client column is one."""
     if client is None:
         return Usual()
-    whole = _joined([_open(path)])
+    told = {key: settings[key] for key in Reading.__dataclass_fields__ if key in settings}
+    whole = _joined([open_table(path, Reading(**told)).table])
     if client not in whole.column_names:
         raise UserError(
-            f"data.client is {client!r}; the columns of {path} are {', '.join(whole.column_names)}"
+            f"data.client is {client!r}; the columns of {path} are {some(whole.column_names, 20)}"
         )
-    return Usual(partition="natural", clients=pc.count_distinct(whole[client]).as_py())
+    return Usual(partition="natural", clients=len(_groups(whole[client], client)[1]))
 
 
-def _data_files(*, path: Path, test: Path | None = None, **_: Any) -> list[Path]:
+def _data_files(*, path: Path, test: Path | None = None, schema: Path | None = None, **_: Any) -> list[Path]:
     """What the run folder keeps the hash of."""
-    return [Path(path), *([Path(test)] if test is not None else [])]
+    files = [Path(file) for file in (path, test, schema) if file is not None]
+    return [file for file in files if not ADDRESS.match(str(file))]
 
 
 declare(table, usual=_usual, files=_data_files)
 
 
-def encode(source: Any, features: Sequence[str]) -> torch.Tensor:
-    """The inputs of new rows, as the named features of a data set that `read_table` made."""
-    rows = _open(source)
-    columns = []
-    for feature in features:
-        column, _, text = feature.rpartition("=")
-        if feature in rows.column_names:
-            columns.append(_numbers(rows[feature], feature))
-        elif column in rows.column_names:
-            texts = rows[column].cast(pa.string()).to_pylist()
-            columns.append(np.array([float(value == text) for value in texts]))
-        else:
-            raise UserError(f"the rows have no column for the input {feature!r}")
-    return torch.from_numpy(np.stack(columns, axis=1).astype(np.float32))
-
-
-# ---------------------------------------------------------------------------------------------- reading
-
-
-def _open(source: Any) -> pa.Table:
-    """Anything with columns as an Arrow table."""
-    if isinstance(source, str | Path):
-        return _read(Path(source))
-    if isinstance(source, pa.Table):
-        return source
-    if isinstance(source, dict):
-        return pa.table(source)
-    arrow = getattr(getattr(source, "data", None), "table", None)  # datasets.Dataset
-    if isinstance(arrow, pa.Table):
-        return source.with_format("arrow")[:]
-    if hasattr(source, "__arrow_c_stream__"):  # pandas, polars, duckdb
-        return pa.table(source)
-    raise UserError(
-        f"a table was given as {type(source).__name__}; allowed: a CSV or Parquet file, a data frame, an Arrow table"
-    )
-
-
-def _read(path: Path) -> pa.Table:
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    try:
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return pyarrow.parquet.read_table(path)
-        with open(path, encoding="utf-8-sig") as file:
-            head = file.readline()
-        delimiter = max("\t;,", key=head.count)
-        return pyarrow.csv.read_csv(
-            path,
-            parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
-            convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True),
-        )
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist") from error
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise UserError(
-            f"{path} cannot be read as a table: {(str(error).splitlines() or [repr(error)])[0]}"
-        ) from error
+# ---------------------------------------------------------------------------------------------- columns
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     first = tables[0]
-    for column in first.column_names:
-        if first.column_names.count(column) > 1:
-            raise UserError(f"the table has {first.column_names.count(column)} columns called {column!r}")
+    names = first.column_names
     for other in tables[1:]:
-        if set(first.column_names) != set(other.column_names):
-            odd = sorted(set(first.column_names) ^ set(other.column_names))
-            raise UserError(
-                f"the test table must have the same columns; only one of the two has {', '.join(odd)}"
-            )
-    whole = pa.concat_tables([t.select(first.column_names) for t in tables], promote_options="permissive")
+        odd = sorted(set(names) ^ set(other.column_names))
+        if odd:
+            raise UserError(f"the test table must have the same columns; only one of the two has {some(odd)}")
+    try:
+        whole = pa.concat_tables([t.select(names) for t in tables], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise UserError(
+            f"the test table must have the same types of columns: {str(error).splitlines()[0]}"
+        ) from error
     if len(whole) < 2:
         raise UserError(f"the table has {len(whole)} rows; there must be at least 2")
     return whole
 
 
-def _text(column: pa.ChunkedArray) -> bool:
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_boolean(kind)
-    )
+def _all_there(whole: pa.Table, called: str, wanted: Sequence[str | None]) -> None:
+    names = set(whole.column_names)
+    for column in wanted:
+        if column is not None and column not in names:
+            raise UserError(
+                f"{called} has no column {column!r}; its columns are {some(whole.column_names, 20)}"
+            )
 
 
-def _no_gap(column: pa.ChunkedArray, name: str, hint: str = "") -> None:
+def _inputs(
+    whole: pa.Table,
+    called: str,
+    label: str,
+    others: Sequence[str | None],
+    features: Sequence[str],
+    exclude: Sequence[str],
+) -> tuple[str, ...]:
+    """The names of the columns that may be inputs."""
+    if label in features:
+        raise UserError(f"{called}: {label!r} is the label, so it cannot be among the features")
+    both = [column for column in features if column in exclude]
+    if both:
+        raise UserError(f"{called}: {both[0]!r} is among the features and excluded")
+    taken = {label, *others, *exclude}
+    inputs = tuple(features) or tuple(column for column in whole.column_names if column not in taken)
+    if not inputs:
+        raise UserError(f"{called} has no column left for the features")
+    return inputs
+
+
+def _fitted(
+    plan: Schema, columns: Sequence[NDArray[Any]], train: Indices, missing: Missing, standardise: bool
+) -> Schema:
+    """The columns with fill values, ranges and scale of the training rows."""
+    rows = assembled(plan, columns, raw=True)[train]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column may be empty in all training rows
+        mean, std = np.nan_to_num(np.nanmean(rows, axis=0)), np.nan_to_num(np.nanstd(rows, axis=0))
+        low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+    std = np.where(std > 0, std, 1.0)
+    made: list[Column] = []
+    at = 0
+    for column, values in zip(plan.columns, columns, strict=True):
+        known = values[train]
+        empty = known < 0 if column.kind == "category" else np.isnan(known)
+        indicator = missing == "indicator" and bool(empty.any())
+        if column.kind == "category":
+            counts = np.bincount(known[~empty], minlength=len(column.categories))
+            mode = column.categories[int(counts.argmax())] if missing == "indicator" else NO_CATEGORY
+            column = replace(column, fill=None if missing == "refuse" else mode, indicator=indicator)
+        else:
+            first = not (made and made[-1].name == column.name)  # of the parts of a date, one tells
+            column = replace(
+                column,
+                fill=None if missing == "refuse" else float(mean[at]),
+                indicator=indicator and first,
+                low=float(low[at]) if np.isfinite(low[at]) else None,
+                high=float(high[at]) if np.isfinite(high[at]) else None,
+                mean=float(mean[at]) if standardise else None,
+                std=float(std[at]) if standardise else None,
+            )
+        made.append(column)
+        at += len(column.categories) or 1
+    return replace(plan, columns=tuple(made))
+
+
+def _told_of_gaps(plan: Schema, columns: Sequence[NDArray[Any]], missing: Missing) -> list[str]:
+    gaps = {
+        column.name: int((values < 0).sum() if column.kind == "category" else np.isnan(values).sum())
+        for column, values in zip(plan.columns, columns, strict=True)
+    }
+    with_gaps = [name for name, count in gaps.items() if count]
+    if not with_gaps or missing == "refuse":
+        return []
+    filled = "the mean or the most frequent category, and one more input per column says so"
+    return [
+        f"{sum(gaps.values()):,} empty cells in {some(with_gaps)} are filled with "
+        f'{filled if missing == "indicator" else "the mean"} (missing = "refuse" does not accept them)'
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- rows
+
+
+def _no_gap(column: pa.ChunkedArray, name: str, hint: str) -> None:
     gaps = column.null_count
     if gaps:
         first = pc.index(pc.is_null(column), True).as_py() + 1
         raise UserError(f"the column {name!r} has {gaps} empty cells (first in row {first}){hint}")
 
 
-def _labels(column: pa.ChunkedArray, name: str, task: Task) -> tuple[NDArray[Any], tuple[str, ...]]:
+def _labels(
+    column: pa.ChunkedArray, name: str, task: Task, given: Schema | None
+) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Class numbers and names, or targets."""
+    column = tidied(column)
     _no_gap(column, name, "; every row needs its label")
+    if given is not None:
+        task = "classification" if given.classes else "regression"
     if task == "auto":
         task = "regression" if pa.types.is_floating(column.type) else "classification"
+        if pa.types.is_integer(column.type):
+            values = len(pc.unique(column))
+            if values > max(MANY_CLASSES, len(column) / 2):
+                raise UserError(
+                    f'the label {name!r} has {values:,} different whole numbers: say task = "regression" if it is a '
+                    'number to predict, or task = "classification" if each is a class'
+                )
     if task == "regression":
-        return _numbers(column, name).astype(np.float32)[:, None], ()
+        return numbers_of(column, name).astype(np.float32)[:, None], ()
+    if given is not None:
+        return _known_classes(column, name, given.classes)
+    return _numbered(column, name)
+
+
+def _known_classes(
+    column: pa.ChunkedArray, name: str, classes: tuple[str, ...]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    words = words_of(column, name)
+    places = pc.index_in(words, value_set=pa.array(classes, type=words.type))
+    if places.null_count:
+        row = pc.index(pc.is_null(places), True).as_py()
+        raise UserError(
+            f"the label {name!r} is {words[row].as_py()!r} in row {row + 1}; "
+            f"the schema's classes are {some(classes, 20)}"
+        )
+    return np.asarray(places.to_numpy(), dtype=np.int64), classes
+
+
+def _numbered(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, ...]]:
+    """Values numbered in their order, and what they are called."""
+    kind = column.type
+    if not (is_text(kind) or is_number(kind) or is_date(kind) or pa.types.is_boolean(kind)):
+        raise not_for_models(column, name)
     values = column.to_pylist()
-    classes = sorted(set(values))
-    number = {value: place for place, value in enumerate(classes)}
-    return np.array([number[value] for value in values], dtype=np.int64), tuple(map(_word, classes))
+    names = sorted(set(values))
+    number = {value: place for place, value in enumerate(names)}
+    return np.array([number[value] for value in values], dtype=np.int64), tuple(map(_word, names))
 
 
 def _word(value: Any) -> str:
@@ -263,57 +391,9 @@ def _word(value: Any) -> str:
 
 def _groups(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, ...]]:
     """Whose row it is, numbered in the order of the names."""
+    column = tidied(column)
     _no_gap(column, name, "; every row needs its client")
-    values = column.to_pylist()
-    names = sorted(set(values))
-    number = {value: place for place, value in enumerate(names)}
-    return np.array([number[value] for value in values], dtype=np.int64), tuple(map(_word, names))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Inputs:
-    """What one column becomes: some inputs, with their names."""
-
-    values: Floats
-    features: tuple[str, ...]
-    texts: bool
-
-
-def _inputs(column: pa.ChunkedArray, name: str, missing: Missing) -> _Inputs:
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), None, column)
-    if missing == "refuse":
-        _no_gap(column, name, '; fill them, leave the column out (features), or set missing = "mean"')
-    if not _text(column):
-        return _Inputs(values=_numbers(column, name)[:, None], features=(name,), texts=False)
-    values = [None if value is None else _word(value) for value in column.to_pylist()]
-    texts = sorted({value for value in values if value is not None})
-    if len(texts) > MOST_CATEGORIES:
-        raise UserError(
-            f"the column {name!r} has {len(texts)} different texts; at most {MOST_CATEGORIES} can become inputs: "
-            "leave it out (features)"
-        )
-    hot = np.array([[float(value == text) for text in texts] for value in values])
-    return _Inputs(values=hot, features=tuple(f"{name}={text}" for text in texts), texts=True)
-
-
-def _numbers(column: pa.ChunkedArray, name: str) -> Floats:
-    try:
-        found: Floats = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
-    except pa.ArrowException as error:
-        raise UserError(
-            f"the column {name!r} holds {column.type}, which is neither numbers nor texts"
-        ) from error
-    if np.isinf(found).any():
-        raise UserError(f"the column {name!r} holds infinity in row {int(np.isinf(found).argmax()) + 1}")
-    return found
-
-
-def _scale(train: Floats, numeric: NDArray[np.bool_]) -> Scale:
-    """Mean and standard deviation of the numeric inputs over the training rows; the others stay as they are."""
-    mean = np.where(numeric, np.nanmean(train, axis=0), 0.0)
-    std = np.where(numeric, np.nanstd(train, axis=0), 1.0)
-    return Scale(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
+    return _numbered(column, name)
 
 
 def _split(

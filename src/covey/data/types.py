@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from torch import Tensor
 from covey.data.augment import Augment
 from covey.data.effects import Effect, applied, turned
 from covey.data.pieces import Pieces, table_of_counts
+
+if TYPE_CHECKING:
+    from covey.data.schema import Schema
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -36,9 +39,11 @@ class Dataset:
     `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets with
     `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id under a name
     ("writer", "domain"), and `group_names` what these groups are called; `clients_by` names the grouping whose groups
-    are the clients, where the data say so. `features` are the names of a table's inputs. `augment` says how pictures
-    change each time they are trained on (`covey.data.augment`). When they are gathered, uint8 images are divided by
-    255, then shifted, then, with a `scale`, become (x - mean) / std.
+    are the clients, where the data say so. `features` are the names of a table's inputs, and `schema` says how they are
+    made of its columns. `augment` says how pictures change each time they are trained on (`covey.data.augment`),
+    `resized` that pictures of any size were brought to this one, `notes` what was decided while the data were read, in
+    a sentence each. When they are gathered, uint8 images are divided by 255, then shifted, then, with a `scale`, become
+    (x - mean) / std.
     """
 
     name: str
@@ -53,6 +58,9 @@ class Dataset:
     clients_by: str = ""
     features: tuple[str, ...] = ()
     augment: Augment = "none"
+    schema: Schema | None = None
+    resized: bool = False
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}: {_about(self.x, len(self.train), len(self.test), self.classes)})"

@@ -1,0 +1,213 @@
+"""What each column of somebody's table is: a number, a category, a date, or nothing to learn from, such as an ID."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from covey.data.cells import (
+    NUMBER,
+    date_parts,
+    is_date,
+    is_number,
+    is_text,
+    not_for_models,
+    parsed_dates,
+    some,
+    stray_text,
+    tidied,
+    uses_commas,
+    words_of,
+)
+from covey.data.schema import DATE_PARTS, Column
+from covey.errors import UserError
+
+MOST_CATEGORIES = 64  # values of one column that become inputs of their own
+FEW = 10  # so many different numbers written as texts may be meant as categories
+FEWEST_ROWS = 20  # in a shorter table all values are different by chance
+ALMOST = 0.9  # of the rows with a value of their own: an ID, though some come twice
+ID_NAME = re.compile(
+    r"(^|[\s_.-])(id|ids|uid|uuid|guid|mrn|nr|no|number|key|index|code)$|[a-z](ID|Id|Nr|No)$"
+)
+ID_WORD = re.compile(r"^(id|uid|uuid|guid|index|nr|unnamed: 0|)$", re.I)
+UNIT = re.compile(r"\[([^\[\]]+)\]\s*$")  # weight [kg]
+TIMES = ("", " %H:%M", " %H:%M:%S")
+DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y.%m.%d", "%d-%m-%Y", "%m-%d-%Y")
+LIKE_A_DATE = (
+    r"^\s*(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})"
+    r"([T ]\d{1,2}:\d\d(:\d\d(\.\d+)?)?)?\s*$"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What the user says of the columns.
+
+    features: the input columns, whatever they look like; none means all others.
+    categories: columns of categories, though they look like numbers.
+    na_values: texts that mean an empty cell, beside the usual ones.
+    date_format: how dates are written, where they can be read in two ways.
+    """
+
+    features: Collection[str] = ()
+    categories: Collection[str] = ()
+    na_values: Sequence[str] = ()
+    date_format: str = ""
+
+
+@dataclass
+class Found:
+    """The columns with what they hold, and what was decided on the way."""
+
+    columns: list[Column] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    perhaps_ids: list[str] = field(default_factory=list)
+    dates: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+
+    def notes(self) -> list[str]:
+        """One sentence per decision."""
+        found = []
+        if self.ids:
+            found.append(
+                f"left out, because they look like IDs: {some(self.ids)}; name the inputs (features) to use them"
+            )
+        if self.perhaps_ids:
+            found.append(
+                f"every row has a number of its own in {some(self.perhaps_ids)}: leave it out (exclude) if it is an ID"
+            )
+        if self.empty:
+            found.append(f"left out, because they hold nothing that differs: {some(self.empty)}")
+        if self.dates:
+            parts = [f"{c.name}.{c.kind}" for c in self.columns if c.kind in DATE_PARTS]
+            found.append(f"dates are read as {some(parts, 12)}")
+        return found
+
+
+def look(table: pa.Table, names: Sequence[str], choices: Choices) -> Found:
+    """What the named columns of a table are; a `UserError` for one that cannot be an input as it is."""
+    found = Found()
+    for name in names:
+        cells = tidied(table[name], choices.na_values)
+        metadata = table.schema.field(name).metadata or {}
+        in_name = UNIT.search(name)
+        unit = metadata.get(b"unit", b"").decode("utf-8", "replace") or (in_name.group(1) if in_name else "")
+        _look_at(found, cells, name, unit, choices)
+    return found
+
+
+def _look_at(found: Found, cells: pa.ChunkedArray, name: str, unit: str, choices: Choices) -> None:
+    wanted = name in choices.features
+    known = cells.drop_null()
+    if not len(known):
+        if wanted:
+            raise UserError(f"the column {name!r} has no value in any row; leave it out of the features")
+        found.empty.append(name)
+    elif name in choices.categories or pa.types.is_boolean(cells.type):
+        found.columns.append(_category(known, name))
+    elif is_number(cells.type):
+        if not wanted and _is_id(known, len(cells), name):
+            found.ids.append(name)
+            return
+        if not wanted and pa.types.is_integer(cells.type) and _all_differ(known, len(cells)):
+            found.perhaps_ids.append(name)
+        found.columns.append(Column(name=name, unit=unit))
+    elif is_date(cells.type):
+        _date(found, known, name, "", wanted)
+    elif is_text(cells.type):
+        _text(found, cells, name, unit, choices)
+    else:
+        raise not_for_models(cells, name)
+
+
+def _text(found: Found, cells: pa.ChunkedArray, name: str, unit: str, choices: Choices) -> None:
+    known = cells.drop_null()
+    texts = pc.unique(known)
+    stray = stray_text(texts)
+    numbers = pc.sum(pc.match_substring_regex(texts, NUMBER)).as_py()
+    if uses_commas(texts, name) or (stray is None and (len(texts) > FEW or choices.na_values)):
+        found.columns.append(Column(name=name, unit=unit))
+        return
+    written = _date_format(texts, name, choices.date_format)
+    if written is not None:
+        dates = parsed_dates(known, written)
+        _date(found, dates, name, written, name in choices.features)
+        return
+    of_rows = pc.sum(pc.match_substring_regex(known, NUMBER)).as_py()
+    if stray is not None and numbers > FEW and of_rows >= len(known) / 2:
+        raise UserError(
+            f"the column {name!r} holds numbers, but {stray[1]!r} in row {pc.index(cells, stray[1]).as_py() + 1}: "
+            "correct it, say "
+            f'na_values = ["{stray[1]}"] if it means an empty cell, or categories = ["{name}"] if all are categories'
+        )
+    if name not in choices.features and _is_id(known, len(cells), name):
+        found.ids.append(name)
+        return
+    found.columns.append(_category(known, name))
+
+
+def _category(known: pa.ChunkedArray, name: str) -> Column:
+    words = sorted(pc.unique(words_of(known, name)).to_pylist())
+    if len(words) > MOST_CATEGORIES:
+        raise UserError(
+            f"the column {name!r} has {len(words)} different texts; at most {MOST_CATEGORIES} can become inputs: "
+            "leave it out (exclude), or put similar ones together"
+        )
+    return Column(name=name, kind="category", categories=tuple(words))
+
+
+def _date(found: Found, known: pa.ChunkedArray, name: str, written: str, wanted: bool) -> None:
+    parts = [kind for kind in DATE_PARTS if len(np.unique(date_parts(known, kind))) > 1]
+    if not parts:
+        if wanted:
+            raise UserError(
+                f"the column {name!r} holds the same date in all rows; leave it out of the features"
+            )
+        found.empty.append(name)
+        return
+    found.dates.append(name)
+    found.columns += [Column(name=name, kind=kind, written=written) for kind in parts]
+
+
+def _date_format(texts: pa.Array, name: str, given: str) -> str | None:
+    """How these texts are dates: "" is ISO 8601, None that they are none."""
+    if not pc.all(pc.match_substring_regex(texts, LIKE_A_DATE)).as_py():
+        return None
+    fits = [
+        form
+        for form in ("", *([given] if given else [day + time for day in DATES for time in TIMES]))
+        if parsed_dates(texts, form).null_count == 0
+    ]
+    if not fits:
+        asked = f", nor as {given}" if given else ""
+        raise UserError(
+            f"the column {name!r} looks like dates, but {texts[0].as_py()!r} cannot be read as one{asked}"
+        )
+    if len(fits) > 1:
+        raise UserError(
+            f"the column {name!r} holds dates such as {texts[0].as_py()!r}, which can be read in two ways: say "
+            f'date_format = "{fits[0]}" or "{fits[1]}"'
+        )
+    return fits[0]
+
+
+def _all_differ(known: pa.ChunkedArray, rows: int) -> bool:
+    return rows >= FEWEST_ROWS and len(known) == rows and len(pc.unique(known)) == rows
+
+
+def _is_id(known: pa.ChunkedArray, rows: int, name: str) -> bool:
+    """Texts that are almost all different; whole numbers that are, too, and count rows or are called an ID."""
+    if rows < FEWEST_ROWS or pa.types.is_floating(known.type) or pa.types.is_decimal(known.type):
+        return False
+    values = pc.unique(known)
+    if len(values) < ALMOST * len(known) or len(values) < FEWEST_ROWS:
+        return False
+    if is_text(known.type) or ID_NAME.search(name) or ID_WORD.match(name.strip()):
+        return True
+    span = pc.max(values).as_py() - pc.min(values).as_py()
+    return len(values) == rows and bool(span < 2 * rows)  # 1, 2, 3, ..., with a gap here and there

@@ -1,0 +1,103 @@
+"""Rows of a table as a model's inputs, by a schema: the same in training and for new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+
+from covey.data.cells import date_parts, dates_of, numbers_of, some, tidied, words_of
+from covey.data.schema import NO_CATEGORY, Column, Floats, Schema
+from covey.data.table_files import open_table
+from covey.errors import UserError
+
+
+def encode(schema: Schema, source: Any) -> torch.Tensor:
+    """The inputs of all rows, not yet scaled."""
+    table = open_table(source).table
+    return torch.from_numpy(assembled(schema, columns_of(schema, table)).astype(np.float32))
+
+
+def columns_of(schema: Schema, source: Any) -> list[NDArray[Any]]:
+    """What each column holds: numbers, with NaN for an empty cell, or places among the categories, with -1 for one."""
+    table = open_table(source).table
+    names = set(table.column_names)
+    absent = list(dict.fromkeys(c.name for c in schema.columns if c.name not in names))
+    if absent:
+        more = f" (and {len(absent) - 1} more)" if len(absent) > 1 else ""
+        raise UserError(f"the rows have no column {absent[0]!r}{more}; they have {some(table.column_names)}")
+    found: list[NDArray[Any]] = []
+    for column in schema.columns:
+        cells = tidied(table[column.name], schema.na_values)
+        if column.kind == "category":
+            found.append(_places(cells, column))
+        elif column.kind == "number":
+            found.append(numbers_of(cells, column.name))
+        else:
+            found.append(date_parts(dates_of(cells, column.name, column.written), column.kind))
+    return found
+
+
+def assembled(
+    schema: Schema, columns: Sequence[NDArray[Any]], *, hint: str = "", raw: bool = False
+) -> Floats:
+    """Inputs side by side, with empty cells filled; refused where a column has no fill value, unless `raw`."""
+    made = np.zeros((len(columns[0]), len(schema.inputs)))
+    at = 0
+    for column, values in zip(schema.columns, columns, strict=True):
+        empty = values < 0 if column.kind == "category" else np.isnan(values)
+        gaps = bool(empty.any())
+        if gaps and column.fill is None and not raw:
+            raise UserError(
+                f"the column {column.name!r} has {empty.sum()} empty cells (first in row {empty.argmax() + 1})"
+                + (hint or "; in training it had none, so fill them")
+            )
+        if column.kind == "category":
+            if gaps and column.fill not in (None, NO_CATEGORY):
+                values = np.where(empty, column.categories.index(str(column.fill)), values)
+            known = np.flatnonzero(values >= 0)
+            made[known, at + values[known]] = 1.0
+        else:
+            made[:, at] = np.where(empty, column.fill, values) if gaps and column.fill is not None else values
+        at += len(column.inputs)
+        if column.indicator:
+            made[:, at - 1] = empty
+    return made
+
+
+def sums_of(schema: Schema, source: Any) -> Floats:
+    """What a site tells of its rows so that nobody else sees them: `Schema.fitted` takes the total over all sites.
+
+    Of each column the count, the sum and the sum of squares of its numbers, or how often each category occurs.
+    """
+    found = []
+    for column, values in zip(schema.columns, columns_of(schema, source), strict=True):
+        if column.kind == "category":
+            known = values[values >= 0]
+            found.append(np.bincount(known, minlength=len(column.categories)).astype(np.float64))
+        else:
+            known = values[~np.isnan(values)]
+            found.append(np.array([len(known), known.sum(), (known**2).sum()]))
+    return np.concatenate(found)
+
+
+def _places(cells: pa.ChunkedArray, column: Column) -> NDArray[np.int64]:
+    if pa.types.is_null(cells.type):
+        return np.full(len(cells), -1)
+    words = words_of(cells, column.name)
+    places = pc.index_in(words, value_set=pa.array(column.categories, type=words.type))
+    found: NDArray[np.int64] = np.asarray(pc.fill_null(places, -1).to_numpy(), dtype=np.int64)
+    odd = (found < 0) & np.asarray(pc.is_valid(words).to_numpy(), dtype=bool)
+    if odd.any():
+        row = int(odd.argmax())
+        raise UserError(
+            f"the column {column.name!r} holds {words[row].as_py()!r} in row {row + 1}, which was not there in "
+            f"training; allowed: {some(column.categories, 12)}"
+            + ("" if column.fill is None else ", or an empty cell, which counts as missing")
+        )
+    return found

@@ -1,0 +1,158 @@
+"""A schema: what the columns of a table are, there and back as JSON, compared, united, and fitted by sums."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from covey.data.encoding import encode, sums_of
+from covey.data.schema import Column, Schema, differences, read_schema, union
+from covey.data.table import read_table
+from covey.errors import UserError
+
+SCHEMA = Schema(
+    columns=(
+        Column(name="age", fill=50.0, indicator=True, mean=50.0, std=10.0, low=20, high=90, unit="years"),
+        Column(name="ward", kind="category", categories=("er", "icu"), fill="er"),
+        Column(name="admitted", kind="month", fill=6.0, mean=6.0, std=2.0),
+    ),
+    label="ill",
+    classes=("no", "yes"),
+)
+ROWS = {"ward": ["icu", None, "er"], "admitted": ["2024-03-01", "2024-12-31", None], "age": [61, None, 40.5]}
+
+
+def test_rows_become_inputs_by_name_with_empty_cells_filled() -> None:
+    assert SCHEMA.inputs == ("age", "age (missing)", "ward=er", "ward=icu", "admitted.month")
+    assert encode(SCHEMA, ROWS).tolist() == [[61, 0, 0, 1, 3], [50, 1, 1, 0, 12], [40.5, 0, 1, 0, 6]]
+    assert SCHEMA.scale == ((50.0, 0.0, 0.0, 0.0, 6.0), (10.0, 1.0, 1.0, 1.0, 2.0))
+    unscaled = replace(SCHEMA, columns=tuple(replace(c, mean=None, std=None) for c in SCHEMA.columns))
+    assert unscaled.scale is None
+
+
+def test_it_is_plain_json_there_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps(SCHEMA.plain()))
+    assert read_schema(path) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ([], "the schema is \\[\\]; allowed: a table with names"),
+        ({"columns": 3}, "columns is 3; allowed: a list"),
+        ({"columns": []}, "needs at least one column"),
+        ({"pickle": "x"}, "has an entry 'pickle'; allowed: columns, label"),
+        ({"classes": ["a", "a"]}, "names a class twice"),
+        ({"classes": "ab"}, "classes is 'ab'; allowed: a list of texts"),
+        ({"label": "age"}, "'age' is the label"),
+        ({"columns": [{"kind": "number"}]}, r"columns\[0\] has no name"),
+        ({"columns": [{"name": "a", "kind": "tensor"}]}, "kind 'tensor'; allowed: number, category"),
+        ({"columns": [{"name": "a", "kind": "category"}]}, "'a' needs categories"),
+        ({"columns": [{"name": "a", "fill": "x"}]}, "fills empty cells with 'x'; allowed: a number"),
+        ({"columns": [{"name": "a", "mean": 1.0}]}, "mean and std go together"),
+        ({"columns": [{"name": "a", "mean": 1.0, "std": 0}]}, "std is 0.0; allowed: a number above 0"),
+        ({"columns": [{"name": "a", "fill": float("nan")}]}, "fill is nan; allowed: a finite number"),
+        ({"columns": [{"name": "a", "fill": 10**400}]}, "fill is 1000.*; allowed: a finite number"),
+        ({"columns": [{"name": "a", "indicator": 1}]}, "indicator is 1; allowed: true or false"),
+        ({"columns": [{"name": "a", "indicator": True}]}, "so it needs a fill value"),
+        ({"columns": [{"name": "a"}, {"name": "a"}]}, "two columns would give an input called 'a'"),
+        (
+            {"columns": [{"name": "a=b"}, {"name": "a", "kind": "category", "categories": ["b"]}]},
+            "two columns would give an input called 'a=b'",
+        ),
+    ],
+)
+def test_what_is_no_schema_is_one_sentence(change: Any, sentence: str) -> None:
+    plain = {**SCHEMA.plain(), **change} if isinstance(change, dict) else change
+    with pytest.raises(UserError, match=sentence):
+        Schema.from_plain(plain)
+
+
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, "\xff"])
+def test_a_file_that_is_no_schema_is_one_sentence(tmp_path: Path, content: str) -> None:
+    (tmp_path / "odd.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match=r"odd.json cannot be read as a schema"):
+        read_schema(tmp_path / "odd.json")
+
+
+def test_what_differs_is_named() -> None:
+    age, ward, admitted = SCHEMA.columns
+
+    def other(*columns: Column, **changes: Any) -> list[str]:
+        return differences(SCHEMA, replace(SCHEMA, columns=columns, **changes))
+
+    assert other(age, ward, admitted) == []
+    assert other(ward, age, admitted) == ["column 1 is 'age' here and 'ward' there"]
+    assert other(age, replace(ward, categories=("er", "day")), admitted) == [
+        "the column 'ward' has the category 'icu' here and not there",
+        "the column 'ward' has the category 'day' there and not here",
+    ]
+    assert other(replace(age, unit="months"), ward, admitted) == [
+        "the column 'age': unit is 'years' here and 'months' there"
+    ]
+    assert other(age, ward) == ["the column 'admitted' is only here"]
+    assert other(age, Column(name="ward"), admitted) == [
+        "the column 'ward' holds category here and number there"
+    ]
+    assert other(age, ward, admitted, classes=("no",)) == ["the classes here: ('no', 'yes'); there: ('no',)"]
+
+
+def test_several_tables_have_the_categories_of_all_and_the_scale_of_their_sums() -> None:
+    here = {"age": [10.0, 20.0, None], "ward": ["er", "er", "icu"], "ill": ["no", "yes", "no"]}
+    there = {"ward": ["day", "er"], "age": [60.0, 30.0], "ill": ["no", "no"]}
+    schemas = [read_table(rows, label="ill").schema for rows in (here, there)]
+    assert schemas[0] is not None
+    assert schemas[1] is not None
+    both = union([schemas[0], schemas[1]])
+    assert [c.categories for c in both.columns] == [(), ("day", "er", "icu")]
+    assert both.classes == ("no", "yes")
+    total = sums_of(both, here) + sums_of(both, there)
+    assert total.tolist() == [4, 120, 5000, 1, 3, 1]
+    fitted = both.fitted(total)
+    age, ward = fitted.columns
+    assert (age.mean, age.std, age.fill) == (30.0, pytest.approx(np.sqrt(350)), 30.0)
+    assert ward.fill == "er"
+    assert encode(fitted, there).shape == (2, len(fitted.inputs))
+    with pytest.raises(UserError, match="are not 6 finite numbers"):
+        both.fitted(total[:-1])
+
+
+def test_tables_that_cannot_go_together_are_one_sentence() -> None:
+    schema = replace(SCHEMA, columns=(Column(name="age"), Column(name="ward")))
+    with pytest.raises(
+        UserError, match="cannot be used together: the column 'ward' holds category here and number"
+    ):
+        union([replace(SCHEMA, columns=SCHEMA.columns[:2]), schema])
+
+
+def test_a_table_is_read_by_somebody_elses_schema(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps(SCHEMA.plain()))
+    rows = {**ROWS, "ill": ["yes", "yes", "yes"]}
+    data = read_table(rows, label="ill", schema=path, test_share=0.4)
+    assert data.classes == ("no", "yes")
+    assert torch.equal(data.x, encode(SCHEMA, ROWS))
+    assert data.y.tolist() == [1, 1, 1]
+    with pytest.raises(
+        UserError, match="the label 'ill' is 'perhaps' in row 2; the schema's classes are no, yes"
+    ):
+        read_table({**rows, "ill": ["yes", "perhaps", "no"]}, label="ill", schema=SCHEMA)
+    with pytest.raises(UserError, match="the column 'ward' holds 'day' in row 1"):
+        read_table({**rows, "ward": ["day", "er", "er"]}, label="ill", schema=SCHEMA)
+    with pytest.raises(UserError, match="do not go with a schema"):
+        read_table(rows, label="ill", schema=SCHEMA, exclude=["age"])
+
+
+def test_older_folders_have_names_of_inputs_only() -> None:
+    schema = Schema.of_inputs(("age", "sex=f", "sex=m"))
+    assert schema.inputs == ("age", "sex=f", "sex=m")
+    assert encode(schema, {"age": [3], "sex": ["m"]}).tolist() == [[3, 0, 1]]
+    with pytest.raises(UserError, match="so fill them"):
+        encode(schema, {"age": [None], "sex": ["m"]})
