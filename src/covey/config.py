@@ -20,7 +20,7 @@ from covey.data.validation import evenly_spaced, on_validation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
-from covey.fleet.fit import check_fit
+from covey.fleet.fit import check_fit, check_steps
 from covey.fleet.guard import Guard
 from covey.fleet.local import LocalFleet
 from covey.measure import Measuring
@@ -406,6 +406,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
     )
     objective = objective_named(config.top.objective)
     check_fit(network, federation, objective)
+    check_steps(method_of(config), dataset, config.method_name)
     return LocalFleet(
         federation,
         network,

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from covey.bench.base import Bench
-from covey.data.types import Federation, View
+from covey.data.types import Dataset, Federation, View
 from covey.ledger import Ledger
 from covey.messages import Reply, Task
 from covey.model import Layout
@@ -79,6 +79,10 @@ class Step(Protocol):
     def work(self, train: int, test: int) -> float:
         """How much computing it is, in samples trained once, for a client of that many samples."""
         ...
+
+    def unfit(self, dataset: Dataset) -> str:  # noqa: ARG002
+        """Why no client can do it on data of this kind, or an empty text: said before anybody is asked."""
+        return ""
 
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
         """The statistics of its reply, with their ranges for a client of which the server knows that much."""

@@ -10,11 +10,13 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
+from covey.config import fleet_of, resolve
 from covey.core import Method, State, Task, empty_state, open_round, run, served
-from covey.data import Federation, federate, load
+from covey.data import Dataset, Federation, federate, from_tensors, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
+from covey.fleet.fit import check_steps
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, client_of
 from covey.group.membership import read_membership
@@ -132,6 +134,41 @@ def test_the_hybrid_goes_on_from_the_public_encoder() -> None:
     }
     apart = {way: float((rows["hybrid"] - rows[way]).norm()) for way in ("public", "federated")}
     assert 0 < apart["public"] < apart["federated"]
+
+
+def of_tables() -> Federation:
+    """Eight clients of two kinds: the label says yes where the first columns are high, or where they are low."""
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 2, 640)
+    who = np.arange(640) % 8
+    sign = np.where(who % 2 == 0, 1.0, -1.0) * (2 * y - 1)
+    x = rng.normal(size=(640, 12)) + sign[:, None] * np.repeat([1.5, -1.5], 6)
+    whole = from_tensors(torch.from_numpy(x).float(), torch.from_numpy(y), natural={"natural": who})
+    return federate(whole, partition="natural", clients=8, seed=0)
+
+
+def test_rows_of_tables_are_their_own_codes_and_nothing_is_trained_for_them() -> None:
+    data = of_tables()
+    model = build("mlp", input_shape=(12,), outputs=2, seed=0, hidden=(4,))
+    there = LocalFleet(data, model, seed=1, engine=Engine(mode="serial", lanes=False))
+    state = run(embedding(Train(lr=0.1), per_round=8, flip=0.05), there, rounds=1)
+    groups = [state.groups[i] for i in range(8)]
+    assert adjusted_rand_score([i % 2 for i in range(8)], groups) == 1.0
+    assert "train.autoencoder" not in there.ledger.total
+    assert there.ledger.total["query.embedding"].bytes_up == 8 * (3 + 8)  # 24 bits, and the privacy loss
+
+
+def test_what_no_client_can_do_is_refused_before_anybody_is_asked() -> None:
+    table = {"name": "tests.methods.test_embedding:of_tables_alone", "clients": 8}
+    with pytest.raises(UserError, match=r"method ladd cannot be used with .* 1 dimensions, not 3"):
+        fleet_of(resolve({"data": table, "method": {"name": "ladd"}}))
+    words = from_tensors(torch.zeros(4, 3, dtype=torch.int64), torch.tensor([0, 1, 0, 1]))
+    with pytest.raises(UserError, match=r"embedding cannot be used with .* a sample here is words"):
+        check_steps(method(), words, "embedding")
+
+
+def of_tables_alone() -> Dataset:
+    return of_tables().dataset
 
 
 def test_one_cluster_is_fedavg_bit_for_bit() -> None:

@@ -58,7 +58,7 @@ REFUSED: dict[str, dict[str, str]] = {
         **dict.fromkeys(("hierarchical", "semi-decentralized", "cfic", "feddisco", "fedrc"), NO_CLASSES),
         **dict.fromkeys(("haccs", "flips", "cafa", "cbcc", "cbcc-select"), BY_LABEL),
         **dict.fromkeys(("fedfa", "abfa"), BY_ACCURACY),
-        **dict.fromkeys(("embedding", "ladd"), "one of pictures"),
+        "ladd": "one of pictures",
     },
     "twelve classes": {"krum": "Krum needs 5 clients in a round"},
 }

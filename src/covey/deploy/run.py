@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from covey.bench.choose import choose_bench
-from covey.config import Config
+from covey.config import Config, method_of
 from covey.data import load
 from covey.data.types import Dataset, Federation, Samples
 from covey.data.validation import evenly_spaced
@@ -21,6 +21,7 @@ from covey.deploy.turnout import Turnout
 from covey.deploy.wire import ModelSpec
 from covey.errors import UserError
 from covey.fleet.devices import Devices
+from covey.fleet.fit import check_steps
 from covey.fleet.guard import Guard
 from covey.sections import DataSection, ModelSection, own_settings
 from covey.steps.scale import TellScale
@@ -48,6 +49,7 @@ def site_fleet(
     if quorum > least:
         raise UserError(f"sites.quorum is {quorum}, but the run is for {least} sites; see --clients")
     dataset = own or load(data["name"], **own_settings(data, DataSection))
+    check_steps(method_of(config), dataset, config.method_name)
     model = config["model"]
     spec = ModelSpec(
         name=model["name"],

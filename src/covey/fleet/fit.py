@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -42,6 +43,17 @@ def check_fit(model: nn.Module, data: Federation, objective: Objective) -> None:
     check_labels(dataset)
     check_objective(dataset, objective)
     check_outputs(model, dataset, objective)
+
+
+def check_steps(part: Any, dataset: Dataset, name: str) -> None:
+    """Raises one sentence where a method asks clients for something that none of them can do on data of this kind."""
+    if is_dataclass(part):
+        why = part.unfit(dataset) if hasattr(part, "unfit") else ""
+        if why:
+            raise UserError(f"method {name} cannot be used with {dataset.name}: {why}")
+        part = tuple(getattr(part, f.name) for f in fields(part))
+    for one in part if isinstance(part, tuple) else ():
+        check_steps(one, dataset, name)
 
 
 def check_objective(dataset: Dataset, objective: Objective) -> None:

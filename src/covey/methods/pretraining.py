@@ -17,7 +17,15 @@ from covey.errors import UserError
 from covey.measure import Measuring
 from covey.methods.baselines import fedavg
 from covey.model import Layout, read_row, write_row
-from covey.models.encoders import Pictures, autoencoder, encoder, load_encoder, save_encoder, suited
+from covey.models.encoders import (
+    Pictures,
+    autoencoder,
+    encoder,
+    is_picture,
+    load_encoder,
+    save_encoder,
+    suited,
+)
 from covey.objective import Reconstruction
 from covey.ranges import Count
 from covey.settings import validated
@@ -64,10 +72,8 @@ class Pretrain:
                 raise UserError(f"encoder {self.load!r} is of an {name}; autoencoder is {self.autoencoder!r}")
             return row
         shape, scale = look(now)
-        if len(shape) != 3:
-            raise UserError(
-                f"the encoder is one of pictures; a sample here has {len(shape)} dimensions, not 3"
-            )
+        if not is_picture(shape):
+            return torch.zeros(0)
         model = autoencoder(self.autoencoder, shape, scale, seed=seed_of(now.fleet, "weights"))
         if self.way in ("public", "hybrid"):
             data = replace(load(self.public), scale=None)  # the encoder sees pictures in [0, 1]

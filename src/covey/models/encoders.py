@@ -1,8 +1,12 @@
-"""Encoders for pictures as the clients see them: made, cut out of an autoencoder, saved, loaded, run."""
+"""Encoders for pictures as the clients see them: made, cut out of an autoencoder, saved, loaded, run.
+
+Other samples, such as rows of tables, are their own codes: nothing is trained, and the encoder has no weights.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -35,6 +39,11 @@ class Pixels(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in self.scale)
         return x * std + mean
+
+
+def is_picture(shape: tuple[int, ...]) -> bool:
+    """Whether there is something to encode; a row of a table, or a series, is its own code."""
+    return len(shape) == 3
 
 
 def suited(shape: tuple[int, ...]) -> str:
@@ -106,6 +115,8 @@ def _skeleton(
 
 def encode(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tensor:
     """The flat codes of `x` under the encoder whose weights are `row`, [samples, d]."""
+    if not is_picture(tuple(x.shape[1:])) and not row.numel():
+        return x.flatten(1)
     model, layout = _skeleton(name, tuple(x.shape[1:]), scale, threading.get_ident())
     if row.numel() != layout.size:
         raise UserError(
@@ -122,6 +133,8 @@ def encode(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tensor:
 @lru_cache(maxsize=64)
 def code_length(name: str, shape: tuple[int, ...], scale: Scale | None) -> int:
     """How many values the code of a sample of that shape has."""
+    if not is_picture(shape):
+        return math.prod(shape)
     model = encoder(autoencoder(name, shape, scale)).eval()
     with torch.no_grad():
         return int(model(torch.zeros(1, *shape)).numel())

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.messages import Reply, Task
 from covey.models.encoders import code_length, encode
@@ -132,6 +134,8 @@ class Embed(Step):
     def __call__(self, client: Client, task: Task) -> Reply:
         x, y = client.train.tensors()
         dataset = client.train.dataset
+        if why := self.unfit(dataset):
+            raise UserError(why)
         classes = max(1, len(dataset.classes))
         labels = y.numpy() if dataset.classes else np.zeros(len(y), np.int64)
         codes = encode(task.models[0], x, self.autoencoder, dataset.scale).numpy()
@@ -151,6 +155,9 @@ class Embed(Step):
             epsilon = spent.sample
         size = 1 if self.counted else len(y)
         return Reply(id=client.id, size=size, stats={"bits": pack(said), "epsilon": epsilon})
+
+    def unfit(self, dataset: Dataset) -> str:
+        return "embeddings are of numbers; a sample here is words" if dataset.x.dtype == torch.int64 else ""
 
     @property
     def counted(self) -> bool:

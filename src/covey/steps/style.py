@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
+from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.models.encoders import Pixels
 from covey.ranges import Range
@@ -56,11 +57,9 @@ class Style(Step):
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         x, y = client.train.tensors()
-        if x.dim() != 4:
-            raise UserError(
-                f"the style is one of pictures; a sample here has {x.dim() - 1} dimensions, not 3"
-            )
         dataset = client.train.dataset
+        if why := self.unfit(dataset):
+            raise UserError(why)
         if dataset.scale is not None:
             x = Pixels(dataset.scale)(x)
         by_class = self.per_class and len(dataset.classes) > 0
@@ -68,6 +67,14 @@ class Style(Step):
         classes = len(dataset.classes) if by_class else 1
         means = class_means(styles(x, self.share), labels, classes, client.stream("missing classes"))
         return Reply(id=client.id, size=len(y), stats={"style": means.astype(np.float32).reshape(-1)})
+
+    def unfit(self, dataset: Dataset) -> str:
+        dimensions = dataset.x.dim() - 1
+        return (
+            ""
+            if dimensions == 3
+            else f"the style is one of pictures; a sample here has {dimensions} dimensions, not 3"
+        )
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """Amplitudes: the numbers of one window per channel and class."""
