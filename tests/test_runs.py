@@ -117,6 +117,32 @@ def test_a_folder_says_what_ran_or_is_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+# ---------------------------------------------------------------------------------------------- a damaged checkpoint
+
+
+@pytest.mark.parametrize("file", ["checkpoint/000002.safetensors", "metrics.jsonl"])
+def test_where_the_last_checkpoint_is_damaged_the_one_before_is_offered(
+    tmp_path: Path, straight: Finished, file: str
+) -> None:
+    folder = run_until(tmp_path / "run", Killed())
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[:-1] + b"?" if "jsonl" not in file else content[:-20])
+    with pytest.raises(UserError) as said:
+        resume(folder)
+    offer = f"The checkpoint of round 1 is whole: go on from there, to the same result, with --resume {folder} --from 1"
+    assert str(said.value).endswith(offer)
+    with pytest.raises(
+        UserError, match=r"--from is 7; allowed: the round of a checkpoint that is kept: 2, 1, 0"
+    ):
+        resume(folder, from_round=7)
+    same(resume(folder, from_round=1), straight)
+
+
+def test_an_undamaged_run_may_go_back_too(tmp_path: Path, straight: Finished) -> None:
+    folder = run_until(tmp_path / "run", KeyboardInterrupt())
+    same(resume(folder, from_round=0), straight)
+
+
 # ---------------------------------------------------------------------------------------------- killed at the start
 
 

@@ -18,7 +18,7 @@ from covey.checksums import FILE, Index, Kept, Piece, read_index, write_index
 from covey.codec import put_together, take_apart
 from covey.core import State
 from covey.errors import UserError
-from covey.writing import write_atomically
+from covey.writing import remove, write_atomically
 
 PLAIN = "plain"  # the array that holds all that is no array, as JSON
 
@@ -68,7 +68,7 @@ def save_checkpoint(
     for old in arrays_folder.iterdir():
         if old.name not in named:
             with contextlib.suppress(OSError):
-                old.unlink()
+                remove(old)
 
 
 def load_checkpoint(folder: Path) -> Checkpoint | None:
@@ -101,6 +101,20 @@ def read_checkpoint(folder: Path, index: Index) -> Checkpoint:
         raise UserError(
             f"{path} is damaged and cannot be resumed: {type(error).__name__}: {error}"
         ) from error
+
+
+def rounds_that_are_whole(folder: Path, index: Index) -> list[int]:
+    """The rounds of the checkpoints that can be gone back to, newest first: their arrays and journal are undamaged."""
+    return [kept.round for kept in index.kept if _is_whole(folder, kept)]
+
+
+def _is_whole(folder: Path, kept: Kept) -> bool:
+    try:
+        kept.content.read_all(folder / "checkpoint" / Path(kept.file).name)
+        kept.journal.read(folder / "metrics.jsonl")
+    except UserError:
+        return False
+    return True
 
 
 def _to_bytes(checkpoint: Checkpoint) -> bytes:

@@ -16,6 +16,7 @@ from covey.core import Measurement
 from covey.data.types import Federation
 from covey.ledger import Ledger
 from covey.report.rows import table_of
+from covey.writing import append, cut, remove
 
 Row = tuple[int, float, int, int, int, str, str, float]
 
@@ -35,19 +36,18 @@ class Journal:
 
     def begin(self) -> None:
         """An empty journal."""
-        self.path.write_bytes(b"")
+        remove(self.path)
+        append(self.path, b"")
         self._know(b"")
 
     def go_on(self, piece: Piece) -> None:
         """Takes the place where a checkpoint was written; what the journal holds beyond it never happened."""
         self._know(piece.read(self.path))
-        with open(self.path, "r+b") as file:
-            file.truncate(piece.length)
+        cut(self.path, piece.length)
 
     def append(self, rows: Sequence[Row]) -> None:
         lines = as_lines(rows)
-        with open(self.path, "ab") as file:
-            file.write(lines)
+        append(self.path, lines)
         self._bytes += len(lines)
         self._hash.update(lines)
 

@@ -31,7 +31,7 @@ from covey.own_code import bare_name
 from covey.private.composition import statement
 from covey.unlikeness import of_simulation
 from covey.version import __version__
-from covey.writing import storing, write_atomically
+from covey.writing import remove, storing, write_atomically
 
 # What is made of the journal at the end; where a run goes on, they are no longer true.
 DERIVED = ("metrics.parquet", "summary.json", "report.html")
@@ -81,15 +81,15 @@ class Recorder:
                 remove_derived(folder)
 
     def _begin(self) -> None:
-        """The first files: config.toml last, so that a folder that has one can always be resumed."""
+        """The first files. Killed between any two of them, the folder is free, or is resumed from the start."""
         self.journal.begin()
+        write_atomically(self.folder / "config.toml", self.config.toml())
         if self.fleet.data is not None:
             self.journal.append(data_rows(self.fleet.data, of_simulation(self.fleet)))
         about = About.of(self.metrics, self.fleet.server_data).json()
         write_atomically(self.folder / ABOUT, about)
         self.pending = self._checkpoint(empty_state(self.fleet))
         self.save({ABOUT: Piece.of(about.encode())})
-        write_atomically(self.folder / "config.toml", self.config.toml())
 
     def go_back(self, checkpoint: Checkpoint) -> None:
         """Takes the place where the checkpoint was written; what came after it never happened."""
@@ -203,12 +203,12 @@ class Recorder:
             }
             for name, content in written.items():
                 write_atomically(self.folder / name, content)
-            (self.folder / "report.html").unlink(missing_ok=True)  # of the run before this end
+            remove(self.folder / "report.html")  # of the run before this end
             index = read_index(self.folder) or Index()
             pieces = {**index.lasting, **{name: Piece.of(content) for name, content in written.items()}}
             write_index(self.folder, replace(index, files=pieces))  # from here on the run is at its end
             if finished:
-                self.journal.path.unlink(missing_ok=True)
+                remove(self.journal.path)
         return summary
 
     def summary(self, state: State, *, finished: bool) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def remove_derived(folder: Path) -> None:
     if index is not None and index.files != index.lasting:
         write_index(folder, replace(index, files=index.lasting))
     for name in DERIVED:
-        (folder / name).unlink(missing_ok=True)
+        remove(folder / name)
 
 
 def cost_summary(ledger: Ledger) -> dict[str, Any]:

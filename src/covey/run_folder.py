@@ -11,9 +11,10 @@ from covey.config import Config, resolve
 from covey.errors import UserError
 from covey.tables import read_tables
 from covey.text import printable
+from covey.writing import remove
 
-# What a run writes before its config.toml; without that, a folder holds no run, only what is left of a start.
-BEFORE_CONFIG = {
+# What a run writes before its first checkpoint is in force; config.toml comes second, after an empty journal.
+BEGUN = {
     "about.json",
     "about.json.tmp",
     "config.toml.tmp",
@@ -22,12 +23,18 @@ BEFORE_CONFIG = {
     "checkpoint.json",
     "checkpoint.json.tmp",
 }
+OF_SERVE = {"superlink", "status.json", "log.jsonl"}
 
 
 def config_in(folder: Path) -> Config:
     """The configuration of a run folder."""
     if not exists(folder / "config.toml"):
-        raise UserError(f"--resume {short(folder)} is not a run folder: it has no config.toml")
+        begun = exists(folder / "metrics.jsonl") and is_free(folder)
+        raise UserError(
+            f"--resume {short(folder)} was stopped before its run had begun: begin it anew in the same folder"
+            if begun
+            else f"--resume {short(folder)} is not a run folder: it has no config.toml"
+        )
     return resolve(read_tables(folder / "config.toml"))
 
 
@@ -66,22 +73,32 @@ def check_free(folder: Path) -> None:
 
 def is_free(folder: Path) -> bool:
     """Whether it is empty, or holds no more than a start that never came to a run."""
-    names = {path.name for path in folder.iterdir()} - {
-        "superlink",
-        "status.json",
-        "log.jsonl",
-    }  # of covey serve
-    begun = {path.name.partition(".")[0] for path in (folder / "checkpoint").glob("*")}
-    return names <= BEFORE_CONFIG and begun <= {"000000"}
+    return _names(folder) <= BEGUN and _never_trained(folder)
+
+
+def only_begun(folder: Path) -> bool:
+    """Whether its run was stopped before its first checkpoint was in force: then it is resumed from the start."""
+    names = _names(folder)
+    return (
+        {"config.toml", "metrics.jsonl"} <= names <= {"config.toml", *BEGUN} - {"checkpoint.json"}
+    ) and _never_trained(folder)
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - OF_SERVE
+
+
+def _never_trained(folder: Path) -> bool:
+    return {path.name.partition(".")[0] for path in (folder / "checkpoint").glob("*")} <= {"000000"}
 
 
 def clear(folder: Path) -> None:
     """Takes away what is left of a start that never came to a run."""
-    for path in [*(folder / "checkpoint").glob("*"), *(folder / name for name in BEFORE_CONFIG)]:
+    for path in [*(folder / "checkpoint").glob("*"), *(folder / name for name in BEGUN)]:
         if path.is_dir():
             path.rmdir()
         else:
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 def exists(path: Path) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
+from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint, rounds_that_are_whole
+from covey.checksums import Index
 from covey.config import Config, bytes_needed, fleet_of, method_of, resolve
 from covey.core import Fleet, State, Watcher, run
 from covey.errors import SpoiledRunError, UserError
@@ -20,7 +21,17 @@ from covey.origins import changed, origins_in, origins_of
 from covey.private.longer import Budget
 from covey.record import Recorder, same_version
 from covey.recovery import gone_back
-from covey.run_folder import check_free, clear, config_in, exists, finished_summary, index_in, make, taken
+from covey.run_folder import (
+    check_free,
+    clear,
+    config_in,
+    exists,
+    finished_summary,
+    index_in,
+    make,
+    only_begun,
+    taken,
+)
 from covey.stopping import Stopping
 from covey.tables import read_tables
 from covey.tracking import Tracking, tracked, trackers_of
@@ -89,25 +100,34 @@ def resume(
     report: bool = True,
     fleet: Fleet | None = None,
     changed_code: bool = False,
+    from_round: int | None = None,
 ) -> Finished:
     """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped.
 
     With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so. A private run needs to
     be told what more rounds may cost: `epsilon` is a number, "same-noise" or "kept". With `changed_code`, also where
-    somebody's own code or data file is not what it was when the run began.
+    somebody's own code or data file is not what it was when the run began. With `from_round`, from an earlier
+    checkpoint that is still kept: where the last one is damaged, the error names it.
     """
     check_told(fleet)
     config_in(folder)
     try:
         with folder_lock(folder, taken(folder)):
-            config, index = config_in(folder), index_in(folder)
-            checkpoint = read_checkpoint(folder, index)
+            config = config_in(folder)
+            if only_begun(folder):
+                config = config if rounds is None else resolve({**config.tables, "rounds": rounds})
+                with storing(folder):
+                    clear(folder)
+                fleet = fleet or fleet_of(config, say)
+                return _go(config, folder, fleet, None, watchers, say, report)
+            index = index_in(folder)
+            checkpoint, index = checkpoint_in(folder, index, from_round)
             same_version(checkpoint.extra)
             same_code(folder, config, checkpoint, changed_code, "run" if fleet is None else "serve")
             if epsilon is not None or (rounds is not None and rounds != config.top.rounds):
                 total = config.top.rounds if rounds is None else rounds
                 config, checkpoint = extended(folder, config, index, checkpoint, total, epsilon, say)
-            elif summary := finished_summary(folder):
+            elif from_round is None and (summary := finished_summary(folder)):
                 if report and not (folder / "report.html").exists():
                     write_page(folder)
                 return Finished(state=checkpoint.state, summary=summary, folder=folder)
@@ -116,6 +136,29 @@ def resume(
     finally:
         if fleet is not None:
             fleet.close()
+
+
+def checkpoint_in(folder: Path, index: Index, from_round: int | None) -> tuple[Checkpoint, Index]:
+    """The checkpoint to go on from, and the index that ends with it; a damaged one is said with one that is whole."""
+    kept = [one for one in index.kept if from_round is None or one.round == from_round]
+    if from_round is not None and not kept:
+        there = ", ".join(str(one.round) for one in index.kept) or "none"
+        raise UserError(f"--from is {from_round}; allowed: the round of a checkpoint that is kept: {there}")
+    index = replace(index, kept=tuple(one for one in index.kept if not kept or one.round <= kept[0].round))
+    journal = folder / "metrics.jsonl"
+    try:
+        checkpoint = read_checkpoint(folder, index)
+        if from_round is not None or journal.exists():
+            checkpoint.journal.read(journal)
+    except UserError as damage:
+        whole = rounds_that_are_whole(folder, index)
+        if not whole:
+            raise
+        raise UserError(
+            f"{damage}. The checkpoint of round {whole[0]} is whole: go on from there, to the same result, with "
+            f"--resume {folder} --from {whole[0]}"
+        ) from damage
+    return checkpoint, index
 
 
 def run_or_resume(

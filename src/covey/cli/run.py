@@ -76,6 +76,10 @@ def run(
         ),
     ] = None,
     changed_code: ChangedCodeOption = False,
+    from_: Annotated[
+        int | None,
+        typer.Option("--from", help="With --resume: go back to the kept checkpoint of this round.", min=0),
+    ] = None,
 ) -> None:
     """Run one method and write a run folder with its report."""
     from covey.runs import resume as go_on
@@ -84,7 +88,8 @@ def run(
     if resume is not None:
         if any(option is not None for option in (file, method, dataset, set_, out, seed, engine, address)):
             raise UserError(
-                "--resume goes on with the folder's own settings; it takes no other option but --rounds and --epsilon"
+                "--resume goes on with the folder's own settings; it takes no other option but --rounds, --epsilon and "
+                "--from"
             )
         from covey.run_folder import config_in
 
@@ -97,6 +102,7 @@ def run(
                 watchers=[watch],
                 say=say,
                 changed_code=changed_code,
+                from_round=from_,
             )
         show([done])
         return
@@ -104,6 +110,8 @@ def run(
         raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
     if epsilon is not None:
         raise UserError("--epsilon goes with --resume and --rounds; a new run has --set private.epsilon=...")
+    if from_ is not None:
+        raise UserError("--from goes with --resume: a new run begins with round 1")
     assignments = [*(set_ or ()), *engine_settings(engine, address)]
     config = configured(
         file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds, alone=True
