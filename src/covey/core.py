@@ -24,6 +24,7 @@ from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.protocols import Client, Fleet, Mixing, Rule, Step, server_client
 from covey.safety import as_chosen, check_bank, check_round, check_turnout, without_culprits
+from covey.shows import NOTHING, showing
 from covey.streams import stream
 
 if TYPE_CHECKING:
@@ -140,12 +141,14 @@ Update = Callable[[Round, Tensor], Tensor]
 After = Callable[[Round], None]
 
 
+@showing(NOTHING)
 @declares(gives=(ONE_MODEL,))
 def one_model(now: Round) -> Tensor:
     """One common model."""
     return now.models if len(now.models) else now.fleet.start()[None]
 
 
+@showing(NOTHING)
 @declares(needs=(ONE_MODEL,))
 def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Everybody gets the common model, row 0."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from covey.core import Round, Task, one_model, to_everybody
 from covey.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, Key, declares
+from covey.shows import NOTHING, OWN_MODEL, showing
 
 __all__ = [
     "ModelWith",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@showing(OWN_MODEL)
 @declares(gives=(MODEL_PER_CLIENT,))
 def one_per_client(now: Round) -> Tensor:
     """A model, a row of the bank, for every client ever seen, in order of arrival.
@@ -43,6 +45,7 @@ def one_per_parent(now: Round, parents: Sequence[int]) -> Tensor:
     return torch.stack(rows) if len(rows) > len(now.models) else now.models
 
 
+@showing(OWN_MODEL)
 @declares(needs=(MODEL_PER_CLIENT,))
 def to_owner(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Every client works on the model that it holds: nothing travels."""
@@ -65,6 +68,7 @@ class ModelWith:
         return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,), args=args))
 
 
+@showing(NOTHING)
 @declares(needs=(MODEL_PER_GROUP, GROUPS))
 def to_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Every client gets the model of its group; a client without a group is not served."""

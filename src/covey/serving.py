@@ -11,6 +11,7 @@ import numpy as np
 from covey.core import Round, Send, Task
 from covey.needs import Facts, Key
 from covey.settings import validated
+from covey.shows import KEPT_OUT, Shows
 from covey.steps.judged import JUDGEMENTS, TRIED
 
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
@@ -33,6 +34,7 @@ class KeepJudgements:
 
     needs: ClassVar[Facts] = (JUDGEMENTS,)
     gives: ClassVar[Facts] = (JUDGED,)
+    shows: ClassVar[Shows] = KEPT_OUT
 
     def __call__(self, now: Round) -> None:
         kept = dict(JUDGED.get(now.memory, {}))
@@ -80,6 +82,7 @@ class ServeAdapted:
     per: Per = "model"
 
     needs: ClassVar[Facts] = (JUDGED,)
+    shows: ClassVar[Shows] = KEPT_OUT
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         kept = JUDGED.get(now.memory, {})

@@ -96,7 +96,7 @@ def test_what_leaves_a_client_is_noised_withheld_or_refused(
     method = private_method(name, level)
     if isinstance(method, UserError):
         assert "cannot be private at the" in str(method)
-        assert "nobody has said" not in str(method)
+        assert "does not say what it shows" not in str(method)
         assert "\n" not in str(method)
         return
     listening = Listening(small_fleet())

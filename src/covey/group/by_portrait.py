@@ -19,6 +19,7 @@ from covey.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, dec
 from covey.ranges import Count, Natural
 from covey.rows import one_per_parent
 from covey.settings import validated
+from covey.shows import NOTHING, Shows, by_answers, showing
 from covey.steps.portrait import DescribeClasses, Portrait, portraits_of
 
 Told = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
@@ -43,6 +44,10 @@ class ByPortrait:
     join: bool = True
 
     gives: ClassVar[Facts] = (GROUPS, PORTRAITS)
+
+    @property
+    def shows(self) -> Shows:
+        return by_answers(self.describe)
 
     def __call__(self, now: Round) -> dict[int, int]:
         ask: Ask[Told] = answers(now, self.describe, self.told)
@@ -94,6 +99,7 @@ def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapp
     return found
 
 
+@showing(NOTHING)
 @declares(needs=(GROUPS, PORTRAITS), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
 def one_per_flock(now: Round) -> Tensor:
     """A row for every flock; one that was found later starts from the model of the flock that it came from."""

@@ -18,6 +18,7 @@ from covey.group.figures import note_groups
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Natural, Share
 from covey.settings import validated
+from covey.shows import Shows, by_answers
 from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
 
 Distance = Literal["l2", "hellinger"]
@@ -62,6 +63,10 @@ class BySummary:
     recluster: Share = 0.2
 
     gives: ClassVar[Facts] = (GROUPS,)
+
+    @property
+    def shows(self) -> Shows:
+        return by_answers(self.ask)
 
     def __call__(self, now: Round) -> dict[int, int]:
         told = Told.of(now.memory)

@@ -16,6 +16,7 @@ from covey.needs import GROUPS, MODEL_PER_GROUP, Fact, Facts, Key, declares
 from covey.ranges import Count, Range, Share
 from covey.rows import one_per_parent
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, NOTHING, Shows, showing
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -69,6 +70,9 @@ class ByRewards:
 
     needs: ClassVar[Facts] = (KEPT_REWARDS, MODEL_PER_GROUP)
     gives: ClassVar[Facts] = (GROUPS, COHORTS)
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, whose likeness moves clients among cohorts", instead=ANY_GROUPS
+    )
 
     def __call__(self, now: Round) -> dict[int, int]:
         table, cohorts = REWARDS.get(now.memory, {}), len(PARENTS.get(now.memory, [0]))
@@ -83,6 +87,7 @@ class ByRewards:
         return found
 
 
+@showing(NOTHING)
 @declares(needs=(COHORTS,), gives=(MODEL_PER_GROUP,))
 def one_per_cohort(now: Round) -> Tensor:
     """A model for every cohort; one that was cut off starts from the model of the cohort that it was in."""
@@ -106,6 +111,9 @@ class RememberRewards:
 
     needs: ClassVar[Facts] = (COHORTS,)
     gives: ClassVar[Facts] = (KEPT_REWARDS,)
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, whose likeness moves clients among cohorts", instead=ANY_GROUPS
+    )
 
     def __call__(self, now: Round) -> None:
         table, sides = copied(REWARDS.get(now.memory, {})), copied(SIDES.get(now.memory, {}))

@@ -15,6 +15,7 @@ from covey.errors import UserError
 from covey.needs import GROUPS, KNOWN_GROUPS, Facts, declares
 from covey.ranges import Epsilon
 from covey.settings import validated
+from covey.shows import NOTHING, Shows, showing
 from covey.statistics import Known, Stat
 from covey.steps.privacy import Privacy, randomised, spend
 
@@ -84,6 +85,7 @@ def with_labels(now: Round, ids: Iterable[int], epsilon: float | None = None) ->
     return now.groups | news(now, now.groups, ask, ids)
 
 
+@showing(Shows(what="the exact label that stands out at every client", instead="set method.epsilon"))
 @declares(gives=(GROUPS,))
 def by_label(now: Round) -> dict[int, int]:
     """CFIC's clusters: clients whose most unusual label is the same are a group.
@@ -105,6 +107,7 @@ class ByNoisyLabel:
     epsilon: Epsilon = 2.0
 
     gives: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> dict[int, int]:
         return with_labels(now, now.here, self.epsilon)
@@ -117,6 +120,10 @@ class LabelWhenChosen:
     select: Select
 
     gives: ClassVar[Facts] = (KNOWN_GROUPS,)
+    shows: ClassVar[Shows] = Shows(
+        what="the exact label that stands out at a client",
+        instead="set method.lazy = false and method.epsilon",
+    )
 
     def __call__(self, now: Round) -> list[int]:
         chosen = self.select(now)

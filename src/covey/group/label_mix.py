@@ -14,6 +14,7 @@ from covey.core import Round
 from covey.group.figures import note_groups
 from covey.group.silhouette import Clusters, cluster
 from covey.needs import GROUPS, Facts, Key
+from covey.shows import Shows, by_answers
 from covey.steps.summaries import LabelSummary
 
 SHARES: Key[dict[int, NDArray[np.float64]]] = Key("label mix")
@@ -32,6 +33,10 @@ class ByLabelMix:
     clusters: int | None = None
 
     gives: ClassVar[Facts] = (GROUPS,)
+
+    @property
+    def shows(self) -> Shows:
+        return by_answers(self.ask)
 
     def __call__(self, now: Round) -> dict[int, int]:
         heard = ask_once(now, SHARES, answers(now, self.ask, lambda reply: reply.stats.get("shares")))

@@ -17,6 +17,7 @@ from covey.group.figures import note_groups
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.steps.labels import CountLabels
 from covey.steps.size import SIZES
 
@@ -43,6 +44,7 @@ class LabelClusters:
     min_samples: Count = 3
 
     gives: ClassVar[Facts] = (GROUPS, SIZES)
+    shows: ClassVar[Shows] = Shows(what="exact counts of every client's labels", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:
         ask = answers(now, CountLabels(), lambda reply: np.asarray(reply.stats["labels"], np.float64))

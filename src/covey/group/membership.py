@@ -15,6 +15,7 @@ from covey.group.centroids import Membership, drifted, founded, joined
 from covey.group.figures import note_groups
 from covey.needs import GROUPS, MODEL_PER_GROUP, Key, declares
 from covey.rows import one_per_parent
+from covey.shows import NOTHING, showing
 
 Vectors = dict[int, NDArray[Any]]
 Found = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
@@ -80,6 +81,7 @@ def write_membership(membership: Membership) -> dict[str, Any]:
     }
 
 
+@showing(NOTHING)
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group(now: Round) -> Tensor:
     """A model, a row of the bank, for every group; a new group starts from the given model.

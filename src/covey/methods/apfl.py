@@ -12,6 +12,7 @@ from covey.methods.baselines import fedavg, fedavg_around
 from covey.needs import Facts
 from covey.ranges import Share
 from covey.settings import takes, validated
+from covey.shows import NOTHING, Shows
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.steps.train import Train, best_row
@@ -36,6 +37,7 @@ class MixtureTrain(PlainTraining):
     of: ClassVar[str] = "apfl"
     kind: ClassVar[str] = "train.mixture"
     gives: ClassVar[Facts] = (OWN_MODEL,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)

@@ -16,6 +16,7 @@ from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
 from covey.ranges import Natural, Positive
 from covey.select.plain import Everybody
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, Shows, showing
 from covey.steps.train import Train
 
 Array = NDArray[np.float64]
@@ -39,6 +40,7 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
     return bool(np.sqrt(max(0.0, gram.mean())) < still and np.sqrt(np.diag(gram).max()) > apart)
 
 
+@showing(Shows(what="which group a client's own update puts it in", instead=ANY_GROUPS, in_updates=True))
 @declares(needs=(KNOWN_GROUPS,))
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """The model of the client's group; who has none is sent all models and works on the best."""
@@ -60,6 +62,9 @@ class SplitAndAverage:
 
     needs: ClassVar[Facts] = (ONE_MODEL,)
     gives: ClassVar[Facts] = (KNOWN_GROUPS,)
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, whose angles split the clients", instead=ANY_GROUPS, in_updates=True
+    )
 
     def __call__(self, now: Round) -> Mixing:
         now.groups = now.groups | {reply.id: reply.slot for reply in now.replies}

@@ -16,6 +16,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Count
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, NOTHING, Shows
 from covey.statistics import Known, Stat
 from covey.steps.stepwise import Batches
 from covey.steps.train import Train, best_row
@@ -91,6 +92,7 @@ class ByGradients:
     until: Count = 10
 
     gives: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = Shows(what="every client's own gradient", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:
         sums = dict(SUMS.get(now.memory, {}))
@@ -131,6 +133,8 @@ class EqualStarts:
     """k models, or one per group where there are more, that all start as the given one; who trains them is all."""
 
     k: Count = 4
+
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> Any:
         missing = max(self.k, max(now.groups.values(), default=-1) + 1) - len(now.models)

@@ -24,6 +24,7 @@ from covey.rows import to_group
 from covey.select.groups import EachGroup
 from covey.select.plain import Uniform
 from covey.settings import takes, validated
+from covey.shows import Shows, by_answers
 from covey.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 from covey.steps.train import Train
 
@@ -42,6 +43,15 @@ class ByEmbedding:
     every: int = 0
 
     gives: ClassVar[Facts] = (GROUPS,)
+
+    @property
+    def shows(self) -> Shows:
+        if self.pretrain.way != "public" and not self.pretrain.load:
+            return Shows(
+                what="updates without noise, of which its autoencoder is made",
+                instead='set method.pretrain = "public", or give method.encoder',
+            )
+        return by_answers(self.embed)
 
     def __call__(self, now: Round) -> dict[int, int]:
         if ENCODER.name not in now.memory:

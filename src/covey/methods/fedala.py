@@ -14,6 +14,7 @@ from covey.methods.baselines import fedavg, fedavg_around
 from covey.needs import Facts
 from covey.ranges import Count, Positive, Share
 from covey.settings import takes, validated
+from covey.shows import NOTHING, Shows
 from covey.steps.home import at_home
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, PlainTraining, is_finite
@@ -46,6 +47,7 @@ class LocalAggregationTrain(PlainTraining):
     of: ClassVar[str] = "fedala"
     kind: ClassVar[str] = "train.ala"
     gives: ClassVar[Facts] = (OWN_MODEL,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)

@@ -19,6 +19,7 @@ from covey.ranges import NotNegative, Positive, Share
 from covey.rows import one_per_client, to_owner
 from covey.select.plain import Everybody
 from covey.settings import validated
+from covey.shows import OWN_MODEL, Shows
 from covey.steps.personal import fit_near
 from covey.steps.stepwise import is_finite
 from covey.steps.train import AroundTraining, Train, best_row, reply_of
@@ -53,6 +54,7 @@ class ToAttended:
     own: Share = 0.5
 
     needs: ClassVar[Facts] = (MODEL_PER_CLIENT,)
+    shows: ClassVar[Shows] = OWN_MODEL
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         trainable, count = now.fleet.layout.trainable, len(now.models)
@@ -82,6 +84,10 @@ class TrainNearCloud(AroundTraining):
     pull: NotNegative = 0.1
 
     kind: ClassVar[str] = "train.cloud"
+
+    shows: ClassVar[Shows] = Shows(
+        what="every client's own model", instead="use a method with a common model, such as ditto or fedper"
+    )
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, cloud = best_row(client, task)

@@ -17,6 +17,7 @@ from covey.needs import Key
 from covey.ranges import Count, NotNegative
 from covey.select.plain import Uniform
 from covey.settings import validated
+from covey.shows import Shows
 from covey.statistics import ROUNDING, Known, Stat
 from covey.steps.train import Train
 
@@ -81,6 +82,8 @@ class DiscoAverage:
     measure: Measure = "kl"
     a: NotNegative = 0.5
     b: float = 0.1
+
+    shows: ClassVar[Shows] = Shows(what="every client's exact label mix", instead="use fedavg")
 
     def __call__(self, now: Round) -> Mixing:
         step = TellDiscrepancy(measure=self.measure)

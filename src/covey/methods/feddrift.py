@@ -15,6 +15,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Positive
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, NOTHING, Shows, showing
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.train import Train
@@ -80,6 +81,7 @@ class ByDrift:
 
     needs: ClassVar[Facts] = (MODEL_PER_GROUP,)
     gives: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = Shows(what="every client's exact losses of all models", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:
         models = now.models if len(now.models) else now.fleet.start()[None]
@@ -122,6 +124,7 @@ class ByDrift:
         return groups
 
 
+@showing(NOTHING)
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def models_of_drift(now: Round) -> Tensor:
     """A model for every group ever found: those that became one are averaged by their clients.

@@ -15,6 +15,7 @@ from covey.needs import ONE_MODEL, Facts, Key, declares
 from covey.ranges import Count, Positive
 from covey.select.plain import Uniform
 from covey.settings import validated
+from covey.shows import AT_THE_SERVER, Shows, showing
 from covey.steps.dyn import DynTrain
 from covey.steps.size import sizes
 from covey.steps.train import Train
@@ -27,6 +28,7 @@ class WithMemory:
     """FedDyn's model to train: the average of the last round plus the mean of all clients' memories."""
 
     needs: ClassVar[Facts] = (ONE_MODEL, MOVES)
+    shows: ClassVar[Shows] = Shows(what="how far every client has moved", instead=AT_THE_SERVER)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         known = sizes(now, now.here)
@@ -38,6 +40,7 @@ class WithMemory:
         return dict.fromkeys(ids, Task(models=row, slots=(0,), args=args))
 
 
+@showing(Shows(what="how far every client has moved", instead=AT_THE_SERVER))
 @declares(gives=(MOVES,))
 def remember_moves(now: Round) -> None:
     """Adds what the clients of this round have added to their memories to the sum that the server keeps."""

@@ -14,6 +14,7 @@ from covey.needs import ACCURACY, Facts, Key
 from covey.ranges import PartBelowOne, Share
 from covey.select.plain import Uniform
 from covey.settings import picked, takes, validated
+from covey.shows import Shows
 from covey.steps.scored import ScoredTrain
 from covey.steps.train import Train
 from covey.update.momentum import ServerMomentum
@@ -52,6 +53,9 @@ class FairAverage:
     beta: Share = 0.5
 
     needs: ClassVar[Facts] = (ACCURACY,)
+    shows: ClassVar[Shows] = Shows(
+        what="single updates and accuracies", instead="use fedavg", in_updates=True
+    )
 
     def __call__(self, now: Round) -> Mixing:
         before = TIMES.get(now.memory, {})

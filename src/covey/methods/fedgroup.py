@@ -18,6 +18,7 @@ from covey.mix.gram import products
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.steps.train import Train
 
 Array = NDArray[np.float64]
@@ -48,6 +49,9 @@ class ByDecomposedCosine:
     groups: Count = 3
 
     gives: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = Shows(
+        what="single updates of every client before the first round", instead=ANY_GROUPS
+    )
 
     def __call__(self, now: Round) -> dict[int, int]:
         heard = ask_once(now, COSINES, lambda ids: self.cosines(now, ids))

@@ -17,6 +17,7 @@ from covey.needs import KNOWN_GROUPS, ONE_MODEL, Fact, Facts, Key
 from covey.ranges import Count, Positive
 from covey.select.plain import Uniform
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.statistics import Known, Stat
 from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
@@ -32,6 +33,7 @@ class TrainWithCourse(AroundTraining):
 
     kind: ClassVar[str] = "train.course"
     gives: ClassVar[Facts] = (COURSES,)
+    shows: ClassVar[Shows] = Shows(what="the exact course of every client's loss", instead=ANY_GROUPS)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
@@ -104,6 +106,7 @@ class ByInteractions:
 
     needs: ClassVar[Facts] = (ONE_MODEL, COURSES)
     gives: ClassVar[Facts] = (KNOWN_GROUPS,)
+    shows: ClassVar[Shows] = Shows(what="the exact course of every client's loss", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> Mixing:
         now.groups = now.groups | {reply.id: reply.slot for reply in now.replies}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.mix.average import Weighting, weights
 from covey.settings import validated
+from covey.shows import Shows
 from covey.steps.train import Train
 
 Array = NDArray[np.float64]
@@ -45,6 +47,10 @@ class NormalisedAverage:
 
     train: Train
     weighting: Weighting = "samples"
+
+    shows: ClassVar[Shows] = Shows(
+        what="how many steps a client takes, which is its number of samples", instead="use fedavg"
+    )
 
     def __post_init__(self) -> None:
         if (

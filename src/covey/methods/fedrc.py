@@ -19,6 +19,7 @@ from covey.needs import SEVERAL_MODELS, Fact, Facts, Key, declares
 from covey.ranges import Count
 from covey.select.plain import Uniform
 from covey.settings import validated
+from covey.shows import FIT_OF_MODELS, Shows, showing
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
@@ -54,6 +55,7 @@ class ResponsibleTrain(AroundTraining):
     kind: ClassVar[str] = "train.responsible"
     needs: ClassVar[Facts] = (TURN,)
     gives: ClassVar[Facts] = (MASS,)
+    shows: ClassVar[Shows] = FIT_OF_MODELS
 
     def __call__(self, client: Client, task: Task) -> Reply:
         classes = len(client.train.dataset.classes)
@@ -99,6 +101,7 @@ class InTurn:
 
     needs: ClassVar[Facts] = (SEVERAL_MODELS, LABELS)
     gives: ClassVar[Facts] = (TURN,)
+    shows: ClassVar[Shows] = FIT_OF_MODELS
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         args: dict[str, Any] = {"turn": (now.number - 1) % len(now.models)}
@@ -113,6 +116,7 @@ class ByMass:
     """The model whose turn it was is averaged by how many samples of each client it explains."""
 
     needs: ClassVar[Facts] = (MASS,)
+    shows: ClassVar[Shows] = FIT_OF_MODELS
 
     def __call__(self, now: Round) -> Mixing:
         explained = [float(np.asarray(reply.stats["mass"])[reply.slot].sum()) for reply in now.replies]
@@ -121,6 +125,7 @@ class ByMass:
         )
 
 
+@showing(FIT_OF_MODELS)
 @declares(needs=(MASS,), gives=(LABELS,))
 def remember_mass(now: Round) -> None:
     """Keeps what every client's labels are explained by; a client belongs to the model that explains most of it."""

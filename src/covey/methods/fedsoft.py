@@ -15,6 +15,7 @@ from covey.needs import Fact, Facts
 from covey.ranges import Count, NotNegative, PartBelowOne
 from covey.select.plain import Uniform
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
@@ -39,6 +40,9 @@ class SoftTrain(AroundTraining):
 
     kind: ClassVar[str] = "train.soft"
     gives: ClassVar[Facts] = (IMPORTANCE,)
+    shows: ClassVar[Shows] = Shows(
+        what="which model has the lowest loss on every sample of a client", instead=ANY_GROUPS
+    )
 
     def __call__(self, client: Client, task: Task) -> Reply:
         rows = torch.stack([with_own_buffers(client, row) for row in task.models])
@@ -74,6 +78,9 @@ class SoftAverage:
     """c_s <- sum of u_ks n_k w_k / sum of u_ks n_k over all replies (FedSoft)."""
 
     needs: ClassVar[Facts] = (IMPORTANCE,)
+    shows: ClassVar[Shows] = Shows(
+        what="which model has the lowest loss on every sample of a client", instead=ANY_GROUPS
+    )
 
     def __call__(self, now: Round) -> Mixing:
         count = len(now.models)

@@ -18,6 +18,7 @@ from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts
 from covey.ranges import Count
 from covey.select.plain import Uniform
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.steps.train import Train
 
 
@@ -43,6 +44,9 @@ class NearestCentre:
 
     needs: ClassVar[Facts] = (ONE_MODEL,)
     gives: ClassVar[Facts] = (KNOWN_GROUPS,)
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, which find their nearest centre", instead=ANY_GROUPS, in_updates=True
+    )
 
     def __call__(self, now: Round) -> Mixing:
         trainable = now.fleet.layout.trainable

@@ -14,6 +14,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count, Share
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.train import Train
@@ -61,6 +62,9 @@ class ByInference:
     agree: Share | None = None
 
     gives: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = Shows(
+        what="what every client's own model says of the server's samples", instead=ANY_GROUPS
+    )
 
     def __call__(self, now: Round) -> dict[int, int]:
         def ask(ids: list[int]) -> dict[int, NDArray[Any]]:

@@ -17,6 +17,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.ranges import Count
 from covey.settings import takes, validated
+from covey.shows import ANY_GROUPS, NOTHING, Shows, showing
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.latents import representations
@@ -155,6 +156,7 @@ class ByMoments:
     published: bool = False
 
     gives: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = Shows(what="exact moments of every client's features", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:
         if now.number <= self.after:
@@ -178,6 +180,7 @@ class ByMoments:
         return grouped_by_reports(now, MOMENTS, ask, between_scaled if self.published else between, found)
 
 
+@showing(NOTHING)
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group_from_common(now: Round) -> Tensor:
     """A model for every group; a new group starts from the common model that was trained before."""

@@ -18,6 +18,7 @@ from covey.ranges import Count, Natural, Share
 from covey.rows import to_group
 from covey.select.plain import Uniform
 from covey.settings import picked, takes, validated
+from covey.shows import BEST_MODEL, Shows, showing
 from covey.steps import Train, best_row
 from covey.steps.evaluate import FORWARD_SHARE
 
@@ -48,6 +49,7 @@ class AllModels:
     choose_on: Natural = 0
 
     needs: ClassVar[Facts] = (SEVERAL_MODELS,)
+    shows: ClassVar[Shows] = BEST_MODEL
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         cut = leading_columns(now.fleet.layout, self.n_shared)
@@ -65,6 +67,7 @@ class LastChoice:
     n_shared: Natural = 0
 
     needs: ClassVar[Facts] = (SEVERAL_MODELS, KNOWN_GROUPS)
+    shows: ClassVar[Shows] = BEST_MODEL
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         unknown = [client for client in ids if client not in now.groups]
@@ -94,6 +97,7 @@ class RandomStarts:
     n_shared: Natural = 0
 
     gives: ClassVar[Facts] = (SEVERAL_MODELS,)
+    shows: ClassVar[Shows] = BEST_MODEL
 
     def __call__(self, now: Round) -> Tensor:
         if len(now.models):
@@ -126,6 +130,7 @@ class RandomStarts:
         return dict.fromkeys(ids, Task(models=rows, slots=tuple(range(self.k)), shared=cut))
 
 
+@showing(BEST_MODEL)
 @declares(needs=(SEVERAL_MODELS,), gives=(KNOWN_GROUPS,))
 def remember_choices(now: Round) -> None:
     """A client belongs to the group whose model it chose last."""

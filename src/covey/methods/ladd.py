@@ -17,6 +17,7 @@ from covey.mix.shared import GroupAverage
 from covey.needs import GROUPS, Facts
 from covey.ranges import Count, Natural
 from covey.settings import takes, validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.steps.style import Style, StyleShare
 from covey.steps.train import Train
 
@@ -32,6 +33,9 @@ class ByStyle:
     k: Natural = 0
 
     gives: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = Shows(
+        what="the exact mean amplitudes of every client's pictures", instead=ANY_GROUPS
+    )
 
     def __call__(self, now: Round) -> dict[int, int]:
         return maintained_groups(

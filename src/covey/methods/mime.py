@@ -16,6 +16,7 @@ from covey.ranges import PartBelowOne
 from covey.rows import ModelWith
 from covey.select.plain import Uniform
 from covey.settings import validated
+from covey.shows import AT_THE_SERVER, Shows
 from covey.statistics import Known, Stat
 from covey.steps.stepwise import Batches, PlainTraining
 from covey.steps.train import Train, best_row, local_fit, reply_of
@@ -40,6 +41,9 @@ class MimicTrain(PlainTraining):
     of: ClassVar[str] = "mime"
     kind: ClassVar[str] = "train.mimic"
     gives: ClassVar[Facts] = (GRADIENTS,)
+    shows: ClassVar[Shows] = Shows(
+        what="a gradient of every client at the server's model", instead=AT_THE_SERVER
+    )
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
@@ -66,6 +70,9 @@ class WithMomentum(ModelWith):
     key: ClassVar[Key[Tensor]] = MOMENTUM
     arg: ClassVar[str] = "momentum"
     needs: ClassVar[Facts] = (ONE_MODEL, MOMENTUM)
+    shows: ClassVar[Shows] = Shows(
+        what="a gradient of every client at the server's model", instead=AT_THE_SERVER
+    )
 
 
 @declares(needs=(GRADIENTS,), gives=(MOMENTUM,))
@@ -74,6 +81,10 @@ class RememberMomentum:
     """m <- (1 - beta) (mean of the clients' gradients at w) + beta m."""
 
     step: Step
+
+    shows: ClassVar[Shows] = Shows(
+        what="a gradient of every client at the server's model", instead=AT_THE_SERVER
+    )
 
     def __call__(self, now: Round) -> None:
         beta = getattr(self.step, "beta", 0.9)

@@ -14,6 +14,7 @@ from covey.core import Client, Method, Reply, Task
 from covey.methods.baselines import fedavg, fedavg_around
 from covey.ranges import NotNegative, Positive
 from covey.settings import takes, validated
+from covey.shows import NOTHING, Shows
 from covey.steps.evaluate import FORWARD_SHARE
 from covey.steps.latents import representations, watched
 from covey.steps.stepwise import is_finite
@@ -43,6 +44,8 @@ class ContrastiveTrain(AroundTraining):
     temperature: Positive = 0.5
 
     kind: ClassVar[str] = "train.contrastive"
+
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)

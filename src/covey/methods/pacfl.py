@@ -15,6 +15,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Count, Range
 from covey.settings import takes, validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.statistics import Known, Stat
 from covey.steps.train import Train
 
@@ -100,6 +101,7 @@ class ByAngles:
     published: bool = False
 
     gives: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = Shows(what="directions in which every client's samples lie", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:
         by_class = self.published and now.fleet.known(now.here[0]).classes > 0

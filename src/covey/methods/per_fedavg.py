@@ -9,6 +9,7 @@ from covey.core import Client, Method, Reply, Task
 from covey.methods.baselines import fedavg
 from covey.ranges import Positive
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 from covey.steps.stepwise import Batches, PlainTraining, pairs
 from covey.steps.train import Train, best_row
 
@@ -28,6 +29,8 @@ class MetaTrain(PlainTraining):
 
     of: ClassVar[str] = "per-fedavg"
     kind: ClassVar[str] = "train.meta"
+
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)

@@ -10,6 +10,7 @@ from covey.methods.baselines import fedavg
 from covey.needs import Facts
 from covey.ranges import Count, Positive
 from covey.settings import takes, validated
+from covey.shows import NOTHING, Shows
 from covey.steps.personal import OWN_MODEL
 from covey.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.steps.train import Train, best_row
@@ -36,6 +37,7 @@ class MoreauTrain(PlainTraining):
     of: ClassVar[str] = "pfedme"
     kind: ClassVar[str] = "train.moreau"
     gives: ClassVar[Facts] = (OWN_MODEL,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, near = best_row(client, task)

@@ -16,6 +16,7 @@ from covey.ranges import Count
 from covey.rows import ModelWith
 from covey.select.plain import Uniform
 from covey.settings import validated
+from covey.shows import AT_THE_SERVER, Shows, showing
 from covey.statistics import Known, Stat
 from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
@@ -32,6 +33,7 @@ class ControlledTrain(AroundTraining):
 
     kind: ClassVar[str] = "train.controlled"
     gives: ClassVar[Facts] = (CONTROLS,)
+    shows: ClassVar[Shows] = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
     def __post_init__(self) -> None:
         if self.train.optimiser != "sgd" or self.train.momentum:
@@ -62,8 +64,10 @@ class WithControl(ModelWith):
     key: ClassVar[Key[Tensor]] = CONTROL
     arg: ClassVar[str] = "control"
     needs: ClassVar[Facts] = (ONE_MODEL, CONTROL)
+    shows: ClassVar[Shows] = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
 
+@showing(Shows(what="a control variate of every client", instead=AT_THE_SERVER))
 @declares(needs=(CONTROLS,), gives=(CONTROL,))
 def remember_control(now: Round) -> None:
     """Moves the server's control variate by what the clients' have moved: c <- c + sum of changes / N."""

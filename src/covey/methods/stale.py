@@ -12,6 +12,7 @@ from covey.core import Method, Mixing, Reply, Round, Step
 from covey.mix.late import from_here, staleness
 from covey.ranges import Count, NotNegative, Positive, Share
 from covey.settings import validated
+from covey.shows import ROUNDS_OF_SUMS, Shows
 from covey.steps.train import Train
 
 
@@ -43,6 +44,8 @@ class KeepBusy:
 
     at_once: Count = 10
 
+    shows: ClassVar[Shows] = Shows(what="single updates, one by one as they come", instead=ROUNDS_OF_SUMS)
+
     def __call__(self, now: Round) -> list[int]:
         count = min(max(0, self.at_once - len(now.fleet.underway)), len(now.here))
         drawn = now.stream("select").permutation(now.here)[:count]
@@ -71,6 +74,8 @@ class StaleAverage:
     rate: Positive = 1.0
     power: NotNegative = 0.5
     whole: bool = False
+
+    shows: ClassVar[Shows] = Shows(what="single updates, one by one as they come", instead=ROUNDS_OF_SUMS)
 
     def __call__(self, now: Round) -> Mixing:
         count = len(now.models)

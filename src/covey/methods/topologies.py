@@ -20,6 +20,7 @@ from covey.ranges import Count
 from covey.rows import one_per_client, to_owner
 from covey.select.plain import Everybody
 from covey.settings import picked, takes, validated
+from covey.shows import NOTHING, Shows
 from covey.steps.train import Train
 
 
@@ -113,6 +114,7 @@ class Grouped:
     """Everybody who is here and belongs to a cluster."""
 
     needs: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         return [i for i in now.here if i in now.groups]
@@ -125,6 +127,7 @@ class Leaders:
     exchange: Exchange
 
     needs: ClassVar[Facts] = (REPRESENTATIVES,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         return self.exchange.leaders(now)

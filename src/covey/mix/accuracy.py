@@ -15,6 +15,7 @@ from covey.mix.average import weighted_rows
 from covey.needs import KNOWN_GROUPS, Facts
 from covey.ranges import PartBelowOne, UpTo100
 from covey.settings import validated
+from covey.shows import Shows
 from covey.steps.cross import CrossEvaluate
 
 Array = NDArray[np.float64]
@@ -38,6 +39,19 @@ class LikenessAverage:
     balanced: bool = False
     power: UpTo100 = 1.0
     by_samples: bool = False
+
+    @property
+    def shows(self) -> Shows:
+        if self.by_accuracy:
+            return Shows(
+                what="exact evaluations of each other's models",
+                instead="use cbcc with epsilon at the local or example level, or embedding",
+            )
+        return Shows(
+            what="single updates, which count by their client's cluster",
+            instead="use cbcc-select with epsilon, or embedding",
+            in_updates=True,
+        )
 
     @property
     def needs(self) -> Facts:

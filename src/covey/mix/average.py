@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from covey.core import Mixing, Reply, Round
 from covey.needs import MODEL_PER_CLIENT, declares
 from covey.settings import validated
+from covey.shows import Shows, by_weights, showing
 
 Weighting = Literal["samples", "equal", "batches"]
 
@@ -53,12 +54,21 @@ class Average:
 
     weighting: Weighting = "samples"
 
+    shows = property(by_weights)
+
     def __call__(self, now: Round) -> Mixing:
         drawn = np.array([max(1, now.chosen.count(reply.id)) for reply in now.replies])
         slots = [reply.slot for reply in now.replies]
         return Mixing(factors=[weighted_rows(now, slots, drawn * weights(now.replies, self.weighting))])
 
 
+@showing(
+    Shows(
+        what="every client's own model",
+        instead="nothing is averaged here that could hide anybody: leave [private] out",
+        in_updates=True,
+    )
+)
 @declares(needs=(MODEL_PER_CLIENT,))
 def keep_own(now: Round) -> Mixing:
     """Every reply takes the place of the row it started from; nothing is averaged (each client alone)."""

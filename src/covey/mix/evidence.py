@@ -18,6 +18,7 @@ from covey.mix.average import Weighting, weighted_rows, weights
 from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key
 from covey.ranges import Count, PartBelowOne
 from covey.settings import validated
+from covey.shows import ANY_GROUPS, Shows
 from covey.steps.cross import CrossEvaluate
 
 Array = NDArray[np.float64]
@@ -46,6 +47,9 @@ class EvidenceAverage:
     weighting: Weighting = "samples"
 
     needs: ClassVar[Facts] = (GROUPS, MODEL_PER_GROUP)
+    shows: ClassVar[Shows] = Shows(
+        what="exact evaluations of several models on every client's data", instead=ANY_GROUPS
+    )
 
     def __call__(self, now: Round) -> Mixing:
         own = weighted_rows(now, [reply.slot for reply in now.replies], weights(now.replies, self.weighting))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from covey.mix.topology import round_factors as factors_of_round
 from covey.needs import GROUPS, MODEL_PER_CLIENT, Fact, Facts
 from covey.ranges import Count
 from covey.settings import takes, validated
+from covey.shows import A_SERVER, OWN_MODEL, Shows, showing
 from covey.steps.size import sizes
 
 HashableShape = str | tuple[tuple[int, int], ...]
@@ -47,6 +48,8 @@ class Exchange:
     backbone_every: Count = 1
     representative: Representative = "samples"
     network: HashableShape | None = None
+
+    shows: ClassVar[Shows] = OWN_MODEL
 
     def __post_init__(self) -> None:
         if (self.representative == "degree") != (self.network is not None):
@@ -231,6 +234,7 @@ def graph_note(now: Round, clusters: Ints, lead: Mapping[int, int], sent: Links)
     }
 
 
+@showing(Shows(what="every client's own model", instead=A_SERVER))
 def note_spread(now: Round) -> None:
     """For the report: the standard deviation of the nodes' parameters from their mean, by round."""
     parameters = now.models[:, : now.fleet.layout.trainable]

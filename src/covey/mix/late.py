@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from scipy.sparse import csr_array
 from covey.core import Mixing, Reply, Round
 from covey.ranges import Share
 from covey.settings import validated
+from covey.shows import ROUNDS_OF_SUMS, Shows
 
 Array = NDArray[np.float64]
 
@@ -51,6 +53,8 @@ class FreshAndLate:
     """
 
     beta: Share = 0.35
+
+    shows: ClassVar[Shows] = Shows(what="single updates, how far the late ones lie", instead=ROUNDS_OF_SUMS)
 
     def __call__(self, now: Round) -> Mixing:
         now.replies = from_here(now)

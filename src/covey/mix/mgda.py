@@ -16,6 +16,7 @@ from covey.mix.gram import products
 from covey.needs import ONE_MODEL, Facts
 from covey.ranges import Positive, Share
 from covey.settings import validated
+from covey.shows import Shows
 
 Array = NDArray[np.float64]
 
@@ -61,6 +62,11 @@ class CommonDescent:
     eps: Share = 0.1
 
     needs: ClassVar[Facts] = (ONE_MODEL,)
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, which it balances against each other",
+        instead="use fedavg or cfic",
+        in_updates=True,
+    )
 
     def __call__(self, now: Round) -> list[Mixing]:
         trainable = now.fleet.layout.trainable

@@ -23,6 +23,7 @@ from covey.mix.gram import products
 from covey.needs import like
 from covey.ranges import BelowHalf, Count, Natural, Positive
 from covey.settings import validated
+from covey.shows import CLIPPED, Shows
 
 Array = NDArray[np.float64]
 
@@ -55,6 +56,10 @@ class Krum:
     keep: Count = 1
 
     around_start: ClassVar[bool] = False
+
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, of which it publishes one", instead=CLIPPED, in_updates=True
+    )
 
     def __call__(self, now: Round) -> Mixing:
         slots = [reply.slot for reply in now.replies]
@@ -104,6 +109,8 @@ class TrimmedMean:
 
     around_start: ClassVar[bool] = False
 
+    shows: ClassVar[Shows] = Shows(what="single updates, number by number", instead=CLIPPED, in_updates=True)
+
     def __call__(self, now: Round) -> Tensor:
         note_too_few(now, self, [reply.slot for reply in now.replies])
         return of_every_model(now, self)
@@ -124,6 +131,8 @@ class Median:
     """Column by column, the median of the replies (Yin et al., 2018)."""
 
     around_start: ClassVar[bool] = False
+
+    shows: ClassVar[Shows] = Shows(what="single updates, number by number", instead=CLIPPED, in_updates=True)
 
     def __call__(self, now: Round) -> Tensor:
         note_too_few(now, self, [reply.slot for reply in now.replies])
@@ -148,6 +157,12 @@ class Clip:
     times: Positive = 1.0
 
     around_start: ClassVar[bool] = True
+
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, of which it needs the median length",
+        instead='use fedavg with private.clip = "adaptive"',
+        in_updates=True,
+    )
 
     def __call__(self, now: Round) -> Tensor:
         note_too_few(now, self, [reply.slot for reply in now.replies])
@@ -178,6 +193,11 @@ class Robust:
     rule: Rule
 
     needs, gives = like("mix")
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, which [robust] compares",
+        instead="bad clients are bounded by the clip length: leave it out",
+        in_updates=True,
+    )
 
     def __call__(self, now: Round) -> list[Mixing]:
         mixing = self.mix(now)

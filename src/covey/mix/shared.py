@@ -13,6 +13,7 @@ from covey.errors import UserError
 from covey.mix.average import Weighting, weighted_rows, weights
 from covey.model import Layout
 from covey.settings import validated
+from covey.shows import by_weights
 
 
 def leading_columns(layout: Layout, tensors: int) -> int:
@@ -35,6 +36,8 @@ class GroupAverage:
 
     weighting: Weighting = "samples"
     n_shared: int = 0
+
+    shows = property(by_weights)
 
     def __call__(self, now: Round) -> list[Mixing]:
         values = weights(now.replies, self.weighting)

@@ -36,7 +36,7 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
         gather = BookedReplies(settings=settings, rounds=rounds, noise=noise)
         return replace(method, local=step, gather=gather)
     select: Select = method.select
-    if settings.sampling == "poisson" and isinstance(select, Uniform):
+    if settings.sampling == "poisson" and type(select) is Uniform:
         select = Poisson(rate=min(1.0, select.per_round / max(1, clients)))
     plan = Plan(settings=settings, rounds=rounds, select=select)
     by_group = KNOWN_GROUPS in needs_of(method.update)

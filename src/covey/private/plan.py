@@ -94,10 +94,13 @@ def goes_on(now: Round) -> bool:
 
 
 def planned_sampling(select: Select, clients: int) -> Sampling:
-    """How a selection draws of so many clients, for the accountant."""
-    if isinstance(select, Poisson):
+    """How a selection draws of so many clients, for the accountant.
+
+    Chance alone decides in covey's own parts; what is made of them may draw in another way.
+    """
+    if type(select) is Poisson:
         return Sampling(kind="poisson", rate=select.rate)
-    if isinstance(select, Uniform) and select.per_round < clients:
+    if type(select) is Uniform and select.per_round < clients:
         return Sampling(kind="fixed", chosen=select.per_round, of=clients)
     return Sampling()
 

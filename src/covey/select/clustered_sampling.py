@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from covey.core import Round, stream
 from covey.needs import Facts, Key, declares
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import SKETCHED, Shows, showing
 from covey.steps.size import sizes
 
 Integers = NDArray[np.int64]
@@ -121,6 +122,11 @@ class FromUrns(PerRound):
 
     by: Literal["size", "similarity"] = "size"
 
+    shows: ClassVar[Shows] = Shows(
+        what="a sketch of every client's update",
+        instead="use cfic with epsilon, which samples from groups, too",
+    )
+
     @property
     def needs(self) -> Facts:
         return (SKETCHES,) if self.by == "similarity" else ()
@@ -143,6 +149,7 @@ def _sketches(now: Round, ids: Sequence[int]) -> Array:
     return np.stack([kept.get(i, np.zeros(SKETCH)) for i in ids])
 
 
+@showing(SKETCHED)
 @declares(gives=(SKETCHES,))
 def remember_sketches(now: Round) -> None:
     """Keeps a sketch of each client's last update, for the urns of the next rounds."""

@@ -12,6 +12,7 @@ from covey.core import Round
 from covey.needs import KNOWN_GROUPS, Facts, Key
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 
 Quota = Literal["equal", "published"]
 
@@ -62,6 +63,7 @@ class EveryCluster(PerRound):
 
     needs: ClassVar[Facts] = (KNOWN_GROUPS,)
     gives: ClassVar[Facts] = (VISITS,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         clusters: dict[int, list[int]] = {}

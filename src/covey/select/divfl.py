@@ -13,6 +13,7 @@ from covey.needs import Facts
 from covey.select.clustered_sampling import SKETCHES
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import SKETCHED, Shows
 
 Array = NDArray[np.float64]
 
@@ -35,6 +36,7 @@ class Diverse(PerRound):
     """Everybody once; then those clients whose last updates stand best for everybody's (DivFL without overhead)."""
 
     needs: ClassVar[Facts] = (SKETCHES,)
+    shows: ClassVar[Shows] = SKETCHED
 
     def __call__(self, now: Round) -> list[int]:
         known = SKETCHES.get(now.memory, {})

@@ -20,6 +20,7 @@ from covey.ranges import UpTo100
 from covey.select.feedback import ByLosses
 from covey.select.haccs import cluster_means, device_losses, with_singles
 from covey.settings import validated
+from covey.shows import by_losses
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -44,6 +45,8 @@ class FairSchedule(ByLosses):
     fullness: UpTo100 = 1.25
 
     anyway: ClassVar[Facts] = (KNOWN_GROUPS,)
+
+    shows = property(by_losses)
 
     def __call__(self, now: Round) -> list[int]:
         here, groups, last = now.here, with_singles(now), LAST_CHOSEN.get(now.memory, {})

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from covey.core import Round, Send, Step, to_everybody
 from covey.needs import Facts, Key, declares
 from covey.select.plain import PerRound
+from covey.shows import Shows, showing
 from covey.steps.evaluate import Evaluate
 
 Losses = Literal["reported", "asked", "published", "none"]
@@ -56,6 +57,7 @@ class ByLosses(PerRound):
         return {reply.id: float(reply.stats["loss"]) for reply in replies if reply.stats}
 
 
+@showing(Shows(what="every client's exact loss", instead='set method.losses = "none"'))
 @declares(gives=(LOSSES,))
 def remember_losses(now: Round) -> None:
     """Keeps each client's training loss as it last reported it."""

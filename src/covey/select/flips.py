@@ -12,6 +12,7 @@ from covey.core import Round
 from covey.needs import GROUPS, Facts, Key
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 
 PICKS: Key[dict[int, int]] = Key("flips.picks")  # how often each client was chosen
 
@@ -40,6 +41,7 @@ class Equitable(PerRound):
     """As many clients of every group, and of a group those that worked least often (FLIPS)."""
 
     needs: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         here = {i: now.groups[i] for i in now.here if i in now.groups}

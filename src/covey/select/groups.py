@@ -9,6 +9,7 @@ from covey.core import Round
 from covey.needs import GROUPS, Facts
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 
 
 @validated
@@ -17,6 +18,7 @@ class EachGroup(PerRound):
     """`per_round` of the reachable members of each group (or all of a smaller one), uniformly."""
 
     needs: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         chosen: list[int] = []

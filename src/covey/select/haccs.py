@@ -17,6 +17,7 @@ from covey.needs import KNOWN_GROUPS, Facts
 from covey.ranges import Share
 from covey.select.feedback import ByLosses
 from covey.settings import validated
+from covey.shows import by_losses
 
 Array = NDArray[np.float64]
 Draws = Literal["weighted", "quasi"]
@@ -46,6 +47,8 @@ class ByCluster(ByLosses):
     inside: Inside = "fastest"
 
     anyway: ClassVar[Facts] = (KNOWN_GROUPS,)
+
+    shows = property(by_losses)
 
     def __call__(self, now: Round) -> list[int]:
         here, groups = now.here, with_singles(now)

@@ -14,6 +14,7 @@ from covey.needs import Facts, Key, declares
 from covey.ranges import NotNegative, Positive
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import Shows, showing
 
 Array = NDArray[np.float64]
 # client -> its last update of the last tensor
@@ -53,6 +54,9 @@ class ByEntropy(PerRound):
     sharpness: NotNegative = 4.0
 
     needs: ClassVar[Facts] = (BIASES,)
+    shows: ClassVar[Shows] = Shows(
+        what="the bias of every client's update, and with it its label mix", instead="use fedavg"
+    )
 
     def __call__(self, now: Round) -> list[int]:
         known = BIASES.get(now.memory, {})
@@ -88,8 +92,8 @@ class ByEntropy(PerRound):
         return chosen
 
 
+@showing(Shows(what="the bias of every client's update, and with it its label mix", instead="use fedavg"))
 @declares(gives=(BIASES,))
-@validated
 def remember_biases(now: Round) -> None:
     """Keeps what every worker's update did to the last trainable tensor, usually the output biases."""
     layout = now.fleet.layout

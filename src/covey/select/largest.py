@@ -10,6 +10,7 @@ from covey.core import Round
 from covey.needs import KNOWN_GROUPS, Facts
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 
 
 @validated
@@ -21,6 +22,7 @@ class LargestGroup(PerRound):
     """
 
     needs: ClassVar[Facts] = (KNOWN_GROUPS,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         sizes = Counter(now.groups.values())

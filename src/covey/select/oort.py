@@ -16,6 +16,7 @@ from covey.needs import UTILITY, Fact, Facts, Key, declares
 from covey.ranges import Count, Percentile, Share
 from covey.select.feedback import ByLosses
 from covey.settings import validated
+from covey.shows import EXACT_LOSSES, Shows, showing
 from covey.steps.size import sizes
 from covey.steps.train import Train
 from covey.steps.utility import most_samples
@@ -73,6 +74,7 @@ class ByUtility(Oort):
 
     needs: ClassVar[Facts] = (UTILITIES,)
     gives: ClassVar[Facts] = (EXPLOITED,)
+    shows: ClassVar[Shows] = EXACT_LOSSES
 
     def __call__(self, now: Round) -> list[int]:
         state = now.memory.get(UTILITIES.name) or {
@@ -114,6 +116,7 @@ class ByUtility(Oort):
         return sorted(now.here[position] for position in chosen)
 
 
+@showing(EXACT_LOSSES)
 @declares(needs=(UTILITY, EXPLOITED), gives=(UTILITIES,))
 def remember_utilities(now: Round) -> None:
     """Keeps each worker's utility and round, and what the exploited ones gained."""
@@ -137,6 +140,8 @@ class ByPenalisedLoss(ByLosses):
 
     percentile: Percentile = 10.0
     penalty: float = 2.0
+
+    shows: ClassVar[Shows] = EXACT_LOSSES
 
     def __call__(self, now: Round) -> list[int]:
         known = self.known(now)

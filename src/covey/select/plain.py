@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from covey.core import Round, server_client
 from covey.needs import ONE_MODEL, declares
 from covey.ranges import Chance, Count
 from covey.settings import validated
+from covey.shows import NOTHING, Shows, showing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,8 @@ class PerRound:
 class Uniform(PerRound):
     """So many of the reachable clients, uniformly without replacement."""
 
+    shows: ClassVar[Shows] = NOTHING
+
     def __call__(self, now: Round) -> list[int]:
         count = min(self.per_round, len(now.here))
         drawn = now.stream("select").choice(len(now.here), size=count, replace=False)
@@ -42,6 +46,8 @@ class Poisson:
 
     rate: Chance = 0.1
 
+    shows: ClassVar[Shows] = NOTHING
+
     def __call__(self, now: Round) -> list[int]:
         drawn = now.stream("select").random(len(now.here)) < self.rate
         return [client for client, works in zip(now.here, drawn, strict=True) if works]
@@ -51,10 +57,15 @@ class Poisson:
 class Everybody:
     """All reachable clients."""
 
+    shows: ClassVar[Shows] = NOTHING
+
     def __call__(self, now: Round) -> list[int]:
         return list(now.here)
 
 
+@showing(
+    Shows(what="all data: they lie at the server", instead="nothing is federated here: leave [private] out")
+)
 @declares(needs=(ONE_MODEL,))
 def the_server(now: Round) -> list[int]:  # noqa: ARG001
     """Only the server itself, where (in a simulation) all data lie together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from covey.errors import UserError
 from covey.ranges import Count
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import EXACT_LOSSES, Shows
 from covey.steps.evaluate import Evaluate
 from covey.steps.size import sizes
 
@@ -25,6 +27,8 @@ class PowerOfChoice(PerRound):
 
     send: Send = to_everybody
     candidates: Count = 20
+
+    shows: ClassVar[Shows] = EXACT_LOSSES
 
     def __post_init__(self) -> None:
         if self.candidates < self.per_round:

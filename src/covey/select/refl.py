@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from covey.core import Round
 from covey.needs import Key
 from covey.select.plain import PerRound
 from covey.settings import validated
+from covey.shows import ROUNDS_OF_SUMS, Shows
 
 PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each client could be reached
 
@@ -16,6 +18,8 @@ PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each 
 @dataclass(frozen=True, kw_only=True)
 class LeastAvailable(PerRound):
     """Those who were reachable least often come first, while they are there (REFL); ties are drawn."""
+
+    shows: ClassVar[Shows] = Shows(what="single updates that come late", instead=ROUNDS_OF_SUMS)
 
     def __call__(self, now: Round) -> list[int]:
         seen = dict(PRESENCE.get(now.memory, {}))

@@ -18,6 +18,7 @@ from covey.needs import Key
 from covey.ranges import Count
 from covey.select.feedback import ByLosses
 from covey.settings import validated
+from covey.shows import by_losses
 
 Array = NDArray[np.float64]
 TIERS: Key[Mapping[str, Any]] = Key("tiers")
@@ -39,6 +40,8 @@ class ByTier(ByLosses):
     tiers: Count = 5
     interval: Count = 5
     rounds: Count = 200
+
+    shows = property(by_losses)
 
     def __call__(self, now: Round) -> list[int]:
         seconds = now.fleet.seconds(self.step, sorted({*now.seen, *now.fleet.members()}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from covey.group.by_portrait import PORTRAITS
 from covey.group.label_feature import label_feature
 from covey.needs import GROUPS, Facts, needs_of
 from covey.select.fair import LAST_CHOSEN
+from covey.shows import SAME_AS_COVEY, Shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,8 @@ class WithinFlocks:
     """
 
     select: Select
+
+    shows: ClassVar[Shows] = Shows(what="every client's exact loss", instead=SAME_AS_COVEY)
 
     @property
     def needs(self) -> Facts:

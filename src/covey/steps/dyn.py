@@ -9,6 +9,7 @@ import torch
 
 from covey.core import Client, Reply, Task
 from covey.settings import validated
+from covey.shows import AT_THE_SERVER, Shows
 from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
 
 
@@ -26,6 +27,8 @@ class DynTrain(AroundTraining):
     alpha: float = 0.01
 
     kind: ClassVar[str] = "train.dyn"
+
+    shows: ClassVar[Shows] = Shows(what="how far every client has moved", instead=AT_THE_SERVER)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)

@@ -13,6 +13,7 @@ from covey.core import Client, Reply, Task
 from covey.model import Layout
 from covey.ranges import Natural
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 from covey.steps.stepwise import Batches, check_plain, is_finite
 from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
 
@@ -37,6 +38,8 @@ class TrainWithHome(AroundTraining):
     head_epochs: Natural = 0
 
     kind: ClassVar[str] = "train.home"
+
+    shows: ClassVar[Shows] = NOTHING
 
     def __post_init__(self) -> None:
         if self.head_epochs:

@@ -14,6 +14,7 @@ from covey.data.types import View
 from covey.metrics import Metric
 from covey.needs import Fact, Facts
 from covey.settings import validated
+from covey.shows import KEPT_OUT, Shows
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
 from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
@@ -34,6 +35,7 @@ class JudgedTrain(AroundTraining):
 
     kind: ClassVar[str] = "train.judged"
     gives: ClassVar[Facts] = (JUDGEMENTS,)
+    shows: ClassVar[Shows] = KEPT_OUT
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)

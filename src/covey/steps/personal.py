@@ -13,6 +13,7 @@ from covey.metrics import Metric
 from covey.needs import Fact, Facts
 from covey.ranges import NotNegative
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import Evaluate, outputs_of
 from covey.steps.stepwise import is_finite
@@ -43,6 +44,7 @@ class DittoTrain(AroundTraining):
 
     kind: ClassVar[str] = "train.ditto"
     gives: ClassVar[Facts] = (OWN_MODEL,)
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from covey.core import Client, Reply, Task
 from covey.errors import UserError
 from covey.needs import ACCURACY, Facts
+from covey.shows import Shows
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.steps.train import AroundTraining, best_row, local_fit, reply_of
@@ -19,6 +20,9 @@ class ScoredTrain(AroundTraining):
 
     kind: ClassVar[str] = "train.scored"
     gives: ClassVar[Facts] = (ACCURACY,)
+    shows: ClassVar[Shows] = Shows(
+        what="the exact accuracy of the model on every client's data", instead="use fedavg"
+    )
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)

@@ -18,6 +18,7 @@ from covey.core import Client, Reply, Step, Task
 from covey.data.augment import as_shown
 from covey.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
 from covey.settings import only_with, validated_in
+from covey.shows import NOTHING, Shows
 from covey.statistics import Known, Stat
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Train(Step):
     drop_last: bool = False
 
     kind: ClassVar[str] = "train.sgd"
+
+    shows: ClassVar[Shows] = NOTHING
 
     def __post_init__(self) -> None:
         check_optimiser(self.optimiser, momentum=self.momentum, weight_decay=self.weight_decay)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from covey.core import Client, Reply, Task
 from covey.needs import UTILITY, Facts
+from covey.shows import Shows
 from covey.statistics import Known, Stat
 from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
@@ -26,6 +27,7 @@ class TrainWithUtility(AroundTraining):
 
     kind: ClassVar[str] = "train.utility"
     gives: ClassVar[Facts] = (UTILITY,)
+    shows: ClassVar[Shows] = Shows(what="the exact loss of every client's samples", instead="use fedavg")
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from covey.core import Reply, Round, Update
 from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, Key, needs_of
+from covey.shows import Shows, shows_of
 
 # cluster -> who worked for it last, on how many samples, and how far its mean lay from the model that was sent
 LAST_MOVES: Key[dict[int, tuple[int, int, Tensor]]] = Key("clusters.last_moves")
@@ -28,6 +29,10 @@ class AbsentRemembered:
     """
 
     update: Update
+
+    @property
+    def shows(self) -> Shows | None:
+        return shows_of(self.update)
 
     @property
     def needs(self) -> Facts:

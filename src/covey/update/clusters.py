@@ -17,6 +17,7 @@ from covey.core import Reply, Round
 from covey.needs import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key
 from covey.ranges import DecayRate, NotNegative, PartBelowOne
 from covey.settings import validated
+from covey.shows import NOTHING, OWN_MODEL, SAME_AS_COVEY, Shows
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 FADING = 0.7  # what a round before counts where agreement is added up: about the last three rounds
@@ -107,6 +108,10 @@ class ClusterCorrection:
     per: Per = "model"
 
     @property
+    def shows(self) -> Shows:
+        return by_directions(self.among, self.per)
+
+    @property
     def needs(self) -> Facts:
         return facts_for(self.among, self.per)
 
@@ -140,6 +145,10 @@ class AdaptiveCorrection:
     among: Among = "auto"
     per: Per = "model"
     agreed: bool = False
+
+    @property
+    def shows(self) -> Shows:
+        return by_directions(self.among, self.per)
 
     @property
     def needs(self) -> Facts:
@@ -188,6 +197,17 @@ def facts_for(among: Among, per: Per) -> Facts:
     """What a correction of that kind needs from the other parts."""
     together = (MODEL_PER_CLIENT, KNOWN_GROUPS) if per == "group" else ()
     return (*together, KNOWN_GROUPS) if among == "groups" else together
+
+
+def by_directions(among: Among, per: Per) -> Shows:
+    """Directions of clusters, or of the average, can be read out of sums; those of single clients cannot."""
+    if among in ("clients", "auto"):
+        return Shows(
+            what="directions of single clients",
+            instead=f'with cfic set method.directions = "clusters" or "average", {SAME_AS_COVEY}',
+            in_updates=True,
+        )
+    return NOTHING if per == "model" else Shows(what=OWN_MODEL.what, instead='set per = "model"')
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

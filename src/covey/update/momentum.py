@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from covey.core import Round
 from covey.needs import Key
 from covey.ranges import PartBelowOne
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 from covey.steps.train import Train
 
 Momentum = Literal["accelerate", "published"]
@@ -38,6 +39,8 @@ class ServerMomentum:
     train: Train
     gamma: PartBelowOne = 0.9
     momentum: Momentum = "accelerate"
+
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         trainable = now.fleet.layout.trainable

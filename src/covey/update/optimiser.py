@@ -7,7 +7,7 @@ parameter. Every model of the bank has its own optimiser; one that nobody worked
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from covey.core import Round
 from covey.needs import Key
 from covey.ranges import PartBelowOne, Positive
 from covey.settings import validated
+from covey.shows import NOTHING, Shows
 
 Rule = Literal["momentum", "adam", "yogi", "adagrad"]
 Moments = tuple[Tensor, Tensor]  # m and v
@@ -46,6 +47,8 @@ class ServerOptimiser:
     beta1: PartBelowOne = 0.9
     beta2: PartBelowOne = 0.99
     tau: Positive = 1e-3
+
+    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         trainable = now.fleet.layout.trainable

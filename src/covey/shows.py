@@ -1,0 +1,111 @@
+"""What a part of a method shows the server that noise on updates does not cover: each part says it itself.
+
+`[private]` reads it in the attribute `shows`, and refuses a part that says nothing. A class has it beside the code that
+it is about: where another class takes over some of that code, it says it anew. A function says it with `showing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shows:
+    """What of the clients the server is shown, and what to set or use instead.
+
+    what: in words; empty: nothing but updates, and answers that have noise of their own. in_updates: it is read out of
+    single updates, so that noise on every one of them covers it, and noise on their sum does not.
+    """
+
+    what: str = ""
+    instead: str = ""
+    in_updates: bool = False
+
+
+NOTHING = Shows()  # it asks clients nothing without noise, and makes the same of sums as of single updates
+
+ANY_GROUPS = 'use embedding with pretrain = "public", or haccs, whose groups come from noisy summaries'
+SAME_AS_COVEY = (
+    'with covey set method.without = ["selection", "correction", "serving"], which need single replies'
+)
+A_SERVER = "use a method with a server, such as fedavg or embedding"
+AT_THE_SERVER = "use fedavgm or fedadam"
+CLIPPED = "bad clients are bounded by the clip length: use fedavg"
+ROUNDS_OF_SUMS = "use fedavg, whose rounds make sums"
+
+BEST_MODEL = Shows(what="which model has the lowest loss on a client's data", instead=ANY_GROUPS)
+FIT_OF_MODELS = Shows(what="how well each model fits a client's data", instead=ANY_GROUPS)
+EXACT_LOSSES = Shows(what="every client's exact loss", instead='use fedavg, or haccs with losses = "none"')
+KEPT_OUT = Shows(what="exact losses on data that a client kept out", instead=SAME_AS_COVEY)
+OWN_MODEL = Shows(what="every client's own model", instead=A_SERVER, in_updates=True)
+SKETCHED = Shows(what="a sketch of every client's update", instead="use cfic with epsilon")
+BATCHES = Shows(what="how many batches a client has", instead='set method.weighting = "equal"')
+
+
+def showing(shows: Shows) -> Callable[[F], F]:
+    """Says it of a function that is a part."""
+
+    def mark(part: F) -> F:
+        part.shows = shows  # type: ignore[attr-defined]
+        return part
+
+    return mark
+
+
+def shows_of(part: object) -> Shows | None:
+    """What the part says of itself; None where it says nothing, or says it of other code than its own."""
+    if hasattr(part, "__name__"):  # a function; one around another says it for itself
+        found = None if hasattr(part, "__wrapped__") else getattr(part, "shows", None)
+    else:
+        found = getattr(part, "shows", None) if says(type(part)) else None
+    return found if isinstance(found, Shows) else None
+
+
+def says(cls: type) -> bool:
+    """Whether the class that says it is the one, or comes before any, that has code of the part."""
+    for each in cls.__mro__:
+        if "shows" in vars(each):
+            return True
+        if any(is_code(name, value) for name, value in vars(each).items()):
+            return False
+    return False
+
+
+def is_code(name: str, value: object) -> bool:
+    """Whether this is something that a part does; what every dataclass has is not."""
+    own = name == "__call__" or not (name.startswith("__") and name.endswith("__"))
+    return own and (callable(value) or isinstance(value, property | classmethod | staticmethod))
+
+
+def by_weights(part: Any) -> Shows:
+    """Of a part with a `weighting`: a number of batches would be told beside the update."""
+    return BATCHES if part.weighting == "batches" else NOTHING
+
+
+def by_losses(part: Any) -> Shows:
+    """Of a part with a setting `losses`, which may be none."""
+    return (
+        NOTHING
+        if part.losses == "none"
+        else Shows(what=EXACT_LOSSES.what, instead='set method.losses = "none"')
+    )
+
+
+def by_answers(step: Any) -> Shows:
+    """Of a part that asks clients this question: nothing where its answers are counted, because they have noise."""
+    privacy = getattr(step, "privacy", None)
+    if getattr(step, "counted", getattr(privacy, "counted", False)):
+        return NOTHING
+    if privacy is not None and hasattr(step, "flip"):
+        return Shows(
+            what="exact label counts or bits of every client",
+            instead="set method.epsilon, and a method.flip above 0",
+        )
+    return Shows(
+        what="exact summaries of every client's data",
+        instead="set method.epsilon, or a method.flip above 0",
+    )
