@@ -113,14 +113,39 @@ def test_regression_gives_values(tmp_path: Path) -> None:
     assert models.predict(torch.tensor([[0.5], [-1.0]])) == pytest.approx([1.0, -2.0], abs=0.05)
 
 
+BATCH_NORM = """
+from torch import nn
+
+def net(outputs):
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, outputs))
+"""
+
+
 def test_batch_norm_statistics_that_stayed_at_home_are_used(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))
+    (tmp_path / "own.py").write_text(BATCH_NORM)
     data = covey.federate(covey.load("digits"), partition="dir-class", clients=3, seed=0)
-    run = covey.simulate("fedavg", data, net, rounds=1, out=tmp_path / "run", **QUIET)
-    models = load_models(run.folder, model=net)
-    assert models.buffers == {}  # averaged: they are in the row
-    assert not torch.equal(models.of(0)[1].running_mean, net[1].running_mean)  # type: ignore[index]
+    network = {"name": f"{tmp_path / 'own.py'}:net", "buffers": "local"}
+    run = covey.simulate("fedavg", data, network, rounds=1, out=tmp_path / "run", **QUIET)
+    models = load_models(run.folder)
+    means = [models.of(client)[1].running_mean for client in range(3)]  # type: ignore[index]
+    assert not torch.equal(means[0], means[1])
+    for client, share in enumerate(data.shares):
+        x, y = data.dataset.x[share.test.index], share.test.labels().astype(int)
+        right = (models.predict(x, client=client) == np.array(data.dataset.classes)[y]).mean()
+        assert right == pytest.approx(models.served(client).facts.measured["local-test/accuracy"])
+
+
+def test_a_network_whose_code_has_changed_is_not_filled_with_the_old_numbers(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(BATCH_NORM)
+    run = covey.simulate("fedavg", "digits", f"{own}:net", rounds=1, out=tmp_path / "run", **QUIET)
+    own.write_text(BATCH_NORM.replace("nn.Flatten()", "nn.Flatten(), nn.Tanh()"))
+    with pytest.raises(UserError, match=r"own\.py:net.*has changed since the run began.*changed_code=True"):
+        load_models(run.folder)
+    with pytest.raises(UserError, match="has changed since the run began"):
+        export(run.folder, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert len(load_models(run.folder, changed_code=True)) == 1
 
 
 @pytest.mark.parametrize("format", ["safetensors", "torch", "onnx"])

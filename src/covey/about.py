@@ -116,7 +116,7 @@ def read_about(folder: Path) -> About:
             dataset=str(plain["dataset"]),
             classes=tuple(map(str, plain["classes"])),
             clients=tuple(map(str, plain["clients"])),
-            inputs=_inputs(plain["inputs"]),
+            inputs=inputs_from_plain(plain["inputs"]),
         )
     except FileNotFoundError:
         return About()
@@ -124,7 +124,8 @@ def read_about(folder: Path) -> About:
         raise UserError(f"{folder / ABOUT} is damaged: it cannot be read.") from error
 
 
-def _inputs(plain: Mapping[str, Any]) -> Inputs:
+def inputs_from_plain(plain: Mapping[str, Any]) -> Inputs:
+    """What `Inputs.plain` told, through JSON."""
     from covey.data.schema import Schema
 
     schema = plain.get("schema")

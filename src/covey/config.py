@@ -385,8 +385,10 @@ def federation_of(config: Config) -> Federation:
     return federation
 
 
-def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalFleet:
-    """The fleet that the configuration describes: data, model, devices, engine."""
+def fleet_of(
+    config: Config, say: Callable[[str], None] | None = None, network: nn.Module | None = None
+) -> LocalFleet:
+    """The fleet that the configuration describes: data, model (or `network`, where that is there), devices, engine."""
     federation = federation_of(config)
     if say is not None and federation.left_out:
         names = ", ".join(federation.left_out[:NAMED])
@@ -397,7 +399,7 @@ def fleet_of(config: Config, say: Callable[[str], None] | None = None) -> LocalF
     if say is not None:
         for note in dataset.notes:
             say(note)
-    network = build(
+    network = network or build(
         model["name"],
         input_shape=tuple(dataset.x.shape[1:]),
         outputs=len(dataset.classes) or 1,

@@ -26,7 +26,6 @@ from covey.core import (
 )
 from covey.errors import UserError
 from covey.metrics import AGGREGATES, SCORES, Metric, Metrics, base_name, metric_named
-from covey.needs import gives_of
 from covey.objective import Objective
 from covey.ranges import Count
 from covey.safety import not_measurable
@@ -34,7 +33,8 @@ from covey.settings import only_with, validated_in
 from covey.steps.evaluate import Evaluate, values_in
 from covey.steps.judged import EvaluateAdapted
 from covey.steps.noisy_evaluate import NoisyEvaluate
-from covey.steps.personal import OWN_MODEL, EvaluateOwn
+from covey.steps.personal import EvaluateOwn
+from covey.steps.served import Serving, leaves_all_as_sent
 from covey.steps.train import Train
 
 
@@ -210,6 +210,11 @@ def check_private_measure(measuring: Measuring, method: Method, fleet: Fleet) ->
             "measure.local_test would show the server how good a model is on every site's data, exactly; set "
             "private.evaluations = EPSILON, or measure.local_test = false"
         )
+    if not leaves_all_as_sent(method, fleet.layout):
+        raise UserError(
+            f"private.evaluations has noise for one test sample; clients of {method.name} use models that they trained "
+            "at home, and how good these are would tell of their training samples, too; set measure.local_test = false"
+        )
 
 
 def scores(method: Method, state: State, fleet: Fleet) -> dict[str, float]:
@@ -305,15 +310,16 @@ def measured(reply: Reply) -> dict[str, float]:
 
 def using(method: Method, told: tuple[Metric, ...], fine_tune: int = 0) -> Step:
     """How a client uses the row that serves it: as it is, or after training it at home, `fine_tune` times."""
+    tuned = Serving(adapt=training_of(method.local), updates=fine_tune) if fine_tune else None
+    serving = tuned or Serving.of(method)
     epsilon = getattr(method.gather, "evaluations", None)
     if epsilon is not None:
-        return NoisyEvaluate(epsilon=epsilon)
-    if not fine_tune and OWN_MODEL in gives_of(method.local):
+        return NoisyEvaluate(epsilon=epsilon, own=serving.own, adapt=serving.adapt, updates=serving.updates)
+    if serving.own:
         return EvaluateOwn(metrics=told)
-    train = training_of(method.local) if fine_tune else method.adapt
-    if train is None:
+    if serving.adapt is None:
         return Evaluate(metrics=told)
-    return EvaluateAdapted(train=train, metrics=told, updates=max(1, fine_tune))
+    return EvaluateAdapted(train=serving.adapt, metrics=told, updates=serving.updates)
 
 
 def training_of(step: Step) -> Train:

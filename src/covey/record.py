@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 
 from covey.about import About
 from covey.checkpoint import Checkpoint, save_checkpoint
-from covey.checksums import ABOUT, Index, Piece, read_index, write_index
+from covey.checksums import ABOUT, SERVED, Index, Piece, read_index, write_index
 from covey.config import Config, method_of
-from covey.core import Fleet, Measurement, RoundEnd, State, empty_state, served
+from covey.core import Fleet, Measurement, Method, RoundEnd, State, Task, empty_state, served
 from covey.errors import UserError
+from covey.fleet.local import LocalFleet
+from covey.fleet.used import Used, rows_in_use
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
 from covey.ledger import Ledger
@@ -29,12 +31,14 @@ from covey.metrics import Metrics
 from covey.origins import origins_in, origins_of
 from covey.own_code import bare_name
 from covey.private.composition import statement
+from covey.served_rows import ServedRows, facts_of, gathered
+from covey.steps.served import Serving
 from covey.unlikeness import of_simulation
 from covey.version import __version__
 from covey.writing import remove, storing, write_atomically
 
 # What is made of the journal at the end; where a run goes on, they are no longer true.
-DERIVED = ("metrics.parquet", "summary.json", "report.html")
+DERIVED = ("metrics.parquet", "summary.json", "report.html", SERVED)
 
 
 def fingerprint(config: Config) -> str:
@@ -194,12 +198,15 @@ class Recorder:
         """Writes the last checkpoint, metrics.parquet and summary.json; returns the summary."""
         with storing(self.folder):
             self.save()
-            summary = self.summary(state, finished=finished)
+            method = method_of(self.config)
+            tasks = served(method, state, self.fleet, list(state.seen))
+            summary = self.summary(state, tasks, finished=finished)
             parquet = io.BytesIO()
             pq.write_table(self.journal.table(), parquet, compression="zstd")
             written = {
                 "metrics.parquet": parquet.getvalue(),
                 "summary.json": json.dumps(summary, indent=1).encode(),
+                SERVED: served_rows(method, state, self.fleet, tasks, make=finished).to_bytes(),
             }
             for name, content in written.items():
                 write_atomically(self.folder / name, content)
@@ -211,8 +218,8 @@ class Recorder:
                 remove(self.journal.path)
         return summary
 
-    def summary(self, state: State, *, finished: bool) -> dict[str, Any]:
-        """What summary.json holds; its schema is in docs/run-folder.md."""
+    def summary(self, state: State, tasks: Mapping[int, Task], *, finished: bool) -> dict[str, Any]:
+        """What summary.json holds; its schema is in docs/run-folder.md. `tasks` are what clients are given to use."""
         ledger, top, layout = self.fleet.ledger, self.config.top, self.fleet.layout
         targets = []
         if top.target is not None:
@@ -246,16 +253,8 @@ class Recorder:
             "own": [asdict(origin) for origin in self.origins],
             "wall_seconds": self.wall + time.perf_counter() - self.started,
             "notes": self.notes(state),
-            "serving": self.serving(state),
+            "serving": slots_serving(tasks),
         }
-
-    def serving(self, state: State) -> dict[str, list[int]]:
-        """Which rows of the bank serve each client; `all` are those that serve most, for whoever is not named."""
-        tasks = served(method_of(self.config), state, self.fleet, list(state.seen))
-        slots = {client: task.slots for client, task in tasks.items()}
-        usual = Counter(slots.values()).most_common(1)[0][0] if slots else ()
-        others = {str(client): list(rows) for client, rows in slots.items() if rows != usual}
-        return {"all": list(usual), **others}
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the method left for the report, and what only a simulation can draw."""
@@ -263,6 +262,27 @@ class Recorder:
         if data is None or not state.groups:
             return dict(state.notes)
         return with_true_labels(state.notes, state.groups, data.label_counts())
+
+
+def slots_serving(tasks: Mapping[int, Task]) -> dict[str, list[int]]:
+    """Which rows of the bank serve each client; `all` are those that serve most, for whoever is not named."""
+    slots = {client: task.slots for client, task in tasks.items()}
+    usual = Counter(slots.values()).most_common(1)[0][0] if slots else ()
+    others = {str(client): list(rows) for client, rows in slots.items() if rows != usual}
+    return {"all": list(usual), **others}
+
+
+def served_rows(
+    method: Method, state: State, fleet: Fleet, tasks: Mapping[int, Task], *, make: bool
+) -> ServedRows:
+    """What every client uses; what must be computed only with `make`, and never where it lies at a real site."""
+    serving, facts = Serving.of(method), facts_of(method, fleet.layout)
+    if isinstance(fleet, LocalFleet):
+        used = rows_in_use(fleet, serving, tasks, state.round, make=make)
+    else:
+        alone = {i: task for i, task in tasks.items() if facts["as_sent"] and len(task.models) == 1}
+        used = (Used(i, task.slots[0], task.models[0]) for i, task in alone.items())
+    return gathered(used, state, tasks, serving, {**facts, "made": make})
 
 
 DELTA = 1e-5  # of the privacy losses in summary.json where [private] says nothing else

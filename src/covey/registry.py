@@ -103,6 +103,18 @@ class Registry(Mapping[str, T], Generic[T]):
         self.objects[name] = (thing, sha256)
         return name
 
+    @contextmanager
+    def lent(self, name: str, thing: Any) -> Iterator[None]:
+        """For a while, the object of a Python program under the name that it had there."""
+        before = self.objects.get(name)
+        self.objects[name] = (thing, before[1] if before else "")
+        try:
+            yield
+        finally:
+            self.objects.pop(name)
+            if before is not None:
+                self.objects[name] = before
+
     def origin(self, name: str) -> Origin | None:
         """Where the thing came from; None for what is built in."""
         if name in self.builtin:

@@ -6,9 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from covey.checksums import Index, check_config, check_files, read_index
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from covey.checksums import SERVED, Index, check_config, check_files, read_index
 from covey.config import Config, resolve
 from covey.errors import UserError
+from covey.served_rows import ServedRows
 from covey.tables import read_tables
 from covey.text import printable
 from covey.writing import remove
@@ -47,6 +52,33 @@ def index_in(folder: Path) -> Index:
     for name, piece in index.lasting.items():
         piece.read_all(folder / name)
     return index
+
+
+def served_in(folder: Path, index: Index) -> ServedRows | None:
+    """The rows that clients use, as they were stored at the run's end; None where it has not come to one."""
+    if SERVED not in index.files:
+        return None
+    path = folder / SERVED
+    content = index.files[SERVED].read_all(path)
+    try:
+        return ServedRows.from_bytes(content)
+    except UserError as damage:
+        raise UserError(f"{path} is damaged: {damage}") from damage
+
+
+def measured_in(folder: Path, index: Index, round: int) -> dict[int, dict[str, float]]:
+    """What was measured of each client after a round, on its own test data; nothing before the run's end."""
+    name = "metrics.parquet"
+    if name not in index.files:
+        return {}
+    table = pq.read_table(pa.BufferReader(index.files[name].read_all(folder / name)))
+    chosen = table.filter(
+        (pc.field("round") == round) & (pc.field("split") == "local-test") & (pc.field("client") >= 0)
+    ).to_pydict()
+    found: dict[int, dict[str, float]] = {}
+    for client, metric, value in zip(chosen["client"], chosen["metric"], chosen["value"], strict=True):
+        found.setdefault(client, {})[f"local-test/{metric}"] = value
+    return found
 
 
 def finished_summary(folder: Path) -> dict[str, Any] | None:

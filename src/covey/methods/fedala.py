@@ -16,7 +16,7 @@ from covey.ranges import Count, Positive, Share
 from covey.settings import takes, validated
 from covey.shows import NOTHING, Shows
 from covey.steps.home import at_home
-from covey.steps.personal import OWN_MODEL
+from covey.steps.served import OWN_MODEL
 from covey.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.steps.train import Train, best_row, local_fit, reply_of
 

@@ -11,7 +11,7 @@ from covey.needs import Facts
 from covey.ranges import Count, Positive
 from covey.settings import takes, validated
 from covey.shows import NOTHING, Shows
-from covey.steps.personal import OWN_MODEL
+from covey.steps.served import OWN_MODEL
 from covey.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.steps.train import Train, best_row
 from covey.update.optimiser import ServerOptimiser

@@ -13,7 +13,8 @@ from covey.core import Client, Reply, Step, Task
 from covey.metrics import Metric
 from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
-from covey.steps.train import best_row, split
+from covey.steps.served import Serving, served_row
+from covey.steps.train import split
 
 if TYPE_CHECKING:
     from covey.data.types import View
@@ -40,7 +41,7 @@ class Evaluate(Step):
     one_pass: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = best_row(client, task)
+        slot, row = served_row(client, task, Serving())
         x, y = self.samples(client).tensors()
         return self.reply(client, slot, *outputs_of(client, row, x, y))
 

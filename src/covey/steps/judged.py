@@ -17,6 +17,7 @@ from covey.settings import validated
 from covey.shows import KEPT_OUT, Shows
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
+from covey.steps.served import Serving, served_row
 from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 
 TRIED = (0.0, 0.5, 1.0)  # shares of the client's own update in the model that would serve it
@@ -97,21 +98,10 @@ class EvaluateAdapted(Step):
     kind: ClassVar[str] = "evaluate.adapted"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = best_row(client, task)
-        x, y = client.test.tensors()
+        serving = Serving(adapt=self.train, updates=self.updates)
+        slot, row = served_row(client, task, serving, client.rng)
         told = Evaluate(metrics=self.metrics)
-        return told.reply(client, slot, *outputs_of(client, self.adapted(client, row, task), x, y))
-
-    def adapted(self, client: Client, row: Tensor, task: Task) -> Tensor:
-        """The client's own model."""
-        share = float(task.args.get("own", 1.0))
-        if share == 0:
-            return row
-        own = replace(client, state=dict(client.state))  # using a model leaves no trace in the run
-        trained = row
-        for _ in range(self.updates):
-            trained = local_fit(self.train, own, trained).row
-        return torch.lerp(row, trained, share)
+        return told.reply(client, slot, *outputs_of(client, row, *client.test.tensors()))
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return Evaluate(metrics=self.metrics).expects(known)

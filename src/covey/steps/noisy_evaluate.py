@@ -8,13 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from covey.core import Client, Reply, Step, Task
-from covey.ranges import Epsilon
+from covey.ranges import Count, Epsilon
 from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.steps.privacy import Privacy, add_noise
+from covey.steps.served import Serving, served_row
 from covey.steps.summaries import booked
-from covey.steps.train import best_row
+from covey.steps.train import Train
 
 CHANGED = 2.0  # one sample more or less changes both counts by 1
 
@@ -25,16 +26,26 @@ class NoisyEvaluate(Step):
     """(right + Laplace(2 / epsilon)) / (samples + Laplace(2 / epsilon)) on the client's test data; no loss is told.
 
     Args:
-        epsilon: privacy loss of one such answer, for one sample.
+        epsilon: privacy loss of one such answer, for one test sample.
+        own: whether the client's own model is scored, once it has one.
+        adapt: training on its own data before it uses the model.
+        updates: how many local updates that training is.
     """
 
     epsilon: Epsilon
+    own: bool = False
+    adapt: Train | None = None
+    updates: Count = 1
 
     kind: ClassVar[str] = "evaluate.noisy"
     accounted: ClassVar[bool] = True
 
+    @property
+    def serving(self) -> Serving:
+        return Serving(own=self.own, adapt=self.adapt, updates=self.updates)
+
     def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = best_row(client, task)
+        slot, row = served_row(client, task, self.serving)
         outputs, target = outputs_of(client, row, *client.test.tensors())
         scores = client.bench.objective.scores(outputs, target) if len(target) else {}
         if "accuracy" not in scores:
@@ -50,5 +61,5 @@ class NoisyEvaluate(Step):
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
         return {"accuracy": SHARE}
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return FORWARD_SHARE * test
+    def work(self, train: int, test: int) -> float:
+        return FORWARD_SHARE * test + self.serving.work(train, test)

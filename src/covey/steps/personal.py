@@ -10,16 +10,15 @@ from torch import Tensor
 from covey.bench import Fit
 from covey.core import Client, Reply, Step, Task
 from covey.metrics import Metric
-from covey.needs import Fact, Facts
+from covey.needs import Facts
 from covey.ranges import NotNegative
 from covey.settings import validated
 from covey.shows import NOTHING, Shows
 from covey.statistics import Known, Stat
 from covey.steps.evaluate import Evaluate, outputs_of
+from covey.steps.served import OWN_MODEL, Serving, served_row
 from covey.steps.stepwise import is_finite
 from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-
-OWN_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
 
 
 def fit_near(train: Train, client: Client, own: Tensor, common: Tensor, pull: float) -> Fit:
@@ -68,8 +67,8 @@ class EvaluateOwn(Step):
     kind: ClassVar[str] = "evaluate.own"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = best_row(client, task)
-        outputs = outputs_of(client, client.state.get("own", row), *client.test.tensors())
+        slot, row = served_row(client, task, Serving(own=True))
+        outputs = outputs_of(client, row, *client.test.tensors())
         return Evaluate(metrics=self.metrics).reply(client, slot, *outputs)
 
     def expects(self, known: Known) -> dict[str, Stat]:
