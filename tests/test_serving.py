@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import Reply, run, served
+from covey.bench.choose import choose_bench
+from covey.core import Reply, Task, run, served
+from covey.fleet.work import Call, client_of
 from covey.methods import covey
 from covey.serving import JUDGED, KeepJudgements, best_share
 from covey.steps import Train
-from covey.steps.judged import FOLDS, EvaluateAdapted, JudgedTrain, kept_out
+from covey.steps.judged import FOLDS, JudgedTrain, kept_out
+from covey.steps.served import Serving, TakeServed, served_row
 from covey.steps.train import local_fit
 from covey.testing import small_federation, small_fleet
 
@@ -82,25 +85,21 @@ def test_the_reply_scores_the_received_model_the_trained_one_and_the_middle():
 
 def test_a_client_uses_the_share_of_its_own_training_that_the_task_names():
     fleet = small_fleet()
-    train = Train(lr=0.1, epochs=1)
-    row = fleet.start()
-    found = {}
+    train, row = Train(lr=0.1, epochs=1), fleet.start()
+    bench = choose_bench(fleet.model, fleet.objective, (1, 8, 8), buffers="average", lanes=False)[0]()
 
-    class Looking(EvaluateAdapted):
-        def adapted(self, client, row, task):
-            found[task.args.get("own")] = (result := super().adapted(client, row, task))
-            own = replace(client, rng=np.random.default_rng(0))
-            found["client"] = own
-            return result
+    def client():
+        names = ("measure", "evaluate.adapted", 1, "round", 1)  # of that round's first measurement
+        call = Call(step=TakeServed(serving=Serving()), seed=fleet.seed, round=1, names=names)
+        return client_of(call, 0, {}, fleet.client_data, bench)
 
-    from covey.core import Task
-
-    for own in (0.0, 0.5):
-        fleet.begin(1)
-        fleet.ask(
-            Looking(train=train), {0: Task(models=row[None], slots=(0,), args={"own": own})}, measure=True
-        )
-    assert torch.equal(found[0.0], row)
-    assert not torch.equal(found[0.5], row)
-    trained = local_fit(train, found["client"], row).row
-    assert float((found[0.5] - row).norm()) == pytest.approx(float((trained - row).norm()) / 2, rel=0.5)
+    trained = local_fit(train, client(), row).row
+    for share, wanted in ((0.0, row), (0.5, torch.lerp(row, trained, 0.5)), (None, trained)):
+        task = Task(models=row[None], slots=(0,), args={} if share is None else {"own": share})
+        slot, found = served_row(client(), task, Serving(adapt=train))
+        assert slot == 0
+        assert torch.allclose(found, wanted, atol=1e-7)
+        other = replace(
+            client(), rng=np.random.default_rng(0)
+        )  # whoever asks: the stream is that of the measurement
+        assert torch.equal(served_row(other, task, Serving(adapt=train))[1], found)
