@@ -16,6 +16,7 @@ from covey.seeds import (
     holm,
     in_words,
     interval,
+    interval_within,
     paired,
     ratios,
     to_json,
@@ -50,6 +51,32 @@ def test_an_interval_worked_out_by_hand() -> None:
         pytest.approx(2 - 4.3027 / math.sqrt(3), abs=1e-4),
         pytest.approx(2 + 2.4841, abs=1e-4),
     )
+
+
+def test_an_interval_stays_inside_the_range_by_hand() -> None:
+    # 0.5 and 0.9: mean 0.7, standard error 0.2, t of 1 degree of freedom 12.7062: half 2.54124.
+    # On the logit's scale log(0.7 / 0.3) = 0.847298, and half / (0.7 * 0.3) = 12.10114.
+    low, high = interval_within([0.5, 0.9], 0.0, 1.0)
+    assert low == pytest.approx(1 / (1 + math.exp(11.25384)), rel=1e-3)
+    assert 1 - high == pytest.approx(1 / (1 + math.exp(12.94844)), rel=1e-3)
+    # 1 and 3 above 0: mean 2, half 12.7062; 2 / exp(6.3531) and 2 * exp(6.3531).
+    assert interval_within([1.0, 3.0], 0.0) == (
+        pytest.approx(2 * math.exp(-6.3531), rel=1e-3),
+        pytest.approx(2 * math.exp(6.3531), rel=1e-3),
+    )
+
+
+def test_an_interval_with_little_spread_is_students() -> None:
+    numbers = [0.70, 0.7001, 0.6999, 0.7002, 0.6998]
+    assert interval_within(numbers, 0.0, 1.0) == pytest.approx(interval(numbers), abs=1e-6)
+    assert interval_within([1.0, 1.0], 0.0, 1.0) == (1.0, 1.0)
+    assert interval_within([1.0, 2.0, 3.0]) == interval([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("numbers", [[0.0, 1.0], [1.0, 0.999], [1e-9, 0.0], [0.0, 1e-300]])
+def test_no_interval_leaves_its_range(numbers: list[float]) -> None:
+    low, high = interval_within(numbers, 0.0, 1.0)
+    assert 0 <= low <= high <= 1
 
 
 def test_comparisons_show_their_interval() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -12,6 +11,7 @@ from covey.checksums import ABOUT
 from covey.errors import UserError
 from covey.metrics import Metrics
 from covey.reading import read_json
+from covey.writing import strict_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,7 +104,7 @@ class About:
             "clients": list(self.clients),
             "inputs": self.inputs.plain(),
         }
-        return json.dumps(plain, indent=1)
+        return strict_json(plain, indent=1)
 
 
 def read_about(folder: Path) -> About:

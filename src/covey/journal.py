@@ -16,7 +16,7 @@ from covey.core import Measurement
 from covey.data.types import Federation
 from covey.ledger import Ledger
 from covey.report.rows import table_of
-from covey.writing import append, cut, remove
+from covey.writing import append, cut, remove, strict_json
 
 Row = tuple[int, float, int, int, int, str, str, float]
 
@@ -68,7 +68,7 @@ class Journal:
 
 def as_lines(rows: Sequence[Row]) -> bytes:
     """Rows as the journal holds them."""
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    return "".join(strict_json(row, spaced=True) + "\n" for row in rows).encode()
 
 
 def lines_of(table: pa.Table) -> bytes:

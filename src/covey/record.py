@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import math
 import time
 from collections import Counter
@@ -35,7 +34,7 @@ from covey.served_rows import ServedRows, facts_of, gathered
 from covey.steps.served import Serving
 from covey.unlikeness import of_simulation
 from covey.version import __version__
-from covey.writing import remove, storing, write_atomically
+from covey.writing import finite, remove, storing, strict_json, write_atomically
 
 # What is made of the journal at the end; where a run goes on, they are no longer true.
 DERIVED = ("metrics.parquet", "summary.json", "report.html", SERVED)
@@ -123,7 +122,7 @@ class Recorder:
             "covey": __version__,
             "groups": self.groups,
             "best": self.best,
-            "last": finite(self.last),
+            "last": self.last,
             "reached": self.reached,
             "clients": self.clients,
             "engine": self.engine,
@@ -205,7 +204,7 @@ class Recorder:
             pq.write_table(self.journal.table(), parquet, compression="zstd")
             written = {
                 "metrics.parquet": parquet.getvalue(),
-                "summary.json": json.dumps(summary, indent=1).encode(),
+                "summary.json": strict_json(summary, indent=1).encode(),
                 SERVED: served_rows(method, state, self.fleet, tasks, make=finished).to_bytes(),
             }
             for name, content in written.items():
@@ -228,7 +227,7 @@ class Recorder:
                 {"metric": self.target_metric(), "target": top.target, **(self.reached or nothing)}
             )
         private = self.config.tables.get("private", {})
-        return {
+        whole = {
             "schema": 1,
             "covey": __version__,
             "name": top.name or self.config.method_name,
@@ -241,7 +240,7 @@ class Recorder:
             "rounds": top.rounds,
             "rounds_done": state.round,
             "finished": finished,
-            "last": finite(self.last),
+            "last": self.last,
             "best": self.best,
             "targets": targets,
             "cost": cost_summary(ledger),
@@ -255,6 +254,7 @@ class Recorder:
             "notes": self.notes(state),
             "serving": slots_serving(tasks),
         }
+        return {name: finite(part) for name, part in whole.items()}
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the method left for the report, and what only a simulation can draw."""
@@ -286,13 +286,6 @@ def served_rows(
 
 
 DELTA = 1e-5  # of the privacy losses in summary.json where [private] says nothing else
-
-
-def finite(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The values, with None in place of what JSON cannot say."""
-    return {
-        name: value if value is not None and math.isfinite(value) else None for name, value in values.items()
-    }
 
 
 def remove_derived(folder: Path) -> None:

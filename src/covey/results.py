@@ -192,15 +192,18 @@ class Study(Result):
         return dict(list(zip(self.runs, found, strict=True))[1:])
 
     def curves(self, metric: str | None = None) -> str:
-        """The means over seeds as an SVG picture, with their 95 % intervals as bands."""
+        """The means over seeds as an SVG picture, with their 95 % intervals as bands, or with the few single runs."""
         replicas = self.replicas
         name = metric or replicas.metric
-        lines, bands = {}, {}
+        lines, bands, singles = {}, {}, {}
         for label, views in replicas.runs.items():
             curve = mean_curves(views, [name])[name]
             lines[label] = (kept_rounds(views[0]).tolist(), numbers(curve["all"]))
-            bands[label] = (numbers(curve["seeds"]["low"]), numbers(curve["seeds"]["high"]))
-        return _picture(lines, metric_title(name), bands)
+            if "runs" in curve["seeds"]:
+                singles[label] = [numbers(run) for run in curve["seeds"]["runs"]]
+            else:
+                bands[label] = (numbers(curve["seeds"]["low"]), numbers(curve["seeds"]["high"]))
+        return _picture(lines, metric_title(name), bands, singles)
 
     def _key(self, label: str, view: RunView) -> dict[str, list[Any]]:
         name, _, seed = label.rpartition(" seed ")
@@ -220,14 +223,17 @@ def numbers(curve: Sequence[float | None]) -> list[float]:
 
 
 def _picture(
-    lines: Mapping[str, tuple[Any, Any]], y_label: str, bands: Mapping[str, tuple[Any, Any]] | None = None
+    lines: Mapping[str, tuple[Any, Any]],
+    y_label: str,
+    bands: Mapping[str, tuple[Any, Any]] | None = None,
+    singles: Mapping[str, Any] | None = None,
 ) -> str:
     """Curves as SVG; nothing where there are none."""
     if not lines:
         return ""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "curves.svg"
-        draw_curves(lines, path=path, x_label="round", y_label=y_label, bands=bands)
+        draw_curves(lines, path=path, x_label="round", y_label=y_label, bands=bands, singles=singles)
         picture = path.read_text()
     return picture[picture.index("<svg") :]
 

@@ -85,6 +85,30 @@ def interval(numbers: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return float(np.mean(numbers)) - half, float(np.mean(numbers)) + half
 
 
+def interval_within(
+    numbers: Sequence[float] | np.ndarray, low: float | None = None, high: float | None = None
+) -> tuple[float, float]:
+    """The 95 % interval of a mean that cannot leave low..high (None: no end on that side).
+
+    Student's t on the scale on which the range has no end: the logit between two ends, the logarithm above one. There
+    the mean's standard error is divided by the slope of that scale, so that with little spread it is `interval`.
+    """
+    ends = interval(numbers)
+    mean, half = float(np.mean(numbers)), (ends[1] - ends[0]) / 2
+    if low is None or half == 0 or mean <= low or (high is not None and mean >= high):
+        return ends
+    if high is None:
+        factor = math.exp(min(half / (mean - low), 700))
+        return low + (mean - low) / factor, low + (mean - low) * factor
+    place = (mean - low) / (high - low)
+    odds, turn = math.log(place / (1 - place)), half / ((high - low) * place * (1 - place))
+    return low + (high - low) * _logistic(odds - turn), low + (high - low) * _logistic(odds + turn)
+
+
+def _logistic(odds: float) -> float:
+    return 1 / (1 + math.exp(min(-odds, 700)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Paired:
     """One method against another over the same seeds: the mean difference, its 95 % interval, and a paired t-test.

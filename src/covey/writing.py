@@ -91,17 +91,26 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def strict_json(value: Any) -> str:
-    """The value as JSON that every reader takes: null for what is not finite, text for what JSON has no word for."""
-    return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False, default=str)
+def strict_json(value: Any, *, indent: int | None = None, spaced: bool = False) -> str:
+    """The value as JSON that every reader takes: null for what is not finite, text for what JSON has no word for.
+
+    `spaced`: with a space after every comma, as Python's own writer has it.
+    """
+    separators = None if spaced or indent is not None else (",", ":")
+    encoder = json.JSONEncoder(allow_nan=False, indent=indent, separators=separators, default=str)
+    try:
+        return encoder.encode(value)
+    except ValueError:
+        return encoder.encode(finite(value))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same plain value with None in place of every number in it that is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
+        return {key: finite(part) for key, part in value.items()}
+    return [finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """What a run really writes is what the report reads: a small run on digits, finished and stopped half way."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from covey.report.folder import read_run
 from covey.report.page import page
 from covey.report.summary import MEASURING, reach
 from covey.runs import run_config
+from covey.writing import strict_json
+from tests.report.made_up_run import MadeUp, write_run
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,38 @@ def test_the_summary_follows_from_the_rows(folder: Path) -> None:
         if not kind.endswith(MEASURING):
             assert run.rows.overall(f"fleet/messages:{kind}").value.sum() == cost.messages
     assert run.rows.bytes.max() == run.summary.cost.bytes
+
+
+def no_constant(name: str) -> float:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def test_every_file_is_strict_json(folder: Path) -> None:
+    summary = json.loads((folder / "summary.json").read_text(), parse_constant=no_constant)
+    kinds = {
+        **dict.fromkeys(("schema", "parameters", "clients", "seed", "rounds", "rounds_done"), int),
+        **dict.fromkeys(("covey", "name", "method", "dataset", "model"), str),
+        **dict.fromkeys(("last", "best", "cost", "lost", "refused", "epsilon", "privacy", "engine"), dict),
+        **dict.fromkeys(("notes", "serving"), dict),
+        **dict.fromkeys(("targets", "own"), list),
+        "finished": bool,
+        "wall_seconds": float,
+    }
+    assert {name: type(value) for name, value in summary.items()} == kinds
+    json.loads((folder / "about.json").read_text(), parse_constant=no_constant)
+
+
+def test_what_is_not_finite_is_null_and_no_bound_is_unbounded(tmp_path: Path) -> None:
+    whole = write_run(tmp_path / "run", MadeUp(method="fedavg", clients=4, rounds=3))
+    summary = json.loads((whole / "summary.json").read_text())
+    summary["epsilon"] = {"0": 0.5, "1": math.inf}
+    text = strict_json(summary)
+    assert json.loads(text, parse_constant=no_constant)["epsilon"] == {"0": 0.5, "1": None}
+    (whole / "summary.json").write_text(text)
+    made = page([read_run(whole)])
+    assert "unbounded" in made
+    assert "inf-fold" not in made
+    assert json.loads(strict_json([math.nan, (1.0, -math.inf)])) == [None, [1.0, None]]
 
 
 def test_the_journal_of_the_same_run_tells_the_same(folder: Path, tmp_path: Path) -> None:

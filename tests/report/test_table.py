@@ -1,12 +1,17 @@
 """Tables hold the run's own numbers; the best of each column stands out."""
 
 import io
+import json
+import math
+import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from covey.metrics import Metrics
 from covey.report.folder import RunView, read_run
+from covey.report.replicas import mean_words, paired_words
 from covey.report.table import (
     cost_columns,
     cost_table,
@@ -20,10 +25,12 @@ from covey.report.wording import (
     higher_is_better,
     metric_title,
     show_bytes,
+    show_count,
     show_seconds,
     show_value,
     unlike_labels,
 )
+from covey.seeds import paired
 from tests.report.made_up_run import MadeUp, write_run
 
 
@@ -108,6 +115,35 @@ def test_wording(shown: object, wanted: object) -> None:
     assert shown == wanted
 
 
+def test_a_target_on_other_data_does_not_turn_the_headline(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "local", MadeUp(method="local", clients=8, rounds=5))
+    summary = json.loads((folder / "summary.json").read_text())
+    target = {"metric": "global-test/accuracy", "target": 0.2, "round": 2, "seconds": 1.0, "bytes": 10}
+    (folder / "summary.json").write_text(json.dumps({**summary, "targets": [target]}))
+    run = read_run(folder)
+    assert headline_metric([run]) == "local-test/accuracy-mean"
+    columns = {column.head: column for column in summary_columns([run])}
+    assert columns["last"].cells == (
+        show_value("local-test/accuracy-mean", run.summary.last[headline_metric([run])]),
+    )
+    reached = run.to_target("global-test/accuracy", 0.2)
+    assert columns["to 20% accuracy, global test\nrounds"].cells == (show_count(reached.round),)
+
+
+def test_means_over_few_seeds_stay_inside_the_range() -> None:
+    words = mean_words([0.656, 0.8656], "local-test/accuracy-mean", Metrics())
+    mean, low, high = map(float, re.findall(r"[\d.]+", words))
+    assert mean == 76.08
+    assert 0 <= low < mean < high <= 100
+    low, high = map(
+        float, re.findall(r"[\d.e+-]+", mean_words([0.1, 0.9], "global-test/loss", Metrics()))[1:]
+    )
+    assert 0 < low < 0.5 < high
+    assert paired_words(paired([0.1, 0.2], [0.5, 0.9]), share=True).startswith(
+        "+55.00 [-100.00, +100.00] points"
+    )
+
+
 def test_runs_of_one_name_are_told_apart() -> None:
     labels = unlike_labels(["a", "a", "b", "a"], ["seed 1", "seed 2", "seed 1", "seed 2"])
     assert labels == ["a (seed 1)", "a (seed 2) #1", "b", "a (seed 2) #2"]
@@ -132,6 +168,10 @@ def test_whoever_stopped_early_saved_nothing(tmp_path: Path) -> None:
         (0.5, "strong protection: what it sent may change the odds about one of its samples 1.65-fold"),
         (2.0, "some protection: what it sent may change the odds about one of its samples 7.39-fold"),
         (8.0, "weak protection: what it sent may change the odds about one of its samples 2.98e+03-fold"),
+        (
+            math.inf,
+            "no protection: how far what it sent may change the odds about one of its samples is unbounded",
+        ),
         (
             43.94,
             "next to no protection: what it sent may change the odds about one of its samples 10^19-fold",

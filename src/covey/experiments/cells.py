@@ -27,6 +27,7 @@ What a target costs that was not reached is a `Bound`: over what the whole run c
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
     if kind == "evaluation":
         return _number(summary["cost"]["evaluation_bytes"])
     if kind == "epsilon":
-        return max(map(float, summary["epsilon"].values()), default=None)
+        return max((math.inf if e is None else float(e) for e in summary["epsilon"].values()), default=None)
     if kind == "note":
         note, _, key = name.partition(".")
         return _number((summary["notes"].get(note) or {}).get(key))

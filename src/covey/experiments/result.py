@@ -17,7 +17,7 @@ from covey.experiments.origin import processor
 from covey.experiments.spec import Experiment, experiments_folder, read_experiment
 from covey.seeds import from_json, in_words, short, to_json
 from covey.version import __version__
-from covey.writing import write_atomically
+from covey.writing import strict_json, write_atomically
 
 
 def result_of(experiment: Experiment, made: Made) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def package_version(name: str) -> str:
 
 def store(result: Mapping[str, Any], out: Path, *, keep: bool) -> list[Path]:
     """Writes the result beside the runs and, to `keep` it, beside the experiment where that can be written."""
-    text = json.dumps(result, indent=1)
+    text = strict_json(result, indent=1)
     places = [out / "result.json"]
     if keep:
         places.append(stored_place(result["experiment"], result["scale"]))

@@ -32,7 +32,7 @@ function drawCurves(place, data, state) {
   const { width, height, root } = canvas(place, Math.round(Math.min(440, Math.max(280, innerWidth * 0.42))), `${about.title} against ${AXES[state.x].word.toLowerCase()}`);
   const labels = shown.length > 1 && shown.length <= 8 && width > 640;
   const box = { left: 56, right: width - (labels ? 120 : 16), top: 14, bottom: height - 34 };
-  const values = shown.flatMap((line) => [...line.points.map((p) => p[1]), ...(line.low || []), ...(line.high || [])]).filter(isNumber);
+  const values = shown.flatMap((line) => [...line.points.map((p) => p[1]), ...(line.low || []), ...(line.high || []), ...(line.runs || []).flat()]).filter(isNumber);
   if (!values.length) return place.replaceChildren(html("p", { class: "hint" }, "Nothing to draw: every line is switched off."));
   const target = state.target;
   const reachable = isNumber(target) && state.metric === state.targetMetric;
@@ -56,6 +56,10 @@ function drawCurves(place, data, state) {
       const upper = pointsOf(line, state.x, line.high).map(([a, b]) => [x(a), y(b)]);
       const lower = pointsOf(line, state.x, line.low).map(([a, b]) => [x(a), y(b)]).reverse();
       root.append(svg("path", { d: `${path([...upper, ...lower])}Z`, fill: line.hue, opacity: 0.16 }));
+    }
+    for (const run of line.runs || []) {
+      const points = pointsOf(line, state.x, run).map(([a, b]) => [x(a), y(b)]);
+      root.append(svg("path", { class: "line single", d: path(points), stroke: line.hue }));
     }
     root.append(svg("path", { class: "line", d: path(line.points.map(([a, b]) => [x(a), y(b)])), stroke: line.hue, "stroke-dasharray": line.dash }));
     const best = bestOf(line.points, about.higher);

@@ -89,11 +89,15 @@ def draw_curves(
     y_label: str = "",
     title: str = "",
     bands: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    singles: Mapping[str, Sequence[ArrayLike]] | None = None,
     target: float | None = None,
     log_x: bool = False,
     log_y: bool = False,
 ) -> None:
-    """One line a name from its (x, y); `bands` are (low, high) around a line, `target` a dashed level."""
+    """One line a name from its (x, y); `bands` are (low, high) around a line, `singles` thin lines beside it.
+
+    `target` is a dashed level.
+    """
     with one_picture(path, (7.0, 4.0), title) as axes:
         for place, (name, (x, y)) in enumerate(curves.items()):
             style = DASHES[place // 5 % len(DASHES)]
@@ -105,6 +109,8 @@ def draw_curves(
                 axes.fill_between(
                     np.asarray(x), np.asarray(low), np.asarray(high), color=hue(place), alpha=0.15, lw=0
                 )
+            for single in (singles or {}).get(name, ()):
+                axes.plot(np.asarray(x), np.asarray(single), color=hue(place), linewidth=0.7, alpha=0.55)
         if target is not None:
             axes.axhline(target, color=SOFT, linestyle=(0, (4, 3)), linewidth=1)
         if log_x:

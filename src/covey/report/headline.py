@@ -7,7 +7,7 @@ from covey.report.folder import RunView
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import measured_names
 from covey.report.summary import Target
-from covey.report.table import best_rows, headline_metric, known_metrics, of_finished
+from covey.report.table import best_rows, headline_metric, known_metrics, of_finished, targets_of
 from covey.report.wording import (
     NOTHING,
     epsilon_words,
@@ -16,6 +16,7 @@ from covey.report.wording import (
     short_title,
     show_bytes,
     show_count,
+    show_epsilon,
     show_seconds,
     show_target,
     show_value,
@@ -43,11 +44,6 @@ def best_words(run: RunView, name: str) -> str:
     )
 
 
-def targets_of(runs: Sequence[RunView]) -> list[tuple[str, float]]:
-    """Every target that any run has, in the order of the runs."""
-    return list(dict.fromkeys((t.metric, t.target) for run in runs for t in run.summary.targets))
-
-
 def tiles(run: RunView) -> Html:
     """One tile a metric, the one the run is about first; then targets and costs."""
     names = measured_names([run])
@@ -71,7 +67,7 @@ def tiles(run: RunView) -> Html:
     took.append(tile("time of the fleet", show_seconds(cost.seconds), small))
     if run.summary.epsilon:
         most = max(run.summary.epsilon.values())
-        took.append(tile("largest privacy loss (ε) of a client", f"{most:.4g}", epsilon_words(most)))
+        took.append(tile("largest privacy loss (ε) of a client", show_epsilon(most), epsilon_words(most)))
     return markup(tag("dl", *made, class_="tiles"), tag("dl", *took, class_="tiles"))
 
 

@@ -9,7 +9,7 @@ function stateFromAddress() {
   const metrics = Object.keys(data.metrics);
   const metric = metrics.includes(given.get("metric")) ? given.get("metric") : metrics.includes(data.metric) ? data.metric : metrics[0];
   const run = Number(given.get("run") ?? 0);
-  const target = given.has("target") ? given.get("target") : metric === data.metric ? data.target : null;
+  const target = given.has("target") ? given.get("target") : data.targets[metric] ?? null;
   return {
     metric, targetMetric: metric,
     x: given.get("x") in AXES ? given.get("x") : "round",
@@ -31,7 +31,7 @@ function change(step, redraw = true) {
   if (state.show !== "spread") words.set("show", state.show);
   if (state.run) words.set("run", state.run);
   if (state.round !== null) words.set("round", state.round);
-  if (state.target !== null && state.target !== data.target) words.set("target", state.target);
+  if (state.target !== null && state.target !== (data.targets[state.metric] ?? null)) words.set("target", state.target);
   for (const name of state.hide) words.append("hide", name);
   try { history.replaceState(null, "", `#${words}`); } catch { /* a page from disk may not be allowed to */ }
   if (redraw) draw();
@@ -39,7 +39,7 @@ function change(step, redraw = true) {
 
 function drawControls() {
   const about = data.metrics[state.metric];
-  const metric = html("select", { id: "metric", "data-key": "metric", onchange: (event) => change({ metric: event.target.value, targetMetric: event.target.value, target: event.target.value === data.metric ? data.target : null }) },
+  const metric = html("select", { id: "metric", "data-key": "metric", onchange: (event) => change({ metric: event.target.value, targetMetric: event.target.value, target: data.targets[event.target.value] ?? null }) },
     Object.entries(data.metrics).map(([name, { title }]) => html("option", { value: name, selected: name === state.metric }, title)));
   const axis = segments("Horizontal axis", Object.entries(AXES).map(([name, { word }]) => [name, word]), state.x, (x) => change({ x }));
   const shown = isNumber(state.target) ? digits(about.share ? 100 * state.target : state.target, 6) : "";
@@ -56,7 +56,8 @@ function drawControls() {
 }
 
 function curveNote() {
-  const words = data.seeds > 1 ? [`Lines are means over ${data.seeds} seeds; bands hold their 95% intervals.`] : [];
+  const single = data.runs.some((run) => (run.curves[state.metric] || {}).seeds?.runs);
+  const words = data.seeds > 1 ? [`Lines are means over ${data.seeds} seeds; ${single ? "thin lines are the single runs" : "bands hold their 95% intervals"}.`] : [];
   const thinned = data.runs.filter((run) => run.clock.round.length < run.rounds);
   if (thinned.length) words.push(`Drawn at ${thinned[0].clock.round.length} of ${showCount(thinned[0].rounds)} rounds, the best among them.`);
   const curve = data.runs[0].curves[state.metric];

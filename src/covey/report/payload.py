@@ -11,7 +11,7 @@ from covey.report.folder import RunView
 from covey.report.notes import drawn_notes
 from covey.report.rows import Rows
 from covey.report.summary import MEASURED
-from covey.report.table import headline_metric, headline_target, known_metrics, labels_of
+from covey.report.table import headline_metric, known_metrics, labels_of, targets_of
 from covey.report.thin import MOST_BARS, MOST_GROUPS, MOST_NAMES, MOST_POINTS, evenly, short, short_one
 from covey.report.wording import higher_is_better, is_share, metric_title, split_name
 
@@ -31,7 +31,8 @@ def page_data(runs: Sequence[RunView]) -> dict[str, Any]:
     data = [
         run_data(run, label, MOST_BARS // len(runs)) for run, label in zip(runs, labels_of(runs), strict=True)
     ]
-    return {"metric": metric, "target": headline_target(runs, metric), "metrics": about, "runs": data}
+    targets = dict(reversed(targets_of(runs)))  # of several targets of a metric the first
+    return {"metric": metric, "targets": targets, "metrics": about, "runs": data}
 
 
 def metric_order(name: str) -> tuple[bool, bool, str]:

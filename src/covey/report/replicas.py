@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.metrics import Metrics
 from covey.report.folder import RunView
 from covey.report.payload import kept_rounds
 from covey.report.rows import Rows
-from covey.report.table import Column, best_rows, headline_metric, headline_target, known_metrics
+from covey.report.table import (
+    Column,
+    best_rows,
+    headline_metric,
+    known_metrics,
+    target_words,
+    targets_of,
+)
 from covey.report.thin import short
 from covey.report.wording import (
     NOTHING,
@@ -20,13 +28,13 @@ from covey.report.wording import (
     show_bytes,
     show_count,
     show_seconds,
-    show_target,
     show_value,
     split_name,
 )
-from covey.seeds import Paired, holm, interval, paired
+from covey.seeds import Paired, holm, interval_within, paired
 
 Floats = NDArray[np.float64]
+FEW = 5  # seeds from which on an interval is drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,28 +84,27 @@ class Replicas:
 
 def replica_columns(replicas: Replicas, metric: str | None = None) -> list[Column]:
     """One row per label: the last value, the worst 10 %, what the target took, the costs, and the paired test."""
-    metric = metric or replicas.metric
+    asked, metric = metric, metric or replicas.metric
     metrics, labels = known_metrics(replicas.every), list(replicas.runs)
     highest = higher_is_better(metric, metrics)
-    target = headline_target(replicas.every, metric)
 
     def measured(head: str, name: str) -> Column:
         numbers = [replicas.last(label, name) for label in labels]
-        cells = tuple(mean_words(values, name, is_share(name, metrics)) for values in numbers)
+        cells = tuple(mean_words(values, name, metrics) for values in numbers)
         return Column(head=head, cells=cells, best=best_rows(list(map(mean_of, numbers)), highest=highest))
 
     columns = [*name_columns(replicas), measured("last", metric)]
     split, base, _ = split_name(metric)
     if split == "local-test":
         columns.append(measured("worst\n10%", f"{split}/{base}-worst10"))
-    if target is not None:
-        words = f"to {show_target(metric, target, metrics)}\nrounds"
+    for about, target in targets_of(replicas.every, asked):
+        words = target_words(about, target, metrics, metric)
         for head, unit, show in (
-            (words, "round", show_count),
+            (f"{words}\nrounds", "round", show_count),
             ("\ntime", "seconds", show_seconds),
             ("\nbytes", "bytes", show_bytes),
         ):
-            numbers = [replicas.values(label, reached(metric, target, unit)) for label in labels]
+            numbers = [replicas.values(label, reached(about, target, unit)) for label in labels]
             cells = tuple(reached_words(values, show) for values in numbers)
             whole = [mean_of(values) if None not in values else None for values in numbers]
             columns.append(Column(head=head, cells=cells, best=best_rows(whole, highest=False)))
@@ -149,16 +156,26 @@ def mean_of(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def mean_words(values: Sequence[float | None], name: str, share: bool) -> str:
-    """A mean and the half of its 95 % interval: 93.41 ± 1.20%."""
+def interval_of(values: Sequence[float] | Floats, name: str, metrics: Metrics) -> tuple[float, float]:
+    """The 95 % interval of a metric's mean, inside the metric's range: 0..1 of a share, above 0 of an error."""
+    if is_share(name, metrics):
+        return interval_within(values, 0.0, 1.0)
+    is_error = higher_is_better(name, metrics) is False and min(values) > 0
+    return interval_within(values, 0.0) if is_error else interval_within(values)
+
+
+def mean_words(values: Sequence[float | None], name: str, metrics: Metrics) -> str:
+    """A mean and its 95 % interval: 93.41 [92.10, 94.52]%."""
     known = [value for value in values if value is not None]
     if not known:
         return NOTHING
     mean = float(np.mean(known))
     if len(known) == 1:
-        return show_value(name, mean) if share else f"{mean:.4g}"
-    half = mean - interval(known)[0]
-    text = f"{100 * mean:.2f} ± {100 * half:.2f}%" if share else f"{mean:.4g} ± {half:.2g}"
+        return show_value(name, mean, metrics)
+    low, high = interval_of(known, name, metrics)
+    text = f"{mean:.4g} [{low:.3g}, {high:.3g}]"
+    if is_share(name, metrics):
+        text = f"{100 * mean:.2f} [{100 * low:.2f}, {100 * high:.2f}]%"
     return text + (f" ({len(known)} of {len(values)})" if len(known) < len(values) else "")
 
 
@@ -177,12 +194,10 @@ def paired_words(test: Paired | None, share: bool) -> str:
     """The difference with its interval; whether it can be told from chance is said in words."""
     if test is None:
         return NOTHING
-    scale, unit = (100, " points") if share else (1, "")
-    numbers = (
-        f"{scale * test.difference:+.2f} [{scale * test.low:+.2f}, {scale * test.high:+.2f}]{unit}"
-        if share
-        else f"{test.difference:+.3g} [{test.low:+.3g}, {test.high:+.3g}]"
-    )
+    numbers = f"{test.difference:+.3g} [{test.low:+.3g}, {test.high:+.3g}]"
+    if share:  # shares differ by 100 points at most
+        low, high = max(-1.0, test.low), min(1.0, test.high)
+        numbers = f"{100 * test.difference:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}] points"
     if not test.distinguishable:
         return f"{numbers}, not distinguishable"
     return f"{numbers}, p {'< 0.001' if test.p < 0.001 else f'= {test.p:.2g}'}"
@@ -192,17 +207,22 @@ def paired_words(test: Paired | None, share: bool) -> str:
 
 
 def mean_curves(runs: Sequence[RunView], names: Sequence[str]) -> dict[str, Any]:
-    """Clock and curves of one label: the mean over seeds at the rounds of the first, with the interval as a band."""
-    rounds = kept_rounds(runs[0])
+    """Curves of one label: the mean over seeds at the rounds of the first, with the interval as a band.
+
+    With fewer than `FEW` seeds a band would say more than they know: then the single runs are given in its place.
+    """
+    rounds, metrics = kept_rounds(runs[0]), known_metrics(runs)
     curves = {}
     for name in names:
         table = np.array([at_rounds(run.rows, name, rounds) for run in runs])
         known = np.isfinite(table).all(axis=0)
         mean, low, high = (np.full(len(rounds), np.nan) for _ in range(3))
         mean[known] = table[:, known].mean(axis=0)
-        if len(runs) > 1:
-            ends = [interval(column) for column in table[:, known].T]
-            low[known], high[known] = np.array(ends).reshape(-1, 2).T
+        if len(runs) < FEW:
+            curves[name] = {"all": short(mean), "seeds": {"runs": [short(run) for run in table]}}
+            continue
+        ends = [interval_of(column, name, metrics) for column in table[:, known].T]
+        low[known], high[known] = np.array(ends).reshape(-1, 2).T
         curves[name] = {"all": short(mean), "seeds": {"low": short(low), "high": short(high)}}
     return curves
 

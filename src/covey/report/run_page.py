@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from covey.report.privacy_tables import NOTES, note_table, privacy
 from covey.report.summary import Losses
 from covey.report.table import Column, cost_columns
 from covey.report.unlikeness_words import WORDS, level_of, meaning
-from covey.report.wording import epsilon_words, show_count, show_seconds
+from covey.report.wording import epsilon_words, show_count, show_epsilon, show_seconds
 
 
 def run_details(run: RunView, label: str, place: int, runs: int) -> Html:
@@ -119,12 +120,9 @@ def epsilon(run: RunView) -> Html | None:
         return None
     spent = np.array(list(run.summary.epsilon.values()))
     heads = ["ε spent", "clients"]
-    values = Counter(f"{value:.4g}" for value in spent)
+    values = Counter(float(f"{value:.4g}") for value in spent)
     if len(values) <= 12:
-        rows = [
-            [value, show_count(count)]
-            for value, count in sorted(values.items(), key=lambda item: float(item[0]))
-        ]
+        rows = [[show_epsilon(value), show_count(count)] for value, count in sorted(values.items())]
     else:
         heads = ["", "ε spent"]
         marks = {
@@ -134,9 +132,14 @@ def epsilon(run: RunView) -> Html | None:
             "a quarter above": 0.75,
             "largest": 1.0,
         }
-        rows = [[words, f"{np.quantile(spent, at):.4g}"] for words, at in marks.items()]
+        way: Literal["linear", "higher"] = (
+            "linear" if np.isfinite(spent).all() else "higher"
+        )  # nothing lies between a number and no bound
+        rows = [
+            [words, show_epsilon(float(np.quantile(spent, at, method=way)))] for words, at in marks.items()
+        ]
     most = float(spent.max())
-    words = f"Privacy budget spent by the clients: at most ε = {most:.4g}, {epsilon_words(most)}"
+    words = f"Privacy budget spent by the clients: at most ε = {show_epsilon(most)}, {epsilon_words(most)}"
     return cells_table([heads, *rows], words)
 
 

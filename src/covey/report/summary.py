@@ -115,7 +115,9 @@ def parse_summary(raw: object, where: str) -> Summary:
         else {},
         lost=read("lost", parse_losses, Losses()),
         refused=read("refused", parse_losses, Losses()),
-        epsilon=read("epsilon", lambda v: {str(k): number(x) for k, x in v.items()}, {}),
+        epsilon=read(
+            "epsilon", lambda v: {str(k): math.inf if x is None else float(x) for k, x in v.items()}, {}
+        ),
         privacy=table(raw.get("privacy"), "privacy", where),
         engine=table(raw.get("engine"), "engine", where),
         notes=table(raw.get("notes"), "notes", where),

@@ -49,17 +49,21 @@ def labels_of(runs: Sequence[RunView]) -> list[str]:
 
 
 def headline_metric(runs: Sequence[RunView]) -> str:
-    """What a comparison is about: the metric of the first target, else the preferred one that all have."""
-    for run in runs:
-        if run.summary.targets:
-            return run.summary.targets[0].metric
+    """What a comparison is about: the preferred metric that all have, whatever a target is about."""
     shared = [name for name in runs[0].summary.last if all(name in run.summary.last for run in runs)]
     return next((name for name in (*PREFERRED, *shared) if name in shared), PREFERRED[0])
 
 
-def headline_target(runs: Sequence[RunView], metric: str) -> float | None:
-    """The first target that any run has for `metric`."""
-    return next((t.target for run in runs for t in run.summary.targets if t.metric == metric), None)
+def targets_of(runs: Sequence[RunView], only: str | None = None) -> list[tuple[str, float]]:
+    """Every target that any run has (`only`: for that metric), in the order of the runs: of what, and how much."""
+    found = dict.fromkeys((t.metric, t.target) for run in runs for t in run.summary.targets)
+    return [(metric, target) for metric, target in found if only in (None, metric)]
+
+
+def target_words(metric: str, target: float, metrics: Metrics, headline: str) -> str:
+    """The head of what a target took; it says on what, where that is not what the table is about."""
+    words = f"to {show_target(metric, target, metrics)}"
+    return words if metric == headline else f"{words} {metric_title(metric)}"
 
 
 def best_rows(values: Sequence[float | None], *, highest: bool | None) -> frozenset[int]:
@@ -80,8 +84,8 @@ def summary_columns(
     runs: Sequence[RunView], metric: str | None = None, target: float | None = None
 ) -> list[Column]:
     """One row per run: best, last, worst 10%, what the target took, all bytes, seconds on the run's clock."""
-    metric = metric or headline_metric(runs)
-    target = headline_target(runs, metric) if target is None else target
+    asked, metric = metric, metric or headline_metric(runs)
+    targets = [(metric, target)] if target is not None else targets_of(runs, asked)
     metrics = known_metrics(runs)
     highest = higher_is_better(metric, metrics)
 
@@ -99,12 +103,11 @@ def summary_columns(
     if split == "local-test":  # one row is about one split
         worst = f"{split}/{base}-worst10"
         columns.append(measured("worst\n10%", worst, [run.summary.last.get(worst) for run in runs]))
-    if target is not None:
-        reached = [run.to_target(metric, target) for run in runs]
+    for about, wanted in targets:
+        reached = [run.to_target(about, wanted) for run in runs]
+        words = target_words(about, wanted, metrics, metric)
         columns += [
-            lowest(
-                f"to {show_target(metric, target, metrics)}\nrounds", [t.round for t in reached], show_count
-            ),
+            lowest(f"{words}\nrounds", [t.round for t in reached], show_count),
             lowest("\ntime", [t.seconds for t in reached], show_seconds),
             lowest("\nbytes", [t.bytes for t in reached], show_bytes),
         ]

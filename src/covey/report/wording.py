@@ -97,6 +97,11 @@ def unlike_labels(names: Sequence[str], hints: Sequence[str]) -> list[str]:
     ]
 
 
+def show_epsilon(epsilon: float) -> str:
+    """A privacy loss in four digits, or that nothing bounds it."""
+    return f"{epsilon:.4g}" if math.isfinite(epsilon) else "unbounded"
+
+
 def epsilon_words(epsilon: float) -> str:
     """What a privacy loss means: how far a message can change the odds about one sample, and how good that is."""
     if epsilon <= 1:
@@ -107,5 +112,7 @@ def epsilon_words(epsilon: float) -> str:
         judged = "weak protection"
     else:
         judged = "next to no protection"
+    if not math.isfinite(epsilon):
+        return "no protection: how far what it sent may change the odds about one of its samples is unbounded"
     odds = f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"10^{epsilon / math.log(10):.0f}"
     return f"{judged}: what it sent may change the odds about one of its samples {odds}-fold"
