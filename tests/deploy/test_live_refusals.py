@@ -187,6 +187,7 @@ def test_a_server_starts_again_and_again_after_sites_were_revoked_and_have_expir
     with superlink(tmp_path, certs=tmp_path) as link:
         sites = SiteList(tmp_path)
         with flower_run(link, sites.registered) as transport:
+            assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("superlink.*")} == {0o600}
             revoke(tmp_path, "revoked")
             transport.nodes()  # while the server runs
             listed, number = listed_sites(tmp_path)

@@ -98,7 +98,7 @@ def test_a_site_two_versions_away_is_left_out_in_one_sentence_that_both_sides_ar
     assert fleet.begin(1) == [0, 1, 2]
     sentence = f"the server has covey {__version__} with protocol 1, this site has 0.9.0 with protocol 2 to 3"
     assert [line for line in said if "left out" in line] == [
-        f"a site is left out for now: {sentence}; install neighbouring versions"
+        f"site site-1 is left out for now: {sentence}; install neighbouring versions"
     ]
 
 

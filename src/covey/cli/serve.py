@@ -102,6 +102,7 @@ def serve(
     from covey.cli.run import interruptible, show
     from covey.data import Dataset
     from covey.deploy import superlink as links
+    from covey.deploy.secret_file import for_their_owner
     from covey.folders import new_run_folder
     from covey.runs import resume as go_on
     from covey.runs import run_config, run_or_resume
@@ -138,6 +139,7 @@ def serve(
     # as Ctrl-C: the run is saved, and says how to go on
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
+        for_their_owner(),  # checkpoints hold models
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
@@ -285,7 +287,8 @@ def join(
     budget: Annotated[
         float | None,
         typer.Option(
-            help="The most privacy loss (epsilon) of one sample of this site, ever; what cannot be counted is refused."
+            help="The most privacy loss of this site, ever, as epsilon per sample (not per client); what cannot be "
+            "counted is refused."
         ),
     ] = None,
     trust_server: Annotated[
@@ -312,6 +315,7 @@ def join(
     insecure: InsecureOption = False,
 ) -> None:
     """Take part in a run with the data of this machine; only what is installed or allowed here ever runs here."""
+    from covey.deploy.secret_file import for_their_owner
     from covey.deploy.site_bounds import Bounds
     from covey.deploy.superlink import LOOPBACK, need_flower
 
@@ -341,7 +345,7 @@ def join(
         raise UserError("--name is missing; without a key it tells the server which site this is")
     secret = None if insecure or key is None else private_key(key)
     samples = loaded(data, called)
-    with locked_folder(state):
+    with for_their_owner(), locked_folder(state):  # states of runs hold models, too
         site = Site(
             samples,
             name=called,

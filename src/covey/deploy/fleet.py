@@ -72,6 +72,7 @@ class SiteFleet:
         status: Status | None = None,
         scaling: TellScale | None = None,
         turnout: Turnout | None = None,
+        plan: Mapping[str, Any] | None = None,
     ) -> None:
         self.status = status or Status()
         self.turnout = turnout or Turnout()
@@ -97,7 +98,7 @@ class SiteFleet:
         self.schemas = ReplySchemas()
         marks: dict[str, Any] = {"labels": names_mark(server_data.dataset.classes), "sizes": sizes}
         self.registry = SiteRegistry(
-            transport, spec, names, hello_seconds=deadline, say=say, status=self.status, **marks
+            transport, spec, names, hello_seconds=deadline, say=say, status=self.status, plan=plan, **marks
         )
         self.round = 0
         self.calls: dict[str, int] = {}

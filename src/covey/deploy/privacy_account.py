@@ -65,7 +65,8 @@ class PrivacyAccount:
         whole = self.composed(total, self.told) if self.told else total
         if most is not None and whole > most * (1 + 1e-9):
             raise Refused(
-                f"a summary of epsilon {epsilon:g} is refused: {self.epsilon:g} of the budget of {most:g} is spent."
+                f"a summary of epsilon {epsilon:g} is refused: {self.epsilon:g} of the budget of {most:g} is spent "
+                "(epsilon per sample)"
             )
         if self.folder is not None:
             _write(self.folder / "epsilon", repr(total), write_atomically)
@@ -79,12 +80,28 @@ class PrivacyAccount:
         total = self.composed(self.epsilon, told)
         if self.budget is not None and total > self.budget * (1 + 1e-9):
             raise Refused(
-                f"an update is refused: with it more than all of the budget of {self.budget:g} would be spent"
+                f"an update is refused: with it more than all of the budget of {self.budget:g} would be spent "
+                "(epsilon per sample)"
             )
         if self.folder is not None:
             _write(self.folder / "updates.json", json.dumps(plain_losses(told)).encode(), write_atomically)
         self.told = told
         self.drawn += 1
+
+    def check_plan(self, planned: Told, rounds: int) -> None:
+        """Refuses a run whose updates, all of them, would spend more than is left; said before the first round."""
+        if self.budget is None or not planned:
+            return
+        told = dict(self.told)
+        for loss, times in planned.items():
+            add_loss(told, loss, times)
+        total = self.composed(self.epsilon, told)
+        if total > self.budget * (1 + 1e-9):
+            before = self.composed(self.epsilon, self.told)
+            raise Refused(
+                f"the run's updates in {rounds} rounds would make this site's privacy loss {total:.3g} per sample; "
+                f"its budget is {self.budget:g} per sample, of which {before:.3g} is spent"
+            )
 
     def composed(self, epsilon: float, told: Told) -> float:
         """What one sample of this site has lost in all: on summaries and the like, and on updates."""

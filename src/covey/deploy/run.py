@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
 from covey.deploy.transport import Transport
 from covey.deploy.turnout import Turnout
-from covey.deploy.wire import ModelSpec
+from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.fit import check_steps
@@ -49,7 +50,8 @@ def site_fleet(
     if quorum > least:
         raise UserError(f"sites.quorum is {quorum}, but the run is for {least} sites; see --clients")
     dataset = own or load(data["name"], **own_settings(data, DataSection))
-    check_steps(method_of(config), dataset, config.method_name)
+    method = method_of(config)
+    check_steps(method, dataset, config.method_name)
     model = config["model"]
     spec = ModelSpec(
         name=model["name"],
@@ -80,8 +82,16 @@ def site_fleet(
         say=say,
         status=status,
         turnout=Turnout(quorum),
+        plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
         scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
     )
+
+
+def rounds_of_a_site(config: Config, sites: int) -> int:
+    """In how many rounds of the run a site trains, on average."""
+    per_round = config["method"].get("per_round")
+    share = min(1.0, per_round / sites) if isinstance(per_round, int) else 1.0
+    return math.ceil(config.top.rounds * share)
 
 
 def with_trainer(spec: ModelSpec, lanes: bool, say: Callable[[str], None] | None = None) -> ModelSpec:

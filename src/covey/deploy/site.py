@@ -120,13 +120,16 @@ class Site:
 
     def answer(self, block: bytes) -> bytes:
         """Answers one request, both as bytes; nothing in a request can run code, or raise anything here."""
+        greeted = False
         try:
             request = named_from_bytes(block)
+            greeted = "hello" in request
             agreed(request, "the server", self.speaks, self.version)
-            if "hello" in request:
+            if greeted:
                 self.hear(str(request.get("left_out", "")))
                 if request.get("lanes") is True:
                     self.make_ready_for_lanes()
+                self.check_plan(request.get("plan"))
                 return to_bytes(self.hello(sizes=request.get("sizes", True) is True))
             with only_installed(self.allowed):
                 answer = to_bytes(self._work(request))
@@ -140,7 +143,7 @@ class Site:
         if reason != self.refused:
             self.say(f"refused: {reason}")
         self.refused = reason
-        return to_bytes({"refused": reason})
+        return to_bytes({"refused": reason, **({"name": self.name} if greeted else {})})
 
     def hello(self, *, sizes: bool = True) -> dict[str, Any]:
         """What a site tells about itself: how many samples (0: it does not tell), of what shape; not what they are.
@@ -158,6 +161,14 @@ class Site:
             "classes": len(samples.dataset.classes),
             "labels": names_mark(samples.dataset.classes),
         }
+
+    def check_plan(self, plan: Any) -> None:
+        """Refuses a run that this site's budget cannot last for, where its training says what it costs."""
+        if not plan or self.budget is None:
+            return
+        step, rounds = step_from_plain(plan["step"]), int(plan["rounds"])
+        if getattr(step, "accounted", False) and hasattr(step, "planned"):
+            self.account.check_plan(step.planned(len(self.data.train_samples), rounds), rounds)
 
     def make_ready_for_lanes(self) -> None:
         """Has the kernels compiled before a deadline runs, which would end a compilation again in every round."""

@@ -83,8 +83,10 @@ class SiteRegistry:
         sizes: bool = True,
         say: Callable[[str], None],
         status: Status | None = None,
+        plan: Mapping[str, Any] | None = None,
     ) -> None:
         self.status = status or Status()
+        self.plan = plan  # the training of the run, by which a site sees whether its budget lasts
         self.transport = transport
         self.spec = spec
         self.names = names
@@ -153,6 +155,7 @@ class SiteRegistry:
                 "hello": True,
                 "sizes": self.ask_sizes,
                 "lanes": self.spec.lanes,
+                "plan": self.plan,
             }
             blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
             self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))
@@ -243,7 +246,8 @@ def _hello(response: Response) -> dict[str, Any]:
     try:
         hello = named_from_bytes(response.answer)
         if "refused" in hello:
-            return {"refused": printable(str(hello["refused"])) or "it does not say why"}
+            name = printable(str(hello.get("name", "")))[:LONGEST]
+            return {"refused": printable(str(hello["refused"])) or "it does not say why", "name": name}
         name, shape, classes, sizes = (hello[part] for part in ("name", "shape", "classes", "sizes"))
         if not isinstance(name, str) or len(name) > LONGEST or len(sizes) != 2:
             raise ValueError("its name is no text, or it does not tell two sizes")

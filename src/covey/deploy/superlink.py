@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from covey.deploy.secret_file import for_their_owner
 from covey.errors import RunError, UserError
 
 QUIET = {
@@ -78,7 +79,9 @@ def superlink(folder: Path, *, certs: Path | None) -> Iterator[Link]:
                 raise UserError(f"--certs {certs} has no {name}; make it with: covey certs make {certs}")
             command += [option, str(certs / name)]
         command.append("--enable-supernode-auth")
-    with open(folder / "superlink.log", "ab") as log:
+    for old in folder.glob("superlink.*"):  # from before they were for their owner only
+        old.chmod(0o600)
+    with for_their_owner(), open(folder / "superlink.log", "ab") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, env=os.environ | QUIET, preexec_fn=_die_with_parent
         )

@@ -14,7 +14,7 @@ import numpy as np
 from covey.bench.clipping import Clipping, drawn, library
 from covey.core import Client, Reply, Step, Task
 from covey.errors import Refused
-from covey.privacy_loss import Loss
+from covey.privacy_loss import Loss, Told
 from covey.ranges import Count, Epsilon, Positive, Range
 from covey.settings import validated
 from covey.statistics import Known, Stat
@@ -58,9 +58,7 @@ class ExampleTrain(Step):
         client.state["private spent"] = self.spent(client, noise, rate, steps)
         scale = self.clip * noise
         if client.account is not None:  # whatever was planned, a real device counts every step
-            client.account.lose(
-                Loss(what="updates", mechanism="steps", noise=scale / self.clip, rate=rate), times=steps
-            )
+            client.account.lose(Loss(what="updates", mechanism="steps", noise=noise, rate=rate), times=steps)
         client.state["private rounds"] = done + 1
         rng = np.random.default_rng(secrets.randbits(128)) if client.live else client.rng
         size = client.bench.layout.trainable
@@ -73,6 +71,11 @@ class ExampleTrain(Step):
         )
         row = client.bench.fit_clipped(start, x, y, batches, self.train.recipe(client.round), clipping)
         return Reply(id=client.id, vector=row, slot=slot, size=1)
+
+    def planned(self, samples: int, rounds: int) -> Told:
+        """What a client of so many samples would tell that trains in so many rounds."""
+        loss = Loss(what="updates", mechanism="steps", noise=self.noise(samples), rate=self.rate(samples))
+        return {loss: self.steps(samples) * min(rounds, self.rounds)}
 
     def spent(self, client: Client, noise: float, rate: float, steps: int) -> list[list[float]]:
         """All steps of the client in this run with these, as [noise, rate, steps]; more than `epsilon` is refused.

@@ -10,7 +10,7 @@ from torch import Tensor
 from covey.core import Client, Reply, Step, Task
 from covey.model import Layout
 from covey.needs import Facts, gives_of
-from covey.privacy_loss import Loss
+from covey.privacy_loss import Loss, Told
 from covey.ranges import Positive
 from covey.settings import validated
 from covey.statistics import Known, Stat
@@ -75,13 +75,22 @@ class Noised(Quiet):
     kind: ClassVar[str] = "train.noised"
     accounted: ClassVar[bool] = True
 
+    @property
+    def loss(self) -> Loss:
+        """What one update costs."""
+        return Loss(what="updates", mechanism="local", noise=self.noise)
+
+    def planned(self, samples: int, rounds: int) -> Told:  # noqa: ARG002
+        """What a client would tell that trains in so many rounds."""
+        return {self.loss: rounds}
+
     def __call__(self, client: Client, task: Task) -> Reply:
         layout = client.bench.layout
         reply = self.unpacked(super().__call__(client, task), task, layout)
         assert reply.vector is not None
         start = task.models[task.slots.index(reply.slot)]
         if client.account is not None:
-            client.account.lose(Loss(what="updates", mechanism="local", noise=self.noise))
+            client.account.lose(self.loss)
         rng = None if client.live else client.stream("noise", "round", client.round)
         noisy = gaussian(clipped(reply.vector - start, self.clip), self.noise * self.clip, rng)
         row, home = layout.after_noise((start.double() + noisy).float()), stays_at_home(self.step, layout)
