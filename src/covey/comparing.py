@@ -44,13 +44,14 @@ def run_all(
     """Runs each configuration into its own folder, or goes on with it, and writes one report of all."""
     finished: dict[str, Finished] = {}
     failed: dict[str, str] = {}
+    once = _once(say)  # what is said of the data holds for all of them
     make(folder)
     with folder_lock(folder, taken(folder)):
         for label, config in configs.items():
             try:
                 with live(label, config.top.rounds) as watch:
                     done = run_or_resume(
-                        config, folder / in_file_names(label), watchers=[watch], say=say, report=False
+                        config, folder / in_file_names(label), watchers=[watch], say=once, report=False
                     )
                     finished[label] = done
             except Interrupted:
@@ -63,6 +64,18 @@ def run_all(
         elif not any(folder.iterdir()):
             folder.rmdir()  # mistakes that were found before anything ran leave nothing behind
     return Compared(folder=folder, finished=finished, failed=failed)
+
+
+def _once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says each sentence only the first time."""
+    said: set[str] = set()
+
+    def saying(sentence: str) -> None:
+        if sentence not in said:
+            said.add(sentence)
+            say(sentence)
+
+    return saying
 
 
 def configs_of(runs: Mapping[str, Tables], say: Callable[[str], None]) -> dict[str, Config]:

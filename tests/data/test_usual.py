@@ -102,7 +102,7 @@ def test_data_without_a_grouping_are_shared_out_as_ever() -> None:
 def table_of(tmp_path: Path) -> Path:
     """Three hospitals with 40, 20 and 5 rows."""
     owners = ["Bonn"] * 40 + ["Kiel"] * 20 + ["Ulm"] * 5
-    rows = [f"{place},{place % 2},{owner}" for place, owner in enumerate(owners)]
+    rows = [f"{place % 30},{place % 2},{owner}" for place, owner in enumerate(owners)]
     path = tmp_path / "patients.csv"
     path.write_text("\n".join(["age,ill,hospital", *rows]) + "\n")
     return path

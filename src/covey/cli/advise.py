@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from covey import progress
+from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption
 from covey.cli.serve import PORT, CertsOption, InsecureOption
 from covey.errors import UserError
@@ -28,17 +30,6 @@ HELD = 0.01  # by which the advised method may be behind the best, and the advic
 SIMILAR = 0.2  # the nearness from which another fleet's results say much about this one
 
 
-def of_own_file(data: Path | None, label: str | None, client: str | None) -> list[str]:
-    """The settings that stand for --data, --label and --client."""
-    if data is None:
-        if label or client:
-            raise UserError("--label and --client name columns of a file: add --data FILE.csv")
-        return []
-    found = ["data.name=table", f"data.path={data}"]
-    found += [f"data.label={label}"] if label else []
-    return found + ([f"data.client={client}"] if client else [])
-
-
 def register(app: typer.Typer) -> None:
     app.command()(advise)
 
@@ -46,13 +37,9 @@ def register(app: typer.Typer) -> None:
 def advise(
     file: FileArgument = None,
     dataset: DatasetOption = None,
-    data: Annotated[
-        Path | None, typer.Option(help="A CSV or Parquet file of your own: one row per sample.")
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="With --data: the column to predict.")] = None,
-    client: Annotated[
-        str | None, typer.Option(help="With --data: the column that says whose row it is.")
-    ] = None,
+    data: DataOption = None,
+    label: LabelOption = None,
+    client: ClientOption = None,
     set_: SetOption = None,
     seed: SeedOption = None,
     epsilon: Annotated[
@@ -88,10 +75,12 @@ def advise(
         raise UserError("--out goes with --check: the advice itself writes nothing")
     if epsilon is not None and not epsilon > 0:
         raise UserError(f"--epsilon is {epsilon}; allowed: a number above 0")
-    tables = gathered(file, None, dataset, [*of_own_file(data, label, client), *(set_ or ())], seed, None)
+    tables = gathered(file, None, dataset, with_own_table(set_, data, label, client, dataset), seed, None)
     config = resolve(tables)
     here: AbstractContextManager[Fleet] = (
-        asked_sites(config, host, port, None if insecure else certs) if sites else closing(fleet_of(config))
+        asked_sites(config, host, port, None if insecure else certs)
+        if sites
+        else closing(fleet_of(config, progress.say))
     )
     with here as fleet:
         found = measure_unlikeness(fleet, privacy=Privacy(epsilon=epsilon))

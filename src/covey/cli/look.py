@@ -10,7 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption, configured
+from covey.progress import say
 from covey.terminal import Console
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ def register(app: typer.Typer) -> None:
 def look(
     file: FileArgument = None,
     dataset: DatasetOption = None,
+    data: DataOption = None,
+    label: LabelOption = None,
+    client: ClientOption = None,
     set_: SetOption = None,
     seed: SeedOption = None,
     png: Annotated[Path | None, typer.Option(help="Also draw it into this picture.")] = None,
@@ -35,8 +40,8 @@ def look(
     from covey.config import fleet_of
     from covey.unlikeness import measure_unlikeness, of_simulation
 
-    config = configured(file, dataset=dataset, assignments=set_, seed=seed)
-    fleet = fleet_of(config)
+    own = with_own_table(set_, data, label, client, dataset)
+    fleet = fleet_of(configured(file, dataset=dataset, assignments=own, seed=seed), say)
     federation = fleet.data
     counts = federation.label_counts()
     classes = list(federation.dataset.classes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.errors import RunError, UserError
 from covey.folders import new_run_folder
 from covey.own_code import bare_name
@@ -54,6 +55,9 @@ def run(
     file: FileArgument = None,
     method: MethodOption = None,
     dataset: DatasetOption = None,
+    data: DataOption = None,
+    label: LabelOption = None,
+    client: ClientOption = None,
     set_: SetOption = None,
     out: OutOption = None,
     resume: Annotated[
@@ -86,7 +90,9 @@ def run(
     from covey.runs import run_config
 
     if resume is not None:
-        if any(option is not None for option in (file, method, dataset, set_, out, seed, engine, address)):
+        if any(
+            option is not None for option in (file, method, dataset, data, set_, out, seed, engine, address)
+        ):
             raise UserError(
                 "--resume goes on with the folder's own settings; it takes no other option but --rounds, --epsilon and "
                 "--from"
@@ -112,7 +118,8 @@ def run(
         raise UserError("--epsilon goes with --resume and --rounds; a new run has --set private.epsilon=...")
     if from_ is not None:
         raise UserError("--from goes with --resume: a new run begins with round 1")
-    assignments = [*(set_ or ()), *engine_settings(engine, address)]
+    own = with_own_table(set_, data, label, client, dataset)
+    assignments = [*own, *engine_settings(engine, address)]
     config = configured(
         file, method=method, dataset=dataset, assignments=assignments, seed=seed, rounds=rounds, alone=True
     )
@@ -153,6 +160,9 @@ def compare(
         ),
     ] = None,
     dataset: DatasetOption = None,
+    data: DataOption = None,
+    label: LabelOption = None,
+    client: ClientOption = None,
     set_: SetOption = None,
     out: OutOption = None,
     seed: SeedOption = None,
@@ -171,11 +181,12 @@ def compare(
     from covey.study.plan import Plan
 
     if resume is not None:
-        if any((methods, dataset, set_, out, seed, rounds, seeds)):
+        if any((methods, dataset, data, set_, out, seed, rounds, seeds)):
             raise UserError("--resume goes on with the folder's own study; it takes no other option")
         go_on_with_study("compare", resume, processes)
         return
-    configs = configs_of(compared(methods or [], dataset, set_, seed, rounds), say)
+    own = with_own_table(set_, data, label, client, dataset)
+    configs = configs_of(compared(methods or [], dataset, own, seed, rounds), say)
     if seeds is not None:
         announce(next(iter(configs.values())))
         plan = Plan(kind="compare", configs=configs, seeds=seeds)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.cli.run import (
     DatasetOption,
     FileArgument,
@@ -40,6 +41,9 @@ def sweep(
     seeds: SeedsOption = None,
     method: MethodOption = None,
     dataset: DatasetOption = None,
+    data: DataOption = None,
+    label: LabelOption = None,
+    client: ClientOption = None,
     set_: SetOption = None,
     out: OutOption = None,
     seed: SeedOption = None,
@@ -54,10 +58,11 @@ def sweep(
     from covey.study.grid import sweep_plan
 
     if resume is not None:
-        if any((file, over, method, dataset, set_, out, seed, rounds, seeds)):
+        if any((file, over, method, dataset, data, set_, out, seed, rounds, seeds)):
             raise UserError("--resume goes on with the folder's own study; it takes no other option")
         go_on_with_study("sweep", resume, processes)
         return
-    plan = sweep_plan(gathered(file, method, dataset, set_, seed, rounds), over or [], seeds or 1)
+    own = with_own_table(set_, data, label, client, dataset)
+    plan = sweep_plan(gathered(file, method, dataset, own, seed, rounds), over or [], seeds or 1)
     announce(next(iter(plan.configs.values())))
     make_study(plan, out or new_run_folder("sweep"), processes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.cli.run import (
     DatasetOption,
     OutOption,
@@ -59,6 +60,9 @@ def tune(
         typer.Option(help="Seeds for defaults and best settings on test data afterwards; 0: none.", min=0),
     ] = 3,
     dataset: DatasetOption = None,
+    data: DataOption = None,
+    label: LabelOption = None,
+    client: ClientOption = None,
     set_: SetOption = None,
     out: OutOption = None,
     seed: SeedOption = None,
@@ -75,7 +79,7 @@ def tune(
     from covey.study.tuning import tune as run_trials
 
     if resume is not None:
-        if any((methods, over, dataset, set_, out, seed, rounds)):
+        if any((methods, over, dataset, data, set_, out, seed, rounds)):
             raise UserError("--resume goes on with the folder's own tuning; it takes no other option")
         tuning, folder = read_tuning(resume), resume
     else:
@@ -83,7 +87,8 @@ def tune(
         names = tuple(dict.fromkeys(name for name in methods or () if not name.endswith(".toml")))
         if len(files) > 1:
             raise UserError(f"tune takes one file with the fleet, not {len(files)}: {', '.join(files)}")
-        tables = gathered(Path(files[0]) if files else None, None, dataset, set_, seed, rounds)
+        own = with_own_table(set_, data, label, client, dataset)
+        tables = gathered(Path(files[0]) if files else None, None, dataset, own, seed, rounds)
         names = names or (str(tables.get("method", {}).get("name", "fedavg")),)
         tuning = Tuning(
             methods=names,

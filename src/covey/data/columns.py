@@ -31,10 +31,8 @@ MOST_CATEGORIES = 64  # values of one column that become inputs of their own
 FEW = 10  # so many different numbers written as texts may be meant as categories
 FEWEST_ROWS = 20  # in a shorter table all values are different by chance
 ALMOST = 0.9  # of the rows with a value of their own: an ID, though some come twice
-ID_NAME = re.compile(
-    r"(^|[\s_.-])(id|ids|uid|uuid|guid|mrn|nr|no|number|key|index|code)$|[a-z](ID|Id|Nr|No)$"
-)
-ID_WORD = re.compile(r"^(id|uid|uuid|guid|index|nr|unnamed: 0|)$", re.I)
+ID_WORDS = "id|uid|uuid|guid|mrn|nr|no|num|number|nummer|key|index|row|record|case|patient|person|subject|participant"
+ID_NAME = re.compile(rf"(^|[\s_.-])({ID_WORDS}|unnamed: 0)$|^$|(?-i:[a-z](ID|Id|Nr|No)$)", re.I)
 UNIT = re.compile(r"\[([^\[\]]+)\]\s*$")  # weight [kg]
 TIMES = ("", " %H:%M", " %H:%M:%S")
 DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y.%m.%d", "%d-%m-%Y", "%m-%d-%Y")
@@ -201,13 +199,10 @@ def _all_differ(known: pa.ChunkedArray, rows: int) -> bool:
 
 
 def _is_id(known: pa.ChunkedArray, rows: int, name: str) -> bool:
-    """Texts that are almost all different; whole numbers that are, too, and count rows or are called an ID."""
+    """Texts that are almost all different; whole numbers only if they are called so, too: they may be measured."""
     if rows < FEWEST_ROWS or pa.types.is_floating(known.type) or pa.types.is_decimal(known.type):
         return False
-    values = pc.unique(known)
-    if len(values) < ALMOST * len(known) or len(values) < FEWEST_ROWS:
+    if not is_text(known.type) and not ID_NAME.search(name.strip()):
         return False
-    if is_text(known.type) or ID_NAME.search(name) or ID_WORD.match(name.strip()):
-        return True
-    span = pc.max(values).as_py() - pc.min(values).as_py()
-    return len(values) == rows and bool(span < 2 * rows)  # 1, 2, 3, ..., with a gap here and there
+    values = len(pc.unique(known))
+    return values >= FEWEST_ROWS and values >= ALMOST * len(known)

@@ -1,0 +1,113 @@
+"""A hospital's file as its spreadsheet wrote it: ID, dates, decimal commas, umlauts and empty cells, to answers."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import covey
+from covey.cli import main
+
+HEAD = ["Patient_ID", "Klinik", "Aufnahme", "Alter", "CRP [mg/l]", "Station", "krank"]
+OPTIONS = ["--data", "patients.csv", "--label", "krank", "--client", "Klinik"]
+
+
+def rows(count: int, seed: int) -> list[list[str]]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        age, crp, ward = int(rng.integers(20, 90)), rng.gamma(2, 8), rng.choice(["er", "icu", "tagesklinik"])
+        day = np.datetime64("2023-01-01") + int(rng.integers(0, 700))
+        year, month, of_month = str(day).split("-")
+        ill = "ja" if 0.06 * (age - 55) + 0.08 * (crp - 15) + (ward == "icu") > 0 else "nein"
+        cells = [str(age), f"{crp:.1f}".replace(".", ","), str(ward)]
+        kept = ["" if rng.random() < 0.08 else cell for cell in cells]
+        clinic = ["Köln", "Lyon", "Graz"][number % 3]
+        made.append([f"P{number:05d}", clinic, f"{of_month}.{month}.{year}", *kept, ill])
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, columns, lines in (
+        ("patients.csv", HEAD, rows(240, 0)),
+        ("new.csv", HEAD[:-1], [row[:-1] for row in rows(60, 1)]),
+    ):
+        text = "\n".join(";".join(row) for row in [columns, *lines]) + "\n"
+        (tmp_path / name).write_bytes(text.encode("latin-1"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["covey", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    told = capsys.readouterr()
+    return int(end.value.code or 0), " ".join((told.out + told.err).split())
+
+
+def test_from_a_hospitals_file_to_answers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", *OPTIONS, "--rounds", "3", "--out", "run"]
+    code, told = said(words, monkeypatch, capsys)
+    assert code == 0
+    for part in (
+        "3 clients by natural",
+        "patients.csv is not UTF-8: it is read as cp1252",
+        "patients.csv has decimal commas (first in the column 'CRP [mg/l]')",
+        "left out, because they look like IDs: Patient_ID",
+        "dates are read as Aufnahme.year, Aufnahme.month, Aufnahme.weekday",
+        "empty cells in Alter, CRP [mg/l], Station are filled with the mean or the most frequent category",
+    ):
+        assert told.count(part) == 1, part
+    truth = [row[-1] for row in rows(60, 1)]
+    answers = covey.load_models("run").predict("new.csv")
+    assert np.mean(answers == np.array(truth)) > 0.75
+    with open("new.csv", encoding="latin-1") as file:
+        as_dicts = list(csv.DictReader(file, delimiter=";"))
+    assert covey.load_models("run").predict(as_dicts).tolist() == answers.tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "--label", "krank"], "--label and --client name columns of a file: add --data FILE.csv"),
+        (["run", *OPTIONS, "--dataset", "digits"], "--data is patients.csv and --dataset is digits"),
+        (["run", "--data", "patients.csv"], "data.label"),
+        (["look", "--data", "none.csv", "--label", "krank"], "none.csv does not exist"),
+        (["compare", "fedavg", "--data", "patients.csv", "--label", "sick"], "has no column 'sick'"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(
+    words: list[str],
+    sentence: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, told = said(words, monkeypatch, capsys)
+    assert code != 0
+    assert sentence in told
+    assert "Traceback" not in told
+    assert not list(folder.glob("run*/*/*"))
+
+
+def test_look_and_compare_take_the_same_options(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, told = said(["look", *OPTIONS], monkeypatch, capsys)
+    assert code == 0
+    assert "Köln" in told
+    assert "Patient_ID" in told
+    words = ["compare", "fedavg", "local", *OPTIONS, "--rounds", "1", "--out", "both"]
+    code, told = said(words, monkeypatch, capsys)
+    assert code == 0
+    assert told.count("look like IDs: Patient_ID") == 1  # of the data, so once for all methods
