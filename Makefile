@@ -82,8 +82,8 @@ bench-peers: $(VENV)/ready
 
 # The tables in README and docs, from the stored results.
 tables: $(VENV)/ready
-	$(BIN)/python -m covey.experiments.tables README.md docs/*.md docs/*/*.md
-	$(BIN)/python -m covey.experiments.scoreboard docs/pictures/scoreboard.png
+	$(BIN)/python -m experiments.tables README.md docs/*.md docs/*/*.md
+	$(BIN)/python -m experiments.scoreboard docs/pictures/scoreboard.png
 
 # The documentation as a site, in site/; a broken link or an undocumented public name is an error.
 docs: $(VENV)/ready

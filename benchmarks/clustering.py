@@ -1,11 +1,11 @@
-"""The clustering's scaling table, `python benchmarks/clustering.py [N ...]`: see covey.experiments.studies.scaling."""
+"""The clustering's scaling table, `python benchmarks/clustering.py [N ...]`: see experiments.studies.scaling."""
 
 from __future__ import annotations
 
 import sys
 
-from covey.experiments.studies.scaling import measured
 from covey.group.ward import Ward
+from experiments.studies.scaling import measured
 
 SIZES = (100, 1_000, 3_550, 10_000, 100_000, 1_000_000)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
 from tests.deploy.live_deployment import Deployment
 
 TABLES = """

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from covey.advice import Row, advise, evidence, expected, nearness, regrets
+from covey.advice import EVIDENCE, Row, advise, evidence, expected, nearness, regrets
 from covey.cli import app
 from covey.cli.advise import verdict
 from covey.unlikeness import Unlikeness
+from experiments.advice import text
 
 ALIKE = {
     "label_skew": 0.0,
@@ -36,6 +37,10 @@ ROWS = [
     row("skewed", unlike(label_skew=0.6), fedavg=0.70, cfic=0.85, ifca=0.72, local=0.8),
     row("turned", unlike(feature_shift=0.5), fedavg=0.60, cfic=0.62, ifca=0.90, local=0.95),
 ]
+
+
+def test_the_package_carries_what_the_stored_results_give() -> None:
+    assert EVIDENCE.read_text() == text(), "run `python -m experiments advice`"
 
 
 def test_alike_clients_need_no_other_method_than_fedavg() -> None:
@@ -101,6 +106,8 @@ def scoreboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     (folder / "results" / "unlikeness-small.json").write_text(json.dumps({"cells": measured}))
     monkeypatch.setenv("COVEY_EXPERIMENTS", str(tmp_path / "experiments"))
+    (tmp_path / "advice.json").write_text(text())
+    monkeypatch.setattr("covey.advice.EVIDENCE", tmp_path / "advice.json")
     return folder
 
 

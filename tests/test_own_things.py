@@ -19,6 +19,7 @@ from covey.config import resolve
 from covey.errors import UserError
 from covey.runs import Interrupted, resume, run_config
 from covey.tables import read_tables
+from experiments.__main__ import app as experiments
 
 MINE = '''
 import math
@@ -170,7 +171,8 @@ def test_an_experiment_of_ones_own_names_the_files_beside_it(
     (tmp_path / "own").mkdir()
     mine.rename(tmp_path / "own" / "mine.py")
     (tmp_path / "own" / "board.toml").write_text(EXPERIMENT)
-    shown = covey("reproduce", "own/board.toml", "--out", "tried")
+    words = ["reproduce", "own/board.toml", "--out", "tried"]
+    shown = CliRunner().invoke(experiments, words, catch_exceptions=False).output
     assert "few" in shown
     assert "FedAvg" in shown
     (result,) = tmp_path.glob("tried/*.json")

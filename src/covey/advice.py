@@ -1,26 +1,26 @@
 """Which method for this fleet: concluded from the scoreboard's fleets that are unlike in the same way.
 
-The evidence are the stored results `covey/unlike` (every method on every fleet) and `covey/unlikeness` (how unlike
-these fleets are). What is expected of a method here is the mean of its gains over FedAvg there, nearer fleets counting
-more.
+The evidence, `advice.json`, is made of the stored results `covey/unlike` (every method on every fleet) and
+`covey/unlikeness` (how unlike these fleets are) by `python -m experiments advice`. What is expected of a method here is
+the mean of its gains over FedAvg there, nearer fleets counting more.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from covey.experiments.result import read_stored
-from covey.experiments.spec import Experiment, read_experiment
 from covey.report.unlikeness_words import LEVELS
 from covey.unlikeness import Unlikeness
 
-SCOREBOARD, MEASURED, SCALE = "covey/unlike", "covey/unlikeness", "small"
+EVIDENCE = Path(__file__).parent / "advice.json"
 REFERENCE = "fedavg"
 ALONE = "local"  # trains everybody in every round: a reference, not advice
 NEAR = 0.35  # how fast the weight of another fleet falls, in units of what makes a number high
@@ -122,45 +122,6 @@ def regrets(rows: Sequence[Row]) -> dict[str, tuple[str, float]]:
 
 
 def evidence() -> list[Row]:
-    """The scoreboard's fleets as stored; a `UserError` says how to make them where they are not."""
-    scores, measured = read_stored(SCOREBOARD, SCALE), read_stored(MEASURED, SCALE)
-    experiment = read_experiment(SCOREBOARD, SCALE)
-    methods = {row.name: str(row.set.get("method", {}).get("name", row.name)) for row in experiment.rows}
-    headline = next(iter(experiment.columns))
-    fleets = dict.fromkeys(cell["case"] for cell in scores["cells"])
-    return [
-        Row(
-            fleet=fleet,
-            unlikeness=unlikeness_of(measured, fleet),
-            accuracy=by_method(scores, fleet, headline, methods),
-            bytes=by_method(scores, fleet, column_of(experiment, "cost:bytes"), methods),
-            seconds=by_method(scores, fleet, column_of(experiment, "cost:seconds"), methods),
-        )
-        for fleet in fleets
-        if any(cell["row"] == fleet for cell in measured["cells"])
-    ]
-
-
-def column_of(experiment: Experiment, what: str) -> str:
-    """The column that reads this off a run; empty where there is none."""
-    return next((name for name, spec in experiment.columns.items() if spec == what), "")
-
-
-def by_method(
-    result: Mapping[str, Any], fleet: str, column: str, methods: Mapping[str, str]
-) -> dict[str, float]:
-    """The mean over seeds for each method that has one."""
-    found: dict[str, float] = {}
-    for cell in result["cells"]:
-        values = [value for value in cell["values"] if isinstance(value, int | float)]
-        if (cell["case"], cell["column"]) == (fleet, column) and values and cell["row"] in methods:
-            found.setdefault(methods[cell["row"]], float(np.mean(values)))
-    return found
-
-
-def unlikeness_of(result: Mapping[str, Any], fleet: str) -> Unlikeness:
-    """The stored numbers of one fleet, each the mean over seeds."""
-    values = {c["column"]: c["values"] for c in result["cells"] if c["row"] == fleet}
-    return Unlikeness(
-        **{name: float(np.mean(values[name.replace("_", " ")])) for name in Unlikeness.__dataclass_fields__}
-    )
+    """The scoreboard's fleets, as `python -m experiments advice` wrote them into the package."""
+    rows = json.loads(EVIDENCE.read_text())
+    return [Row(**{**row, "unlikeness": Unlikeness(**row["unlikeness"])}) for row in rows]

@@ -167,8 +167,6 @@ def test_what_keeps_validation_data_compares_with_training_in_one_place(tmp_path
         (["compare", "--rounds", "1", "nothing"], "nothing"),
         (["report", "nowhere"], "nowhere"),
         (["methods", "fedagv"], "did you mean fedavg?"),
-        (["reproduce", "fedavg/mnits"], "did you mean fedavg/mnist?"),
-        (["reproduce", "fedavg/mnist", "--scale", "big"], "--scale is 'big'; allowed: smoke, small, full"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(

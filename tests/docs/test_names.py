@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
 from tests.docs.test_files_named import PAGES, ROOT
 
 MADE_BY_COMMANDS = re.compile(r"<!-- (table|overview|scoreboard|hostile).*?<!-- end -->", re.S)

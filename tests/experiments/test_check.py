@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from covey.experiments import check
-from covey.experiments.spec import Findings
+from experiments import check
+from experiments.spec import Findings
 
 
 def checked(monkeypatch: pytest.MonkeyPatch, rows: dict[str, dict[str, float]]) -> check.Check:

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from covey.errors import UserError
-from covey.experiments.cells import read_cell
-from covey.experiments.smooth import kernel_smoothed, smoothed
-from covey.experiments.spec import read_experiment
+from covey.study.cells import read_cell
+from experiments.smooth import kernel_smoothed, smoothed
+from experiments.spec import read_experiment
 
 
 def test_a_moving_average_worked_out_by_hand() -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.experiments.spec import all_experiments, read_experiment
-from covey.experiments.tables import filled, line_of, overview_line
 from covey.seeds import in_words
+from experiments.spec import all_experiments, read_experiment
+from experiments.tables import filled, line_of, overview_line
 
 ROOT = Path(__file__).parents[2]
 

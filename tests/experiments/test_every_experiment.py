@@ -2,8 +2,8 @@
 
 import pytest
 
-from covey.cli.reproduction import reproduce_experiment
-from covey.experiments.spec import all_experiments
+from experiments.reproduction import reproduce_experiment
+from experiments.spec import all_experiments
 
 
 @pytest.mark.parametrize("name", all_experiments())

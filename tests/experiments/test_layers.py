@@ -9,8 +9,8 @@ import pytest
 
 from covey.config import resolve
 from covey.errors import UserError
-from covey.experiments.merge import forgotten, merged
-from covey.experiments.spec import Case, Experiment, Row, all_experiments, read_experiment
+from experiments.merge import forgotten, merged
+from experiments.spec import Case, Experiment, Row, all_experiments, read_experiment
 
 SCALES = ("smoke", "small", "full")
 

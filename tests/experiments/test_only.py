@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from covey.errors import UserError
-from covey.experiments.execute import execute_runs
-from covey.experiments.only import kept_of, only, together
-from covey.experiments.result import result_of
-from covey.experiments.spec import Experiment, read_experiment
 from covey.seeds import Bound
+from experiments.execute import execute_runs
+from experiments.only import kept_of, only, together
+from experiments.result import result_of
+from experiments.spec import Experiment, read_experiment
 
 TABLE = """
 title = "Two rows"

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from covey.cli import app
-from covey.cli.reproduction import reproduce_experiment
 from covey.config import resolve
 from covey.errors import UserError
-from covey.experiments import execute, origin
-from covey.experiments.check import check_experiment, close
-from covey.experiments.result import stored_place
 from covey.seeds import Bound
+from experiments import execute, origin
+from experiments.__main__ import app
+from experiments.check import check_experiment, close
+from experiments.reproduction import reproduce_experiment
+from experiments.result import stored_place
 
 TINY = """
 title = "Tiny"

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from covey.cli.benchmark_page import command, commands, write_page
-from covey.experiments.ranks import Rank, bars, critical_difference, pairs, rank_table, ranks
-from covey.experiments.spec import read_experiment
+from experiments.benchmark_page import command, commands, write_page
+from experiments.ranks import Rank, bars, critical_difference, pairs, rank_table, ranks
+from experiments.spec import read_experiment
 
 SCORE = {f"fleet {k}": {"a": [0.9, 0.8], "b": [0.5, 0.6 + 0.01 * k], "c": [0.1, 0.2]} for k in range(8)}
 

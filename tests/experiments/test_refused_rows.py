@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from covey.errors import UserError
-from covey.experiments.execute import execute_runs
-from covey.experiments.result import result_of, table_cells
-from covey.experiments.spec import Experiment, read_experiment
+from experiments.execute import execute_runs
+from experiments.result import result_of, table_cells
+from experiments.spec import Experiment, read_experiment
 
 TABLE = """
 title = "Refused"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from covey.experiments.scoreboard import (
+from experiments.scoreboard import (
     against_the_best,
     chance_margin,
     draw_scoreboard,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.experiments.check import cheapest
-from covey.experiments.origin import instructions
+from experiments.check import cheapest
+from experiments.origin import instructions
 
 LONGEST = 600  # CPU seconds of a run; what takes longer is checked by hand with --check
 STORED = sorted((Path(__file__).parents[2] / "experiments").glob("*/results/*.json"))
@@ -38,7 +38,7 @@ def test_a_stored_run_can_be_made_again(file: Path) -> None:
         [
             sys.executable,
             "-m",
-            "covey",
+            "experiments",
             "reproduce",
             stored["experiment"],
             "--scale",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.experiments.story import Line, between, read_story, story_columns
 from covey.progress import live_many
 from covey.study.execute import execute
+from covey.study.story import Line, between, read_story, story_columns
 
 SMALL = """
 title = "small"

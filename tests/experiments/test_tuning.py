@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from covey.cli.benchmark_page import tuning_lines, where_known
 from covey.errors import SpoiledRunError, UserError
-from covey.experiments import tuning
-from covey.experiments.spec import Row, read_experiment
-from covey.experiments.tuning import check_tries, try_tables, tune_rows, with_layer, with_tuned
+from experiments import tuning
+from experiments.benchmark_page import tuning_lines, where_known
+from experiments.spec import Row, read_experiment
+from experiments.tuning import check_tries, try_tables, tune_rows, with_layer, with_tuned
 
 BENCHMARK = read_experiment("unlike/benchmark", "smoke")
 

@@ -28,7 +28,7 @@ def test_all_18_counts_of_table_1(pair: tuple, counts: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(("file", "place"), [("table1-full", 0), ("table1-fashion-full", 1)])
 def test_the_ledgers_of_the_stored_runs_have_all_18_counts(file: str, place: int) -> None:
-    """What `covey reproduce` stored at the paper's scale: in every run of 100 rounds, for both partitions."""
+    """Stored at the paper's scale: in every run of 100 rounds, for both partitions."""
     stored = Path(__file__).parents[2] / "experiments" / "topologies" / "results" / f"{file}.json"
     cells = [cell for cell in json.loads(stored.read_text())["cells"] if cell["column"] == "messages"]
     counted = {(cell["case"], tuple(cell["row"].split(", "))): set(cell["values"]) for cell in cells}

@@ -1,4 +1,4 @@
-"""A wheel works outside a checkout: it brings its experiments, and no path of a checkout is assumed."""
+"""A wheel works outside a checkout: it brings what it advises from, and no path of a checkout is assumed."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def new_environment(folder: Path, *, with_pip: bool) -> Path:
 
 
 def check_it_works(python: Path, folder: Path) -> None:
-    listed = in_empty_folder(python, folder, "reproduce", "--list")
-    assert "cafa/table2" in listed
+    advised = in_empty_folder(python, folder, "advise")
+    assert "Use " in advised
     said = in_empty_folder(python, folder, "run", "--rounds", "1", "--out", "first")
     assert "report" in said
     assert (folder / "first" / "report.html").exists()

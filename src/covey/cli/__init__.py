@@ -17,7 +17,6 @@ import typer
 
 from covey.cli import (
     advise,
-    benchmark,
     certs,
     demo,
     export,
@@ -26,7 +25,6 @@ from covey.cli import (
     look,
     privacy,
     report,
-    reproduce,
     run,
     serve,
     status,
@@ -68,8 +66,6 @@ for module in (
     privacy,
     report,
     watch,
-    reproduce,
-    benchmark,
     certs,
     serve,
     status,
@@ -88,10 +84,10 @@ def common(
         raise typer.Exit
 
 
-def main() -> None:
-    """Runs the command; a user's mistake is one sentence and exit code 2, an interrupt 130."""
+def main(command: typer.Typer | None = None) -> None:
+    """Runs the command line; a user's mistake is one sentence and exit code 2, an interrupt 130."""
     try:
-        app()
+        (command or app)()
     except (UserError, RunError) as mistake:
         print(f"covey: {uncontrolled(in_options(str(mistake)))}", file=sys.stderr)
         sys.exit(USERS_MISTAKE if isinstance(mistake, UserError) else 1)

@@ -31,10 +31,10 @@ def demo(
     ] = None,
 ) -> None:
     """What each of the five ideas is for: against the baseline it is meant to beat, on a fleet where it matters."""
-    from covey.experiments.story import STORY, read_story, story_columns
     from covey.report.table import rich_table
     from covey.study.execute import StudyInterrupted, execute, failures
     from covey.study.plan import read_plan
+    from covey.study.story import STORY, read_story, story_columns
     from covey.terminal import Console
 
     if resume is not None and (out or seeds):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from covey.experiments.studies.cafa import classify, label_shares, measures
+from experiments.studies.cafa import classify, label_shares, measures
 
 SETTINGS = {"cases": [[10, 10]], "samples": 50_000, "classes": 10, "most_classes": 2}
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from covey.experiments.cells import read_cell
-from covey.experiments.spec import read_experiment
-from covey.experiments.studies.embedding import agreement, attack, rand_index, study_bits
-from covey.experiments.studies.scaling import embeddings
 from covey.seeds import Bound
+from covey.study.cells import read_cell
+from experiments.spec import read_experiment
+from experiments.studies.embedding import agreement, attack, rand_index, study_bits
+from experiments.studies.scaling import embeddings
 
 
 def test_the_studys_quantiser_by_hand() -> None:

@@ -5,9 +5,12 @@ import time
 import pytest
 
 from covey.config import fleet_of, resolve
-from covey.experiments.result import read_stored
-from covey.experiments.spec import read_experiment
-from covey.experiments.studies.embedding_cost import (
+from covey.model import Layout, read_row
+from covey.models import build
+from covey.models.encoders import autoencoder, encoder
+from experiments.result import read_stored
+from experiments.spec import read_experiment
+from experiments.studies.embedding_cost import (
     computing,
     cost,
     costs,
@@ -15,9 +18,6 @@ from covey.experiments.studies.embedding_cost import (
     embed,
     floats_sent,
 )
-from covey.model import Layout, read_row
-from covey.models import build
-from covey.models.encoders import autoencoder, encoder
 
 TABLES = {
     "rounds": 7,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from covey.data import load
-from covey.experiments.studies.flux import SHIFTS, drawn, levels
+from experiments.studies.flux import SHIFTS, drawn, levels
 
 
 def fleet(shift: str, level: int):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from covey.config import resolve
-from covey.experiments.cells import reached
-from covey.experiments.spec import all_experiments, read_experiment
-from covey.experiments.studies.haccs import epsilon_against_clusters, groups_found, noisy_histogram
 from covey.group.density import Density
 from covey.seeds import ratios
 from covey.steps.privacy import Privacy
+from covey.study.cells import reached
+from experiments.spec import all_experiments, read_experiment
+from experiments.studies.haccs import epsilon_against_clusters, groups_found, noisy_histogram
 
 MINE = [name for name in all_experiments() if name.startswith("haccs/")]
 
@@ -87,7 +87,7 @@ def test_fig8a_meets_the_target_under_opendp_noise() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MINE)
 def test_every_experiment_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
-    from covey.cli.reproduction import reproduce_experiment
+    from experiments.reproduction import reproduce_experiment
 
     result = reproduce_experiment(name, scale="smoke", seeds=None, out=tmp_path / "out")
     assert result["cells"]

@@ -9,9 +9,9 @@ import numpy as np
 
 from covey.config import Config, fleet_of, method_of, resolve
 from covey.core import RoundEnd, run, served
-from covey.experiments.spec import Findings
-from covey.experiments.studies.pictures import of_curves
 from covey.steps import Evaluate
+from experiments.spec import Findings
+from experiments.studies.pictures import of_curves
 
 
 def newcomers(settings: dict[str, Any], seed: int) -> Findings:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from covey.catalogue import PARTITIONS
 from covey.core import stream
-from covey.experiments.spec import Findings
 from covey.group.figures import plane
 from covey.group.label_mix import IID
 from covey.group.silhouette import Clusters, cluster
+from experiments.spec import Findings
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

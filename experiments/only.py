@@ -1,4 +1,4 @@
-"""`covey reproduce --only ROW`: some rows of a stored result made again; the others stay, with their own commits."""
+"""`reproduce --only ROW`: some rows of a stored result made again; the others stay, with their own commits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from covey.errors import UserError
-from covey.experiments.execute import Made, Values, add_comparisons
-from covey.experiments.spec import Experiment
 from covey.seeds import from_json
+from experiments.execute import Made, Values, add_comparisons
+from experiments.spec import Experiment
 
 
 def only(experiment: Experiment, rows: Sequence[str]) -> Experiment:

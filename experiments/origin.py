@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 import covey
+import experiments
+import lanes
 from covey.errors import UserError
 from covey.writing import write_atomically
 
@@ -37,11 +39,12 @@ def origin(settings: str) -> dict[str, Any]:
 
 @functools.cache
 def sources() -> str:
-    """The fingerprint of all of covey's source files."""
-    here = Path(covey.__file__).parent
+    """The fingerprint of all source files that make a number: covey's, those of lanes, and these."""
     whole = hashlib.sha256()
-    for path in sorted(here.rglob("*.py")):
-        whole.update(f"{path.relative_to(here)}\0".encode() + path.read_bytes())
+    for package in (covey, lanes, experiments):
+        here = Path(str(package.__file__)).parent
+        for path in sorted(here.rglob("*.py")):
+            whole.update(f"{here.name}/{path.relative_to(here)}\0".encode() + path.read_bytes())
     return whole.hexdigest()[:16]
 
 

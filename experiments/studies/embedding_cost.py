@@ -22,12 +22,12 @@ from covey.bench.torch_bench import TorchBench
 from covey.config import Config, fleet_of, resolve
 from covey.core import stream
 from covey.data.types import View
-from covey.experiments.merge import merged
-from covey.experiments.spec import Findings, read_experiment
 from covey.fleet.local import LocalFleet
 from covey.model import Layout, read_row
 from covey.models.encoders import Pictures, autoencoder, encode, encoder
 from covey.steps.embedding import Bits, answers, class_means, quantise, respond
+from experiments.merge import merged
+from experiments.spec import Findings, read_experiment
 
 
 def cost(settings: dict[str, Any], seed: int) -> Findings:

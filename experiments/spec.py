@@ -14,7 +14,7 @@ runs_of = "PAPER/TABLE"        instead of base, case and runs of its own: reads 
 [tune], and tries of a run     optional: equal tuning on validation data first (see `tuning.py`)
 headline = [CASE, ROW, COLUMN] the number that stands for the experiment in its paper's overview
 why                            why ours is not the paper's; of what is not run, what it would take
-study = "paper:function"       instead of runs: a function of covey.experiments.studies
+study = "paper:function"       instead of runs: a function of experiments.studies
 [settings]                     of the study; [scale.X.settings] on top
 timed = [COLUMN, ...]          of a study: times and memory, which no second run repeats to the last digit
 """
@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from covey.errors import UserError
-from covey.experiments.merge import forgotten, merged
 from covey.seeds import Number
 from covey.settings import unknown
 from covey.tables import read_tables
+from experiments.merge import forgotten, merged
 
 ExperimentScale = Literal["smoke", "small", "full"]
 KNOWN = (
@@ -127,8 +127,8 @@ class Findings:
 
 
 def experiments_folder() -> Path:
-    """Where the experiments lie: COVEY_EXPERIMENTS, ./experiments, or those that came with the package."""
-    places = [Path("experiments"), Path(__file__).parent / "files"]
+    """Where the experiments lie: COVEY_EXPERIMENTS, ./experiments, or those beside this file."""
+    places = [Path("experiments"), Path(__file__).parent]
     if "COVEY_EXPERIMENTS" in os.environ:
         places.insert(0, Path(os.environ["COVEY_EXPERIMENTS"]))
     for place in places:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from covey.experiments.merge import merged
-from covey.experiments.ranks import draw_ranks, pairs, ranks
-from covey.experiments.scoreboard import draw_scoreboard, scores
-from covey.experiments.spec import Experiment, read_experiment
-from covey.experiments.tuning import with_tuned
+from experiments.merge import merged
+from experiments.ranks import draw_ranks, pairs, ranks
+from experiments.scoreboard import draw_scoreboard, scores
+from experiments.spec import Experiment, read_experiment
+from experiments.tuning import with_tuned
 
 ACCURACY = "accuracy, mean over clients"
 # The other pictures: file, column, title.

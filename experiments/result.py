@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
-from covey.experiments.execute import Made
-from covey.experiments.origin import processor
-from covey.experiments.spec import Experiment, experiments_folder, read_experiment
 from covey.seeds import from_json, in_words, short, to_json
 from covey.version import __version__
 from covey.writing import strict_json, write_atomically
+from experiments.execute import Made
+from experiments.origin import processor
+from experiments.spec import Experiment, experiments_folder, read_experiment
 
 
 def result_of(experiment: Experiment, made: Made) -> dict[str, Any]:
@@ -95,7 +95,9 @@ def read_stored(name: str, scale: str) -> dict[str, Any]:
     """A stored result."""
     place = stored_place(name, scale)
     if not place.exists():
-        raise UserError(f"{place} does not exist; make it with: covey reproduce {name} --scale {scale}")
+        raise UserError(
+            f"{place} does not exist; make it with: python -m experiments reproduce {name} --scale {scale}"
+        )
     result: dict[str, Any] = json.loads(place.read_text())
     return result
 

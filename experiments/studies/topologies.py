@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from covey.experiments.spec import Findings
 from covey.mix.estimate import Design, estimate
+from experiments.spec import Findings
 
 
 def figure2(settings: dict[str, Any], seed: int) -> Findings:

@@ -20,10 +20,10 @@ import numpy as np
 
 from covey.config import resolve
 from covey.errors import SpoiledRunError, UserError
-from covey.experiments.execute import Announce, one_run, run_folder
-from covey.experiments.merge import merged
-from covey.experiments.origin import read_origin
-from covey.experiments.spec import Case, Experiment, Row
+from experiments.execute import Announce, one_run, run_folder
+from experiments.merge import merged
+from experiments.origin import read_origin
+from experiments.spec import Case, Experiment, Row
 
 
 @dataclass(frozen=True, kw_only=True)

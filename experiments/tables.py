@@ -1,4 +1,4 @@
-"""Filling the tables of README and docs from stored results: `python -m covey.experiments.tables FILE.md ...`.
+"""Filling the tables of README and docs from stored results: `python -m experiments.tables FILE.md ...`.
 
 A table stands between `<!-- table: PAPER/TABLE SCALE -->` and `<!-- end -->`, the overview of a paper's experiments
 between `<!-- overview: PAPER -->` and `<!-- end -->`, a method beside the best of the others on every fleet between
@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from covey.experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
-from covey.experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
-from covey.experiments.spec import all_experiments, read_experiment
 from covey.seeds import short
 from covey.writing import write_atomically
+from experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
+from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
+from experiments.spec import all_experiments, read_experiment
 
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -95,8 +95,8 @@ def made_by(name: str, scale: str, result: Mapping[str, Any]) -> str:
     """Where the numbers of a table came from."""
     seeds, made = result["seeds"], result["made"]
     return (
-        f"`covey reproduce {name} --scale {scale}`: {seeds} seed{'s' if seeds > 1 else ''}, {made['date']}, "
-        f"commit {made['commit']}, {made['machine']}."
+        f"`python -m experiments reproduce {name} --scale {scale}`: "
+        f"{seeds} seed{'s' if seeds > 1 else ''}, {made['date']}, commit {made['commit']}, {made['machine']}."
     )
 
 
@@ -108,7 +108,7 @@ def line_of(cells: list[str]) -> str:
 def markdown(name: str, scale: str) -> str:
     """A stored result as a Markdown table, with where it came from."""
     if not stored_place(name, scale).exists():
-        return f"Not measured yet: `covey reproduce {name} --scale {scale}` makes it.\n"
+        return f"Not measured yet: `python -m experiments reproduce {name} --scale {scale}` makes it.\n"
     result = with_paper(read_stored(name, scale))
     head, lines = table_cells(result)
     rows = [line_of(head), "|" + " --- |" * len(head), *map(line_of, lines)]

@@ -1,6 +1,6 @@
 """Methods against fleets, from a stored result: who is first, who cannot be told from the first, and the picture of it.
 
-`python -m covey.experiments.scoreboard PICTURE.png [TEXT.md]` draws covey/unlike at small scale.
+`python -m experiments.scoreboard PICTURE.png [TEXT.md]` draws covey/unlike at small scale.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from covey.experiments.result import read_stored
 from covey.report.figures import INK, one_picture
 from covey.seeds import Bound, from_json, may_be_equal
+from experiments.result import read_stored
 
 # The columns of covey/unlike that say who is first.
 ACCURACY, TUNED, SECONDS = "accuracy, mean over clients", "fine-tuned alike", "seconds to 90 % of the best"

@@ -1,4 +1,4 @@
-"""`covey reproduce --check`: one run of a stored result made again, and every number of it compared."""
+"""`python -m experiments reproduce --check`: one run of a stored result made again, and every number of it compared."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from covey.config import resolve
 from covey.errors import UserError
-from covey.experiments.cells import OF_SEVERAL_RUNS, read_cell
-from covey.experiments.execute import one_run, settings_key, the_study
-from covey.experiments.origin import origin
-from covey.experiments.result import read_stored
-from covey.experiments.spec import Experiment, read_experiment
-from covey.experiments.tuning import with_tuned
 from covey.seeds import Bound, Number, from_json, value_of
+from covey.study.cells import OF_SEVERAL_RUNS, read_cell
+from experiments.execute import one_run, settings_key, the_study
+from experiments.origin import origin
+from experiments.result import read_stored
+from experiments.spec import Experiment, read_experiment
+from experiments.tuning import with_tuned
 
 
 @dataclass(frozen=True, kw_only=True)

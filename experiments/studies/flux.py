@@ -15,10 +15,10 @@ from covey.core import run
 from covey.data import load
 from covey.data.effects import turned
 from covey.data.types import Dataset, Federation, Indices, Samples, Share
-from covey.experiments.spec import Findings
 from covey.given import data_tables
 from covey.measure import Measuring
 from covey.streams import stream
+from experiments.spec import Findings
 
 Table = Mapping[str, Any]
 LABEL_MIXES = 5  # that the clients of P(y) draw from

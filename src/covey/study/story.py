@@ -22,10 +22,10 @@ from typing import Any, Literal
 import numpy as np
 
 from covey.config import resolve
-from covey.experiments.cells import accuracy_by_kind, read_cell
 from covey.report.table import Column
 from covey.run_folder import finished_summary
 from covey.seeds import Number, differences, in_words, may_be_equal, ratios, value_of
+from covey.study.cells import accuracy_by_kind, read_cell
 from covey.study.execute import Studied
 from covey.study.plan import Plan
 from covey.tables import on_top, read_tables

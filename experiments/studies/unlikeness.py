@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from covey.config import fleet_of, resolve
-from covey.experiments.spec import Findings, read_experiment
 from covey.steps.privacy import Privacy
 from covey.unlikeness import measure_unlikeness
+from experiments.spec import Findings, read_experiment
 
 
 def scoreboard(settings: dict[str, Any], seed: int) -> Findings:

@@ -17,8 +17,12 @@ from typing import Any
 from covey.config import Config, method_of, resolve
 from covey.core import Watcher
 from covey.errors import UserError
-from covey.experiments.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
-from covey.experiments.origin import (
+from covey.run_folder import finished_summary
+from covey.runs import run_or_resume
+from covey.seeds import Number, differences, from_json, ratios, to_json, value_of
+from covey.study.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
+from covey.writing import write_atomically
+from experiments.origin import (
     changed,
     fingerprint,
     origin,
@@ -27,11 +31,7 @@ from covey.experiments.origin import (
     storable,
     write_origin,
 )
-from covey.experiments.spec import Case, Experiment, Findings, Row
-from covey.run_folder import finished_summary
-from covey.runs import run_or_resume
-from covey.seeds import Number, differences, from_json, ratios, to_json, value_of
-from covey.writing import write_atomically
+from experiments.spec import Case, Experiment, Findings, Row
 
 # case -> row -> column -> one value per seed
 Values = dict[str, dict[str, dict[str, list[Number]]]]
@@ -184,11 +184,11 @@ def the_study(experiment: Experiment) -> Callable[[dict[str, Any], int], Finding
     module, _, function = experiment.study.partition(":")
     try:
         found: Callable[[dict[str, Any], int], Findings] = getattr(
-            importlib.import_module(f"covey.experiments.studies.{module}"), function
+            importlib.import_module(f"experiments.studies.{module}"), function
         )
     except (ImportError, AttributeError) as error:
         raise UserError(
-            f"{experiment.file}: study {experiment.study!r} is not in covey.experiments.studies"
+            f"{experiment.file}: study {experiment.study!r} is not in experiments.studies"
         ) from error
     return found
 

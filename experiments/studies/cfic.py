@@ -13,12 +13,12 @@ import torch
 
 from covey.config import fleet_of, method_of, resolve
 from covey.core import Method, run
-from covey.experiments.cells import series
-from covey.experiments.execute import one_run, run_folder
-from covey.experiments.spec import Findings, read_experiment
 from covey.measure import Measuring
 from covey.seeds import Bound, Number
 from covey.steps.poison import Poisoned
+from covey.study.cells import series
+from experiments.execute import one_run, run_folder
+from experiments.spec import Findings, read_experiment
 
 ACCURACY = "global-test/accuracy"
 

@@ -15,8 +15,6 @@ from torch import Tensor
 from covey.core import Reply, Step, Task, run
 from covey.data import federate, load
 from covey.data.types import Federation
-from covey.experiments.spec import Findings
-from covey.experiments.studies.pictures import of_curves
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
@@ -28,6 +26,8 @@ from covey.steps import Evaluate, Train
 from covey.steps.noisy_evaluate import NoisyEvaluate
 from covey.steps.private import Noised
 from covey.streams import stream
+from experiments.spec import Findings
+from experiments.studies.pictures import of_curves
 
 Array = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""What `covey reproduce` does: runs, table, figure, stored result."""
+"""What `python -m experiments reproduce` does: runs, table, figure, stored result."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from rich.table import Table
 
 from covey.errors import UserError
-from covey.experiments.check import check_experiment
-from covey.experiments.execute import Made, execute_runs, execute_study, safe
-from covey.experiments.only import kept_of, only, together
-from covey.experiments.origin import require_clean
-from covey.experiments.result import read_stored, result_of, store, table_cells
-from covey.experiments.smooth import kernel_smoothed, smoothed
-from covey.experiments.spec import Experiment, all_experiments, read_experiment
-from covey.experiments.tuning import tune_rows, with_tuned
 from covey.progress import live, say
 from covey.runs import Interrupted
 from covey.seeds import in_words, value_of
 from covey.terminal import Console
+from experiments.check import check_experiment
+from experiments.execute import Made, execute_runs, execute_study, safe
+from experiments.only import kept_of, only, together
+from experiments.origin import require_clean
+from experiments.result import read_stored, result_of, store, table_cells
+from experiments.smooth import kernel_smoothed, smoothed
+from experiments.spec import Experiment, all_experiments, read_experiment
+from experiments.tuning import tune_rows, with_tuned
 
 
 def list_experiments() -> None:
@@ -65,7 +65,9 @@ def reproduce_experiment(
             made = execute_runs(with_tuned(experiment, tuning), runs, live, say, stays.values)
     except (KeyboardInterrupt, Interrupted):
         again = "".join(f" --only {row!r}" for row in rows)
-        say(f"interrupted; the same command goes on: covey reproduce {name} --scale {scale}{again}")
+        say(
+            f"interrupted; the same command goes on: python -m experiments reproduce {name} --scale {scale}{again}"
+        )
         raise KeyboardInterrupt from None
     if rows:
         experiment, made = whole, together(whole, stays, made)

@@ -17,8 +17,6 @@ from covey.bench.torch_bench import TorchBench
 from covey.config import fleet_of, resolve
 from covey.core import Task, empty_state, open_round, stream
 from covey.data import Samples, load
-from covey.experiments.spec import Findings
-from covey.experiments.studies.pictures import of_curves
 from covey.fleet.local import LocalFleet
 from covey.group.centroids import settled
 from covey.group.denoise import denoise
@@ -28,6 +26,8 @@ from covey.model import read_row, write_row
 from covey.models import build
 from covey.objective import Objective, Reconstruction, Regression
 from covey.steps.embedding import Bits, Embed, answers, respond, unpack
+from experiments.spec import Findings
+from experiments.studies.pictures import of_curves
 
 Array = NDArray[np.float64]
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from covey.config import fleet_of, method_of, resolve
 from covey.core import RoundEnd, Task, empty_state, open_round, run, stream
-from covey.experiments.spec import Findings
 from covey.fleet.local import LocalFleet
 from covey.group.density import Density
 from covey.seeds import Number
 from covey.steps.evaluate import Evaluate
 from covey.steps.privacy import Privacy, add_noise, shares
+from experiments.spec import Findings
 
 Array = NDArray[np.float64]
 PAIRS = ((6, 7), (1, 4), (5, 9), (2, 3), (0, 4), (2, 5), (6, 8), (0, 9), (7, 8), (1, 3))  # Table I
