@@ -82,6 +82,7 @@ class Ledger:
     work_measuring: float = 0.0
     times_measured: int = 0
     last_measured: int = 0  # round
+    sample: float = 1.0  # share of the test data that is measured on between the first rounds and the last
 
     def open(self) -> None:
         """A new round begins."""
@@ -179,6 +180,7 @@ class Ledger:
             "longest": [list(one) for one in self.longest],
             "barred": {str(client): why for client, why in self.barred.items()},
             "work": [self.work, self.work_measuring, self.times_measured, self.last_measured],
+            "sample": self.sample,
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -195,4 +197,5 @@ class Ledger:
         self.barred = {int(client): why for client, why in saved.get("barred", {}).items()}
         counted = saved.get("work", (0.0, 0.0, 0, 0))
         self.work, self.work_measuring, self.times_measured, self.last_measured = counted
+        self.sample = saved.get("sample", 1.0)
         self.open()

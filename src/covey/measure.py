@@ -48,6 +48,7 @@ class Measuring:
     Args:
         every: rounds between two measurements; the last round is always measured. auto begins with 1 and grows where
             measuring would be more than a quarter of the work of training, counted in samples (never by the clock).
+            Where that would be fewer than 20 points, they are on a fixed sample of the test data, the last on all.
         global_test: whether every row of the bank is measured on the server's test set.
         local_test: whether every client is measured on its own test data.
         fine_tune: whether clients are measured once more at the end, after training on their own data.
@@ -88,11 +89,11 @@ class Measuring:
         ):
             only_with("measure", self, names, holds, what)
 
-    def due(self, round: int, fleet: Fleet) -> bool:
-        """Whether the round is measured."""
+    def pace(self, round: int, fleet: Fleet, rounds: int | None = None) -> Pace:
+        """How the round of a run of so many rounds is measured, unless it is the last."""
         if self.every == "auto":
-            return round - fleet.ledger.last_measured >= interval(fleet, round)
-        return round % self.every == 0
+            return pace(fleet, round, rounds)
+        return Pace(every=self.every, due=round % self.every == 0)
 
     @property
     def told(self) -> tuple[Metric, ...]:
@@ -108,16 +109,20 @@ class Measuring:
         ends = [end for end in AGGREGATES if end != "std"]
         return of_all + [f"local-test/{m.name}-{end}" for m in metrics for end in ends if self.local_test]
 
-    def __call__(self, method: Method, state: State, fleet: Fleet, last: bool) -> list[Measurement]:
-        if not self.due(state.round, fleet) and not last:
+    def __call__(
+        self, method: Method, state: State, fleet: Fleet, last: bool, rounds: int | None = None
+    ) -> list[Measurement]:
+        now = Pace() if last else self.pace(state.round, fleet, rounds)
+        if not now.due:
             return []
         fleet.ledger.note_measured(state.round)
+        fleet.ledger.sample = min(fleet.ledger.sample, now.share)
         found: list[Measurement] = []
         check_private_measure(self, method, fleet)
         if self.global_test:
-            found += on_global_test(state, fleet, self.told)
+            found += on_global_test(state, fleet, self.told, now.share)
         if self.local_test:
-            found += on_local_tests(method, state, fleet, self.whom, self.told)
+            found += on_local_tests(method, state, fleet, self.whom, self.told, share=now.share)
         if self.fine_tune and last:
             found += on_local_tests(
                 method, state, fleet, self.whom, self.told, fine_tune=self.fine_tune_updates
@@ -128,6 +133,34 @@ class Measuring:
 # What measuring may cost before anybody minds: samples times parameters, about two seconds of a core.
 FREE = 1e9
 SHARE = 0.2  # of the work of training; with what surrounds a forward pass, a quarter of its seconds
+POINTS = 20  # of a curve, at least
+LEAST_CLIENTS = 100  # of a sample of them, where there are more
+LEAST_ADAPTED = 10  # the same where each trains before it is measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How a round is measured: every so many rounds, on which share of the test data, and whether it is one of them."""
+
+    every: int = 1
+    share: float = 1.0
+    due: bool = True
+
+
+def pace(fleet: Fleet, round: int, rounds: int | None) -> Pace:
+    """As often as the work of training allows, but at least `POINTS` times in all `rounds`, then on a sample.
+
+    With m the work of measuring on all and t that of a round, a sample of s = k SHARE t / m every k rounds is `SHARE`
+    of training. It is fixed when it is first needed: points of one curve are about the same data.
+    """
+    ledger = fleet.ledger
+    every, share, most = interval(fleet, round), ledger.sample, max(1, (rounds or POINTS * round) // POINTS)
+    if share < 1:
+        every = most
+    elif rounds is not None and every > most:
+        measurement, training = ledger.work_measuring / ledger.times_measured, ledger.work / round
+        every, share = most, min(1.0, most * SHARE * training / measurement)
+    return Pace(every=every, share=share, due=round - ledger.last_measured >= every)
 
 
 def interval(fleet: Fleet, rounds: int) -> int:
@@ -166,19 +199,19 @@ class SparseWatch:
 
     measuring: Measuring
     say: Callable[[str], None]
+    rounds: int
     said: bool = False
 
     def __call__(self, end: RoundEnd) -> None:
-        if (
-            self.measuring.every != "auto"
-            or self.said
-            or (every := interval(end.fleet, end.state.round)) == 1
-        ):
+        now = self.measuring.pace(end.state.round, end.fleet, self.rounds)
+        if self.measuring.every != "auto" or self.said or (now.every == 1 and now.share == 1):
             return
         self.said = True
+        rounds = f"every {now.every} rounds are" if now.every > 1 else "every round is"
+        sample = f" on {100 * now.share:.2g} % of the test data, the last one on all" if now.share < 1 else ""
         self.say(
-            f"measuring would be more than a quarter of training: from round {end.state.round} on every {every} rounds "
-            "are measured (measure.every = 1 measures all)"
+            f"measuring would be more than a quarter of training: from round {end.state.round} on {rounds} measured"
+            f"{sample} (measure.every = 1 measures all)"
         )
 
 
@@ -223,15 +256,19 @@ def scores(method: Method, state: State, fleet: Fleet) -> dict[str, float]:
     return {f"{m.split}/{m.metric}": m.value for m in found if m.client == -1 and m.group == -1}
 
 
-def on_global_test(state: State, fleet: Fleet, told: tuple[Metric, ...] = ()) -> list[Measurement]:
-    """Every row on the server's test set (equal ones once); of several, each (as a group) and their mean."""
+def on_global_test(
+    state: State, fleet: Fleet, told: tuple[Metric, ...] = (), share: float = 1.0
+) -> list[Measurement]:
+    """Every row on the server's test set (equal ones once); of several, each (as a group) and their mean.
+
+    `share`: of the test samples, always the same ones.
+    """
     rows = state.models
     first: dict[bytes, int] = {}
     same_as = [first.setdefault(_fingerprint(row), number) for number, row in enumerate(rows)]
     tasks = {server_client(r): Task(models=rows[r : r + 1], slots=(r,)) for r in first.values()}
-    answers = {
-        reply.slot: values_in(reply.stats) for reply in fleet.ask(Evaluate(metrics=told), tasks, measure=True)
-    }
+    replied = fleet.ask(Evaluate(metrics=told, share=share), tasks, measure=True)
+    answers = {reply.slot: values_in(reply.stats) for reply in replied}
     if tasks and not answers:
         raise not_measurable(fleet, state.round)
     replies = {r: answers[same] for r, same in enumerate(same_as) if same in answers}
@@ -261,18 +298,24 @@ def on_local_tests(
     told: tuple[Metric, ...] = (),
     *,
     fine_tune: int = 0,
+    share: float = 1.0,
 ) -> list[Measurement]:
     """Every client that the method serves (or those of them that trained in the round), on its own test data.
 
-    `fine_tune`: after so many local updates of the model that serves it.
+    `fine_tune`: after so many local updates of the model that serves it. `share`: of all test data, always the same
+    ones: those of some clients where they are many or train first, and some of each client's.
     """
     split = "tuned-test" if fine_tune else "local-test"
     asked = set(state.worked if whom == "trained" else state.seen)
     members = [i for i in fleet.members() if i in asked]
+    least = LEAST_ADAPTED if method.adapt is not None else LEAST_CLIENTS
+    some = max(math.ceil(share * len(members)), min(len(members), least))
+    of_each = min(1.0, share * len(members) / max(1, some))
+    members = [members[i * len(members) // some] for i in range(some)]
     tasks = served(method, state, fleet, members)
     if fine_tune:
         tasks = {i: replace(task, args={}) for i, task in tasks.items()}
-    answers = fleet.ask(using(method, told, fine_tune), tasks, measure=True)
+    answers = fleet.ask(using(method, told, fine_tune, of_each), tasks, measure=True)
     if tasks and not answers and fleet.simulated:
         raise not_measurable(fleet, state.round, "the clients' own test data")
     everybody = [replace(reply, stats=measured(reply)) for reply in answers if reply.size]
@@ -308,18 +351,21 @@ def measured(reply: Reply) -> dict[str, float]:
     return {name: value for name, value in values_in(reply.stats).items() if name != "epsilon"}
 
 
-def using(method: Method, told: tuple[Metric, ...], fine_tune: int = 0) -> Step:
-    """How a client uses the row that serves it: as it is, or after training it at home, `fine_tune` times."""
+def using(method: Method, told: tuple[Metric, ...], fine_tune: int = 0, share: float = 1.0) -> Step:
+    """How a client uses the row that serves it: as it is, or after training it at home, `fine_tune` times.
+
+    It is scored on a `share` of the client's test data; where scores have noise for one sample of all of them, on all.
+    """
     tuned = Serving(adapt=training_of(method.local), updates=fine_tune) if fine_tune else None
     serving = tuned or Serving.of(method)
     epsilon = getattr(method.gather, "evaluations", None)
     if epsilon is not None:
         return NoisyEvaluate(epsilon=epsilon, own=serving.own, adapt=serving.adapt, updates=serving.updates)
     if serving.own:
-        return EvaluateOwn(metrics=told)
+        return EvaluateOwn(metrics=told, share=share)
     if serving.adapt is None:
-        return Evaluate(metrics=told)
-    return EvaluateAdapted(train=serving.adapt, metrics=told, updates=serving.updates)
+        return Evaluate(metrics=told, share=share)
+    return EvaluateAdapted(train=serving.adapt, metrics=told, updates=serving.updates, share=share)
 
 
 def training_of(step: Step) -> Train:

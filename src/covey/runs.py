@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +246,9 @@ def _go(
     if say is not None:
         say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
         measuring = Measuring(**config["measure"])
-        watches = (SparseWatch(measuring=measuring, say=say), UndefinedWatch(measuring=measuring, say=say))
-        watchers = [*watchers, LearningWatch(config=config, say=say), *watches]
+        sparse = SparseWatch(measuring=measuring, say=say, rounds=config.top.rounds)
+        undefined = UndefinedWatch(measuring=measuring, say=say)
+        watchers = [*watchers, LearningWatch(config=config, say=say), sparse, undefined]
     if checkpoint is not None and checkpoint.state.round:
         _load(fleet, checkpoint, folder)
     state = checkpoint.state if checkpoint else None
@@ -304,7 +306,7 @@ def _run(
                     fleet,
                     rounds=config.top.rounds,
                     state=state,
-                    measure=Measuring(**config["measure"]),
+                    measure=partial(Measuring(**config["measure"]), rounds=config.top.rounds),
                     watchers=[recorder, *watchers],
                     stop=lambda end: is_over(end.state.round),
                     patience=config.top.patience,

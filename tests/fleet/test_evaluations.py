@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from covey import measure
 from covey.config import resolve
 from covey.core import RoundEnd, Task, run
 from covey.data.types import Samples, Shift
@@ -144,8 +146,46 @@ def test_measuring_becomes_seldom_where_it_is_more_than_a_fifth_of_training() ->
     assert interval(made_up(measuring=33_333.0, training=180_000.0, times=10), 10) == 1
     # Below the free amount nobody minds.
     assert interval(made_up(measuring=0.99 * FREE / 5000, training=1.0, times=1, parameters=5000), 1) == 1
-    assert not Measuring(every="auto").due(13, mnist)
-    assert Measuring(every="auto").due(14, mnist)  # with the same work in 14 rounds, every fourth
+    auto = Measuring(every="auto")
+    assert not auto.pace(13, mnist).due
+    assert auto.pace(14, mnist).due  # with the same work in 14 rounds, every fourth
+
+
+def test_a_curve_has_twenty_points_on_a_sample_where_all_test_data_would_cost_too_much() -> None:
+    # 3333 to measure, 600 trained per round: all test data every 28 rounds. Of 100 rounds every fifth is measured, on
+    # 5 * 0.2 * 600 / 3333 = 18 % of the test data.
+    auto, costly = Measuring(every="auto"), made_up(measuring=33_333.0, training=6000.0, times=10)
+    now = auto.pace(10, costly, 100)
+    assert (now.every, now.share) == (5, pytest.approx(0.18, abs=1e-4))
+    # 1000 rounds: every 28th on all is 35 points.
+    assert (auto.pace(10, costly, 1000).every, auto.pace(10, costly, 1000).share) == (28, 1.0)
+    # Once chosen, the sample is the same for the rest of the run.
+    costly.ledger.sample, costly.ledger.work = 0.3, 60_000.0
+    assert (auto.pace(15, costly, 100).every, auto.pace(15, costly, 100).share) == (5, 0.3)
+    again = Ledger()
+    again.load(costly.ledger.save())
+    assert again.sample == 0.3
+
+
+def test_a_run_with_little_training_has_a_curve_and_its_last_point_is_on_all(monkeypatch: Any) -> None:
+    monkeypatch.setattr(measure, "FREE", 0.0)
+    fleet, method = small_fleet(), fedavg(Train(batches=1, batch=1), per_round=1)
+    counting, found = Counting(fleet), {}
+    state = run(
+        method,
+        fleet,
+        rounds=60,
+        measure=partial(Measuring(every="auto"), rounds=60),
+        watchers=[lambda end: found.setdefault(end.state.round, end.measurements)],
+    )
+    points = [round for round, measured in found.items() if measured]
+    assert (len(points), points[0], points[-1]) == (21, 1, 60)
+    assert 0 < fleet.ledger.sample < 0.1
+    assert counting.samples < 3 * len(fleet.data.test)  # 22 measurements on all would be 22 times as many
+    last = {m.metric: m.value for m in found[60] if m.split == "global-test"}
+    assert last == {m.metric: m.value for m in measure.on_global_test(state, fleet)}
+    clients = {m.client for m in found[points[5]] if m.split == "local-test" and m.client >= 0}
+    assert clients == set(range(8))  # so few clients are all asked, each about some of its samples
 
 
 def test_a_run_is_measured_seldom_only_where_no_round_matters() -> None:
@@ -196,6 +236,7 @@ def test_a_resumed_run_measures_the_rounds_that_a_straight_one_measures(
     monkeypatch.setattr(
         "covey.measure.FREE", 0.0
     )  # from the first measurement on, measuring may cost too much
+    monkeypatch.setattr("covey.measure.POINTS", 4)
     tables = {
         "rounds": 9,
         "checkpoint_seconds": 0.0,
@@ -219,8 +260,7 @@ def test_a_resumed_run_measures_the_rounds_that_a_straight_one_measures(
     rounds = []
     for done in (straight, resumed):
         table = pq.read_table(done.folder / "metrics.parquet").to_pylist()
-        rounds.append(sorted({row["round"] for row in table if row["split"] == "global-test"}))
-    assert rounds[0] == rounds[1]
-    assert 4 not in rounds[0]
-    assert 2 <= len(rounds[0]) < 9
+        rounds.append([(row["round"], row["value"]) for row in table if row["split"] == "global-test"])
+    assert rounds[0] == rounds[1]  # on the same sample
+    assert sorted({round for round, _ in rounds[0]}) == [1, 3, 5, 7, 9]
     assert torch.equal(straight.state.models, resumed.state.models)

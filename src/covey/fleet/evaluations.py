@@ -138,7 +138,7 @@ class Evaluations:
         for client, task in tasks.items():
             if len(task.models) != 1 or "home" in states.get(client, {}):
                 continue  # it chooses, or has tensors of its own
-            view = client_data.test(client, round)
+            view = step.some_of(client_data.test(client, round))
             if not isinstance(view, Samples) or not len(view):
                 continue
             place = task.models.data_ptr()

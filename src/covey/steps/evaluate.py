@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from covey.core import Client, Reply, Step, Task
 from covey.metrics import Metric
+from covey.ranges import Range
 from covey.settings import validated
 from covey.statistics import SHARE, Known, Stat
 from covey.steps.served import Serving, served_row
@@ -30,12 +33,13 @@ class Evaluate(Step):
     """Mean of every metric of the objective on one split of the client's data (of several rows, the best one's).
 
     `validation` is the part that `train.holdout` keeps out of training. `metrics` are numbers about all predictions,
-    beside the means of the objective's scores.
+    beside the means of the objective's scores. `share` of the samples are looked at, always the same ones.
     """
 
     split: Literal["test", "train", "validation"] = "test"
     holdout: float = 0.0
     metrics: tuple[Metric, ...] = ()
+    share: Annotated[float, Range(above=0, most=1)] = 1.0
 
     kind: ClassVar[str] = "evaluate.local"
     one_pass: ClassVar[bool] = True
@@ -52,13 +56,24 @@ class Evaluate(Step):
         return {"accuracy": A_SHARE, "loss": loss, "mse": AN_ERROR, "mae": AN_ERROR, **told}
 
     def work(self, train: int, test: int) -> float:
-        return FORWARD_SHARE * {"test": test, "train": train, "validation": self.holdout * train}[self.split]
+        return (
+            self.share
+            * FORWARD_SHARE
+            * {"test": test, "train": train, "validation": self.holdout * train}[self.split]
+        )
 
     def samples(self, client: Client) -> View:
         """The data to evaluate on."""
         if self.split == "validation":
-            return split(client, self.holdout)[1]
-        return client.test if self.split == "test" else client.train
+            return self.some_of(split(client, self.holdout)[1])
+        return self.some_of(client.test if self.split == "test" else client.train)
+
+    def some_of(self, view: View) -> View:
+        """The `share` of the samples, evenly spaced: those at floor(i n / count), i = 0, 1, ..."""
+        if self.share == 1 or not len(view):
+            return view
+        count = math.ceil(self.share * len(view))
+        return view.select(np.arange(count) * len(view) // count)
 
     def reply(self, client: Client, slot: int, outputs: Tensor, target: Tensor) -> Reply:
         scores = client.bench.objective.scores(outputs, target) if len(target) else {}

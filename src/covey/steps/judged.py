@@ -94,17 +94,18 @@ class EvaluateAdapted(Step):
     train: Train
     metrics: tuple[Metric, ...] = ()
     updates: int = 1
+    share: float = 1.0
 
     kind: ClassVar[str] = "evaluate.adapted"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         serving = Serving(adapt=self.train, updates=self.updates)
         slot, row = served_row(client, task, serving, client.rng)
-        told = Evaluate(metrics=self.metrics)
-        return told.reply(client, slot, *outputs_of(client, row, *client.test.tensors()))
+        told = Evaluate(metrics=self.metrics, share=self.share)
+        return told.reply(client, slot, *outputs_of(client, row, *told.samples(client).tensors()))
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return Evaluate(metrics=self.metrics).expects(known)
 
     def work(self, train: int, test: int) -> float:
-        return self.updates * self.train.work(train, test) + FORWARD_SHARE * test
+        return self.updates * self.train.work(train, test) + self.share * FORWARD_SHARE * test

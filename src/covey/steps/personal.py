@@ -63,16 +63,17 @@ class EvaluateOwn(Step):
     """Like `Evaluate` on test data, of the client's own model; who has none yet uses the one that was sent."""
 
     metrics: tuple[Metric, ...] = ()
+    share: float = 1.0
 
     kind: ClassVar[str] = "evaluate.own"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = served_row(client, task, Serving(own=True))
-        outputs = outputs_of(client, row, *client.test.tensors())
-        return Evaluate(metrics=self.metrics).reply(client, slot, *outputs)
+        told = Evaluate(metrics=self.metrics, share=self.share)
+        return told.reply(client, slot, *outputs_of(client, row, *told.samples(client).tensors()))
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return Evaluate(metrics=self.metrics).expects(known)
 
     def work(self, train: int, test: int) -> float:
-        return Evaluate(metrics=self.metrics).work(train, test)
+        return Evaluate(share=self.share).work(train, test)
