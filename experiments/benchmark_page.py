@@ -166,5 +166,5 @@ def write_page(result: Mapping[str, Any], folder: Path) -> list[Path]:
     lines += ["", "## Every cell again", "", "| fleet | method | command |", "| --- | --- | --- |"]
     for fleet, method, run in commands(experiment):
         lines.append(in_cells([fleet, method, f"`{run}`"]))
-    text.write_text("\n".join(lines) + "\n")
+    text.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return [heat, order, text, *extra]

@@ -122,7 +122,7 @@ def one_run(
     before = read_origin(folder)
     if folder.exists():
         summary = finished_summary(folder)
-        same = summary is not None and (folder / "config.toml").read_text() == config.toml()
+        same = summary is not None and (folder / "config.toml").read_text(encoding="utf-8") == config.toml()
         good = storable(before) or bool(changed())
         if summary is not None and same and good:
             return summary
@@ -205,7 +205,7 @@ def execute_study(experiment: Experiment, out: Path, say: Callable[[str], None])
     out.mkdir(parents=True, exist_ok=True)
     for seed in range(experiment.seeds):
         kept = out / f"seed-{seed}.json"
-        found = json.loads(kept.read_text()) if kept.exists() else {}
+        found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
         if found.get("settings") != key or not (storable(found.get("origin", {})) or changed()):
             say(f"{experiment.name}, seed {seed}")
             started = time.process_time()

@@ -106,7 +106,7 @@ def write_origin(folder: Path, found: Mapping[str, Any]) -> None:
 def read_origin(folder: Path) -> dict[str, Any]:
     """The origin of the run in a folder; empty if it has none."""
     try:
-        found: dict[str, Any] = json.loads((folder / FILE).read_text())
+        found: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return found
     except (OSError, ValueError):
         return {}

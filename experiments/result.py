@@ -98,7 +98,7 @@ def read_stored(name: str, scale: str) -> dict[str, Any]:
         raise UserError(
             f"{place} does not exist; make it with: python -m experiments reproduce {name} --scale {scale}"
         )
-    result: dict[str, Any] = json.loads(place.read_text())
+    result: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
     return result
 
 

@@ -121,7 +121,7 @@ def markdown(name: str, scale: str) -> str:
 def main() -> None:
     for name in sys.argv[1:]:
         path = Path(name)
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         if filled(text) != text:
             write_atomically(path, filled(text))
             print(f"{path}: tables made anew")

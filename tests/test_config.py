@@ -168,3 +168,9 @@ def test_a_file_as_windows_writes_it_is_the_same(tmp_path: Path, content: bytes)
 def test_too_many_entries_are_said_of_the_file() -> None:
     with pytest.raises(UserError, match=r"the file has 100,001 entries; allowed: at most 100,000"):
         check_tables({f"k{i}": i for i in range(100_001)})
+
+
+def test_text_that_is_no_utf8_is_refused() -> None:
+    """As `LC_ALL=C` makes of a name with other letters than ASCII's."""
+    with pytest.raises(UserError, match=r"^name is 'Z.*rich'; allowed: text in UTF-8$"):
+        resolve({"name": "Z\udcfcrich"})

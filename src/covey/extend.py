@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from covey.errors import UserError
 from covey.journal import lines_of
 from covey.private.longer import Budget, longer_private
 from covey.private.settings import Private
+from covey.reading import read_whole
 from covey.record import fingerprint
 from covey.writing import storing, write_atomically
 
@@ -44,7 +46,7 @@ def extended(
     newest = index.kept[0]
     with storing(folder):
         if not (folder / "metrics.jsonl").exists():  # the journal of a finished run has become a table
-            lines = lines_of(pq.read_table(folder / "metrics.parquet"))
+            lines = lines_of(pq.read_table(io.BytesIO(read_whole(folder / "metrics.parquet", 2**40))))
             write_atomically(folder / "metrics.jsonl", lines)
             newest = replace(newest, journal=Piece.of(lines))
         both = (fingerprint(config), fingerprint(longer))

@@ -16,7 +16,7 @@ from covey.core import Measurement
 from covey.data.types import Federation
 from covey.ledger import Ledger
 from covey.report.rows import table_of
-from covey.writing import append, cut, remove, strict_json
+from covey.writing import append, cut, strict_json
 
 Row = tuple[int, float, int, int, int, str, str, float]
 
@@ -36,8 +36,8 @@ class Journal:
 
     def begin(self) -> None:
         """An empty journal."""
-        remove(self.path)
         append(self.path, b"")
+        cut(self.path, 0)
         self._know(b"")
 
     def go_on(self, piece: Piece) -> None:

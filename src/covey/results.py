@@ -234,7 +234,7 @@ def _picture(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "curves.svg"
         draw_curves(lines, path=path, x_label="round", y_label=y_label, bands=bands, singles=singles)
-        picture = path.read_text()
+        picture = path.read_text(encoding="utf-8")
     return picture[picture.index("<svg") :]
 
 

@@ -89,7 +89,7 @@ def finished_summary(folder: Path) -> dict[str, Any] | None:
         return None
     check_files(folder, index)
     try:
-        summary: dict[str, Any] = json.loads(path.read_text())
+        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return summary if summary["finished"] else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: it is not the summary of a run") from error
@@ -125,8 +125,9 @@ def _never_trained(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Takes away what is left of a start that never came to a run."""
-    for path in [*(folder / "checkpoint").glob("*"), *(folder / name for name in BEGUN)]:
+    """Takes away what is left of a start that never came to a run, but for the journal, by which a start is known."""
+    others = [folder / name for name in sorted(BEGUN - {"metrics.jsonl"})]
+    for path in [*(folder / "checkpoint").glob("*"), *others]:
         if path.is_dir():
             path.rmdir()
         else:

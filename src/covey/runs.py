@@ -181,7 +181,7 @@ def run_or_resume(
     if not exists(there):
         return run_config(config, folder, watchers=watchers, say=say, report=report, fleet=fleet)
     rounds, epsilon = None, None
-    if there.read_text() != config.toml():
+    if there.read_text(encoding="utf-8") != config.toml():
         if not (longer and same_but_for_rounds(config, there)):
             raise UserError(f"{folder} holds a run with other settings; name another folder")
         rounds = config.top.rounds
@@ -199,7 +199,7 @@ def same_but_for_rounds(config: Config, there: Path) -> bool:
         tables = {**config.tables, "rounds": before["rounds"]}
         if epsilon_in(tables) and epsilon_in(before):
             tables["private"] = {**tables["private"], "epsilon": epsilon_in(before)}
-        return there.read_text() == resolve(tables).toml()
+        return there.read_text(encoding="utf-8") == resolve(tables).toml()
     except (UserError, KeyError):  # a file that is no configuration is another one
         return False
 

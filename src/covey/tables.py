@@ -11,6 +11,7 @@ from typing import Any
 
 from covey.errors import UserError
 from covey.own_code import full_name
+from covey.text import is_text, printable
 
 DEEPEST = 8  # tables and lists inside one another
 LARGEST = 2**63 - 1  # TOML's own bound on whole numbers
@@ -39,6 +40,8 @@ def check_tables(tables: Any, where: str = "", depth: int = 0) -> None:
         raise UserError(f"{where} is {shown(tables)}; allowed: whole numbers of 64 bits")
     elif isinstance(tables, str) and len(tables) > LONGEST:
         raise UserError(f"{where} is {shown(tables)}; allowed: at most {LONGEST:,} characters")
+    elif isinstance(tables, str) and not is_text(tables):
+        raise UserError(f"{where} is {printable(tables)!r}; allowed: text in UTF-8")
 
 
 def plain_tables(tables: Any) -> Any:

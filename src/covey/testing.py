@@ -75,7 +75,7 @@ def check_toml(name: str, settings: Mapping[str, Any]) -> Method:
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.toml"
-        path.write_text(config.toml())
+        path.write_text(config.toml(), encoding="utf-8")
         again = resolve(read_tables(path))
     assert method_of(again) == method_of(config), f"{name}: TOML there and back gives another method"
     assert again.toml() == config.toml(), f"{name}: TOML there and back gives another file"

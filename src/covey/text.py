@@ -10,6 +10,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:LONGEST])
 
 
+def is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8: bytes of another encoding in a command become characters that cannot."""
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def uncontrolled(text: str) -> str:
     """The text as it is, lines and all, without what could steer a terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -157,6 +157,39 @@ def test_an_npz_file_of_another_layout_is_refused(tmp_path, arrays, sentence):
         load("cifar10", folder=tmp_path)
 
 
+def npy(shape: tuple[int, ...], content: bytes = b"") -> bytes:
+    """An array file whose head promises a shape."""
+    file = BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return file.getvalue() + content
+
+
+@pytest.mark.parametrize("shape", [(10**12, 4, 4, 3), (2**62, 2**62), (10**400,)])
+def test_an_npz_file_that_promises_more_than_it_holds_is_refused(tmp_path, shape):
+    with zipfile.ZipFile(tmp_path / "train.npz", "w") as archive:
+        archive.writestr("x.npy", npy(shape, bytes(100)))
+    with pytest.raises(
+        UserError, match=r"train\.npz is (damaged: its array x is said to have shape|not a readable)"
+    ):
+        read_npz(tmp_path / "train.npz", ["x"])
+
+
+def test_what_unpacks_to_more_than_there_is_memory_for_is_said_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr("covey.data.files.free_memory", lambda: 2_000_000)
+    np.savez_compressed(tmp_path / "train.npz", x=np.zeros(3_000_000, np.uint8))
+    with pytest.raises(UserError, match=r"train\.npz unpacks to 0\.0 GB, and 0\.0 GB of memory are free"):
+        read_npz(tmp_path / "train.npz", ["x"])
+    (tmp_path / "a.gz").write_bytes(gzip.compress(idx(np.zeros((3000, 1000)))))
+    with pytest.raises(UserError, match=r"a\.gz unpacks to"):
+        read_idx(tmp_path / "a.gz")
+
+
+def test_an_idx_file_that_goes_on_without_end_is_read_no_further_than_it_promised(tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(idx(np.zeros(5)) + bytes(10**7)))
+    with pytest.raises(UserError, match=r"is cut short or too long: shape \(5,\), but more bytes"):
+        read_idx(tmp_path / "a.gz")
+
+
 def test_bytes_that_are_no_npz_are_refused(tmp_path):
     (tmp_path / "all.npz").write_bytes(b"PK\3\4 not really")
     with pytest.raises(UserError, match="is not a readable npz file"):

@@ -299,3 +299,19 @@ def test_an_insecure_door_opens_on_loopback_only_and_a_taken_port_is_one_sentenc
 )
 def test_one_ipv6_network_counts_as_one_address(address: str, place: str) -> None:
     assert place_of(address) == place
+
+
+def test_memory_of_bodies_that_were_given_up_goes_back_to_the_system() -> None:
+    from tests.hostile.open_port import memory
+
+    with open_port(pause_seconds=1.0) as here, contextlib.ExitStack() as stack:
+        before, piece, most = memory(), bytes(2**20), 0.0
+        for _ in range(4):
+            sock = stack.enter_context(here.connect())
+            with contextlib.suppress(OSError):
+                sock.sendall(here.head(30 * 2**20))
+                for _ in range(20):
+                    sock.sendall(piece)
+            most = max(most, memory() - before)
+        assert most > 40
+        until(lambda: memory() - before < most / 2)

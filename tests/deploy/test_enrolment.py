@@ -217,3 +217,59 @@ def test_what_is_there_stays_when_a_service_makes_it_again(tmp_path: Path) -> No
     revoke(tmp_path, "a")
     with pytest.raises(UserError, match=r"--site a is on the list of .* already, and its key cannot be used"):
         make_certs(tmp_path, hosts=[], sites=["a"])
+
+
+def test_an_empty_certificate_is_one_sentence(server: Path) -> None:
+    (server / "server.crt").write_bytes(b"")
+    for words in (["list", str(server)], ["make", str(server), "--host", "covey.example.org"]):
+        with pytest.raises(UserError, match=r"server\.crt is not a certificate: it is empty; take it away"):
+            CliRunner().invoke(app, ["certs", *words], catch_exceptions=False)
+
+
+def test_a_certificate_that_has_not_begun_is_not_admitted(server: Path, tmp_path: Path) -> None:
+    from cryptography.x509 import CertificateBuilder
+
+    begins = datetime.now(UTC) + timedelta(days=5)
+    _, asking = request(tmp_path / "site", "a")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("covey.deploy.enrolment.enter", lambda _, site: site)
+        patch.setattr("covey.deploy.enrolment.site_in", lambda made, ca, file: None)
+        right = CertificateBuilder.not_valid_before
+        patch.setattr(CertificateBuilder, "not_valid_before", lambda self, _: right(self, begins))
+        later = sign(server, asking)
+    with pytest.raises(
+        UserError, match=rf"a\.crt holds from {begins:%Y-%m-%d %H:%M} \(UTC\) on, and not yet"
+    ):
+        admit(server, later)
+
+
+@pytest.mark.parametrize("host", ["evil host;rm", "a b", "", "x" * 300, "a..b", "-a", "a/b", "ä"])
+def test_a_host_is_an_address_or_a_name(tmp_path: Path, host: str) -> None:
+    with pytest.raises(UserError, match=r"--host is .*; allowed: an IP address, or a name of letters"):
+        make_certs(tmp_path / "certs", hosts=[host])
+    assert not (tmp_path / "certs").exists()
+    with pytest.raises(UserError, match="--host is"):
+        CliRunner().invoke(app, ["watch", str(tmp_path), "--host", host], catch_exceptions=False)
+
+
+def test_usual_hosts_are_taken(tmp_path: Path) -> None:
+    hosts = ["covey.example.org", "*.example.org", "10.0.0.7", "fe80::1", "my_server", "localhost"]
+    make_certs(tmp_path / "certs", hosts=hosts)
+
+
+def test_a_list_that_was_deleted_is_missed(server: Path, tmp_path: Path) -> None:
+    secret, asking = request(tmp_path / "site", "a")
+    sign(server, asking)
+    key = public_text(private_key(secret).public_key())
+    running = SiteList(server)
+    (server / "sites.json").unlink()
+    assert key in running  # a server goes on with what the list said
+    for act in (lambda: listed_sites(server), lambda: standing(server), lambda: make_certs(server, hosts=[])):
+        with pytest.raises(UserError, match=r"sites\.json is missing, though sites were let in \(a\)"):
+            act()
+    _, other = request(tmp_path / "site", "b")
+    with pytest.raises(UserError, match=r"sites\.json is missing"):
+        sign(server, other)
+    (server / "sites.json").write_text('{"next": 0, "sites": []}')
+    assert running.objection(key)
+    assert sign(server, other).exists()

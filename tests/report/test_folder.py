@@ -8,6 +8,7 @@ import pytest
 
 from covey.errors import UserError
 from covey.report.folder import read_run
+from covey.report.page import write_report
 from tests.report.made_up_run import MadeUp, records_of, summary_of, write_run
 
 SMALL = MadeUp(clients=6, rounds=4, groups=2, per_round=3)
@@ -153,3 +154,11 @@ def test_a_bad_line_inside_a_journal_is_named(tmp_path: Path) -> None:
 def test_no_folder_at_all(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         read_run(tmp_path / "nothing")
+
+
+def test_a_folder_may_have_a_name_that_is_no_utf8(tmp_path: Path) -> None:
+    """As every name with other letters than ASCII's is under LC_ALL=C."""
+    folder = write_run(tmp_path / "run", SMALL).rename(tmp_path / "t\udcfcst")
+    assert len(read_run(folder).rows)
+    write_report([read_run(folder)], folder / "report.html")
+    assert (folder / "report.html").stat().st_size

@@ -15,6 +15,7 @@ import pytest
 
 import covey
 from covey.config import resolve
+from covey.cores import free_memory
 from covey.errors import UserError
 from covey.folder_lock import folder_lock
 from covey.progress import live_many
@@ -22,7 +23,7 @@ from covey.report.folder import read_run
 from covey.runs import run_config
 from covey.study.execute import StudyInterrupted, execute, failures
 from covey.study.plan import Plan, keep_plan, read_plan
-from covey.study.room import free_memory, side_by_side
+from covey.study.room import side_by_side
 
 SMALL = {"rounds": 3, "data": {"name": "digits", "clients": 4}, "train": {"epochs": 1}}
 

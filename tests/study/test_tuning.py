@@ -136,6 +136,10 @@ def test_mistakes_are_said_before_the_first_trial(tmp_path: Path) -> None:
         ({"pruner": "all"}, "--pruner is 'all'"),
         ({"validation": 1.5}, r"--validation is 1\.5"),
         ({"over": ("method.mu=0,1",)}, "no setting that fedavg has"),
+        ({"over": ("train.lr=nan..inf",)}, "both finite and the smaller first"),
+        ({"over": ("train.lr=0.1..inf",)}, "both finite and the smaller first"),
+        ({"over": ("train.batch=1..1" + "0" * 400,)}, "both finite and the smaller first"),
+        ({"over": ("seed=0..9",)}, "--over seed is no setting to choose"),
     ):
         with pytest.raises(UserError, match=sentence):
             tuned(tmp_path / "out", **changes)

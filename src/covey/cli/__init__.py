@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import sys
 from typing import Annotated
 
@@ -86,6 +87,9 @@ def common(
 
 def main(command: typer.Typer | None = None) -> None:
     """Runs the command line; a user's mistake is one sentence and exit code 2, an interrupt 130."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a name shows the others
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         (command or app)()
     except (UserError, RunError) as mistake:

@@ -16,6 +16,7 @@ import typer
 
 from covey.cli.run import ChangedCodeOption
 from covey.errors import UserError
+from covey.hosts import check_host
 from covey.own_code import is_file, load_file, one_sentence, split_name
 from covey.progress import live, say
 
@@ -157,6 +158,7 @@ def serve(
 
 def listening(host: str, port: int, insecure: bool) -> str:
     """HOST:PORT where sites connect to; without keys only on loopback."""
+    check_host(host)
     return f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
 
 
@@ -165,6 +167,7 @@ def page_place(port: int | None, host: str, key: Path | None, certs: Path | None
     from covey.cli.watch import secret_in
     from covey.deploy.status_page import PagePlace
 
+    check_host(host, "--status-host")
     if port is None:
         if key is not None or host != "127.0.0.1":
             raise UserError("--status-host and --status-key go with --status-port")

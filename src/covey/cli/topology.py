@@ -108,7 +108,7 @@ def topology(
 def read_edges(path: Path) -> list[tuple[int, int]]:
     """Links from a text file, 'sender receiver' a line; empty lines and lines that start with # are skipped."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"edges = {str(path)!r}: cannot be read ({error})") from None
     links = []

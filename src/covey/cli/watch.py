@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from covey.errors import UserError
+from covey.hosts import check_host
 from covey.progress import console
 
 
@@ -41,6 +42,7 @@ def watch(
         raise UserError("covey watch needs packages: pip install 'covey[watch]'") from error
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
+    check_host(host)
     alone = host in ("127.0.0.1", "localhost", "::1")
     if not alone and not (key and cert and cert_key):
         raise UserError(
@@ -61,7 +63,7 @@ def secret_in(file: Path, option: str = "--key") -> str:
     try:
         if file.stat().st_mode & 0o077:
             raise UserError(f"{option} {file} can be read by others; make it yours alone: chmod 600 {file}")
-        secret = file.read_text().strip()
+        secret = file.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise UserError(f"{option} {file} cannot be read: {error.strerror}") from error
     if len(secret) < 12:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import lzma
+import math
 import os
 import struct
 import tempfile
@@ -17,9 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.cores import free_memory
 from covey.errors import UserError
 from covey.folders import cache_folder
+from covey.reading import open_regular
 
+UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 SLOW = 1_000_000  # bytes of a gzipped file from which on unpacking is felt
 
 
@@ -31,22 +36,35 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 def _unpacked(path: Path) -> NDArray[np.uint8]:
     try:
-        raw = path.read_bytes()
-        if path.suffix == ".gz":
-            raw = gzip.decompress(raw)
+        with gzip.open(path) if path.suffix == ".gz" else open_regular(path) as file:
+            start = file.read(4)
+            if len(start) < 4 or start[:3] != b"\0\0\x08":
+                raise UserError(
+                    f"{path} is not an idx file of bytes: it begins with {start.hex() or 'nothing'}"
+                )
+            sizes = file.read(4 * start[3])
+            shape = struct.unpack(f">{start[3]}I", sizes) if len(sizes) == 4 * start[3] else ()
+            promised = math.prod(shape)
+            check_room(path, promised)
+            raw = bytearray(file.read(promised + 1))  # of which torch may write to every byte
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    if len(raw) < 4 or raw[:3] != b"\0\0\x08":
-        raise UserError(f"{path} is not an idx file of bytes: it begins with {raw[:4].hex() or 'nothing'}")
-    axes = raw[3]
-    head = 4 + 4 * axes
-    shape = struct.unpack(f">{axes}I", raw[4:head]) if len(raw) >= head else ()
-    if not shape or len(raw) - head != int(np.prod(shape, dtype=np.int64)):
+    if not shape or len(raw) != promised:
         raise UserError(
-            f"{path} is cut short or too long: shape {shape}, but {max(len(raw) - head, 0)} bytes"
+            f"{path} is cut short or too long: shape {shape}, but "
+            f"{len(raw) if len(raw) <= promised else 'more'} bytes"
         )
-    # A copy, because torch wants memory that it may write to.
-    return np.frombuffer(raw, dtype=np.uint8, offset=head).reshape(shape).copy()
+    return np.frombuffer(raw, dtype=np.uint8).reshape(shape)
+
+
+def check_room(path: Path, promised: int) -> None:
+    """Says that a file unpacks to more than there is memory for, before it is unpacked."""
+    free = free_memory()
+    if free is not None and promised > free:
+        raise UserError(
+            f"{path} unpacks to {promised / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB of memory are free; "
+            "is it what it should be?"
+        )
 
 
 def read_npz(path: Path, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -54,6 +72,8 @@ def read_npz(path: Path, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             slow = any(member.compress_type == zipfile.ZIP_LZMA for member in archive.infolist())
+            for key in keys:
+                _check_promise(path, archive, f"{key}.npy")
         with np.load(path, allow_pickle=False) as stored:
             absent = [key for key in keys if key not in stored.files]
             if absent:
@@ -62,8 +82,27 @@ def read_npz(path: Path, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
                 key: _cached(path, partial(stored.__getitem__, key)) if slow and key == "x" else stored[key]
                 for key in keys
             }
-    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (*UNREADABLE, RuntimeError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
         raise UserError(f"{path} is not a readable npz file of plain arrays: {error}") from error
+
+
+def _check_promise(path: Path, archive: zipfile.ZipFile, name: str) -> None:
+    """An array's head may promise any shape: nothing is made for more bytes than the file holds, or memory has."""
+    if name not in archive.namelist():
+        return
+    with archive.open(name) as member:
+        version = np.lib.format.read_magic(member)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = read(member)
+    promised, there = math.prod(shape) * dtype.itemsize, archive.getinfo(name).file_size
+    if promised > there:
+        raise UserError(
+            f"{path} is damaged: its array {name[:-4]} is said to have shape {shape}, for which {there:,} bytes are "
+            "too few"
+        )
+    check_room(path, there)
 
 
 def _cached(path: Path, unpack: Callable[[], NDArray[Any]]) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from covey.deploy.secret_file import write_secret
 from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
 from covey.errors import UserError
+from covey.hosts import check_host
 from covey.writing import write_atomically
 
 YEARS = 5
@@ -23,7 +24,11 @@ def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str] = ())
 
     for name in sites:
         check_name(name)
+    for host in hosts:
+        check_host(host)
     (folder / "sites").mkdir(parents=True, exist_ok=True)
+    if not (folder / "ca.crt").exists() and not (folder / "sites.json").exists():
+        write_list(folder, [], 0)  # first, so that a list that is missing later is noticed
     made: list[Path] = []
     if not (folder / "ca.crt").exists():
         key = ec.generate_private_key(ec.SECP384R1())
@@ -85,10 +90,21 @@ def certificate_of(name: str, key: Any, issuer: tuple[Any, Any], *, days: int) -
 
 def expiry(folder: Path) -> datetime.datetime:
     """When the server's certificate ends."""
+    made = certificate_in(folder / "server.crt")
+    return datetime.datetime.fromisoformat(made.not_valid_after_utc.isoformat())
+
+
+def certificate_in(path: Path) -> Any:
+    """A certificate in a file."""
     from cryptography import x509
 
-    made = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
-    return datetime.datetime.fromisoformat(made.not_valid_after_utc.isoformat())
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        why = "it is empty" if isinstance(error, ValueError) and not path.stat().st_size else error
+        raise UserError(
+            f"{path} is not a certificate: {why}; take it away, and covey certs make makes a new one"
+        ) from error
 
 
 def public_text(key: Any) -> str:
@@ -115,8 +131,11 @@ def _hosts(folder: Path) -> list[str]:
 
     if not (folder / "server.crt").exists():
         return []
-    there = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
-    names = there.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        there = certificate_in(folder / "server.crt").extensions
+        names = there.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return []
     return [str(name.value) for name in names if str(name.value) not in ALWAYS]
 
 

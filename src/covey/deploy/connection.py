@@ -125,7 +125,10 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
             persistent(client.RegisterNode, RegisterNodeFleetRequest(public_key=shown))
         elif note.exists():
             with contextlib.suppress(httpx.HTTPStatusError):
-                persistent(client.DeactivateNode, DeactivateNodeRequest(node_id=int(note.read_text())))
+                persistent(
+                    client.DeactivateNode,
+                    DeactivateNodeRequest(node_id=int(note.read_text(encoding="utf-8"))),
+                )
         try:
             active = persistent(
                 client.ActivateNode,

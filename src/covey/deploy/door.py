@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import ipaddress
 import resource
 import socket
@@ -75,6 +76,7 @@ class Door:
         self.connections = connections
         self.guests: dict[asyncio.Task[None], Guest] = {}
         self.held: Counter[str] = Counter()  # bytes of bodies by key
+        self.freed = 0  # bytes of bodies since memory was last given back
         self.heads = UsedHeads()
         self.turns: dict[str, asyncio.Semaphore] = {}  # of every key on the list that has come
         self.client = httpx.AsyncClient(
@@ -221,6 +223,10 @@ class Door:
         finally:
             self.held[key] -= mine
             self.held += Counter()  # keys that hold nothing are dropped
+            self.freed += mine
+            if self.freed > self.limits.body_bytes and not self.held:
+                asyncio.get_running_loop().call_soon(give_back_memory)  # when nobody has the body any more
+                self.freed = 0
 
     async def given(
         self,
@@ -349,6 +355,12 @@ def door(
         if thread.is_alive():
             raise RunError(f"the door at {host}:{port} could not be closed")
         loop.close()
+
+
+def give_back_memory() -> None:
+    """Freed memory goes back to the system: in small pieces, as bodies come, the C library would keep it for ever."""
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def more_descriptors() -> None:

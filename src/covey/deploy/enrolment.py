@@ -72,7 +72,12 @@ def admit(folder: Path, file: Path) -> ListedSite:
         ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(f"{file} or {folder / 'ca.crt'} is not a certificate: {error}") from error
-    return enter(folder, site_in(made, ca, file))
+    site = enter(folder, site_in(made, ca, file))
+    kept = folder / "sites" / f"{site.name}.crt"
+    if not kept.exists() or not kept.samefile(file):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept, file.read_bytes())
+    return site
 
 
 def site_in(made: Any, ca: Any, file: Path) -> ListedSite:
@@ -87,8 +92,14 @@ def site_in(made: Any, ca: Any, file: Path) -> ListedSite:
     key = made.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
         raise UserError(f"{file} has another kind of key than covey certs request makes")
-    until = made.not_valid_after_utc
-    if until < datetime.datetime.now(datetime.UTC):
+    since, until, now = (
+        made.not_valid_before_utc,
+        made.not_valid_after_utc,
+        datetime.datetime.now(datetime.UTC),
+    )
+    if since > now:
+        raise UserError(f"{file} holds from {since:%Y-%m-%d %H:%M} (UTC) on, and not yet; admit it then")
+    if until < now:
         raise UserError(f"{file} ended on {until:%Y-%m-%d}; sign a new one")
     name = common_name(made.subject, file)
     return ListedSite(name=name, client=-1, public_key=public_text(key), until=until.isoformat())

@@ -126,7 +126,7 @@ class PrivacyAccount:
 
     def _read_answers(self, file: Path) -> None:
         try:
-            kept = json.loads(file.read_text())
+            kept = json.loads(file.read_text(encoding="utf-8"))
             self.secret = bytes.fromhex(kept["secret"])
             self.questions = {str(number): float(epsilon) for number, epsilon in kept["questions"].items()}
         except FileNotFoundError:
@@ -179,7 +179,7 @@ def unusable(error: Exception) -> Refused:
 def _updates(file: Path) -> Told:
     """What updates were sent before; a file that does not say it is a mistake, not a new budget."""
     try:
-        return losses_of(json.loads(file.read_text()))
+        return losses_of(json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError) as error:
@@ -189,7 +189,7 @@ def _updates(file: Path) -> Told:
 def _spent(file: Path) -> float:
     """What was spent before; a file that does not say it is a mistake, not a new budget."""
     try:
-        spent = float(file.read_text())
+        spent = float(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return 0.0
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
+from covey.reading import read_json
 from covey.writing import write_atomically
 
 SOON = 30  # days before its end in which a certificate should be renewed
@@ -62,9 +63,15 @@ def listed_sites(folder: Path) -> tuple[list[ListedSite], int]:
     """All sites that were ever let in, and the number that the next one gets: entries may be taken out by hand."""
     path = folder / "sites.json"
     if not path.exists():
+        known = sorted({place.stem for place in (folder / "sites").glob("*.*")})
+        if known:
+            raise UserError(
+                f"{path} is missing, though sites were let in ({', '.join(known[:5])}): it says who was revoked and "
+                'whose number is which; bring it back from a copy, or write {"next": 0, "sites": []} to begin anew'
+            )
         return [], 0
     try:
-        found = json.loads(path.read_text())
+        found = read_json(path)
         sites = [
             ListedSite(
                 name=str(site["name"]),
@@ -120,7 +127,8 @@ class SiteList(Mapping[str, int]):
         """Reads the file again if it has changed; while somebody is editing it, what it said before holds."""
         path = self.folder / "sites.json"
         stamp = path.stat().st_mtime_ns if path.exists() else 0
-        if stamp != self.stamp:
+        gone = not stamp and self.stamp > 0  # deleted by mistake, or just being replaced
+        if stamp != self.stamp and not gone:
             try:
                 self.sites = {site.public_key: site for site in listed_sites(self.folder)[0]}
                 self.stamp = stamp

@@ -225,7 +225,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     """What the server in this folder last wrote."""
     file = folder / FILE
     try:
-        found: dict[str, Any] = json.loads(file.read_text())
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         _ = found["now"]["round"], found["sites"], found["refused"], found["time"]
     except FileNotFoundError as error:
         raise UserError(f"{folder} has no {FILE}: covey serve writes it while it runs") from error

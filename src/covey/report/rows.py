@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from covey.checksums import Piece
 from covey.errors import UserError
-from covey.reading import read_whole
+from covey.reading import open_regular, read_whole
 
 SCHEMA = pa.schema(
     [
@@ -102,7 +102,8 @@ def rows_from(table: pa.Table) -> Rows:
 def read_parquet(path: Path) -> Rows:
     """The measurements of a finished run."""
     try:
-        table = pq.ParquetFile(path, read_dictionary=TEXTS).read()
+        with open_regular(path) as file:  # Arrow itself takes no path that is not UTF-8
+            table = pq.ParquetFile(file, read_dictionary=TEXTS).read()
         missing = [name for name in SCHEMA.names if name not in table.column_names]
         if missing:
             raise UserError(f"{path} is damaged: the column {missing[0]!r} is missing.")

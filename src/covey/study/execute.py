@@ -105,7 +105,7 @@ def is_finished(job: Job) -> bool:
     """Whether this very run lies there, finished."""
     if not (job.folder / "config.toml").exists() or finished_summary(job.folder) is None:
         return False
-    return (job.folder / "config.toml").read_text() == job.config.toml()
+    return (job.folder / "config.toml").read_text(encoding="utf-8") == job.config.toml()
 
 
 def one_by_one(jobs: list[Job], show: Many, ended: Callable[[Job, Outcome], None]) -> None:

@@ -89,7 +89,7 @@ def keep_plan(plan: Plan, folder: Path) -> None:
 def read_plan(folder: Path) -> Plan:
     """The plan of a study's folder; one sentence where there is none."""
     try:
-        raw: dict[str, Any] = json.loads((folder / FILE).read_text())
+        raw: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
         if raw["schema"] != SCHEMA:
             raise UserError(f"{folder / FILE} has schema {raw['schema']!r}; this version reads {SCHEMA}")
         configs = {label: resolve(without_nothing(tables)) for label, tables in raw["runs"].items()}

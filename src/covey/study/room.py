@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from covey.config import Config, bytes_needed, fleet_of, keeps_own_models
-from covey.cores import usable_cores
+from covey.cores import free_memory, usable_cores
 
 PROCESS = 450_000_000  # bytes of Python, PyTorch and covey in one process
 KEPT_FREE = 0.15  # share of the free memory that is left for everything else
@@ -44,29 +42,3 @@ def bytes_of(config: Config) -> int:
         return bytes_needed(fleet, config)
     finally:
         fleet.close()
-
-
-def free_memory() -> int | None:
-    """Bytes that this machine, or the container, has free; None where the system does not say."""
-    found = [value for value in (_of_machine(), _of_container()) if value is not None]
-    return min(found) if found else None
-
-
-def _of_machine() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        try:
-            return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (ValueError, OSError):
-            return None
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), None)
-
-
-def _of_container() -> int | None:
-    group = Path("/sys/fs/cgroup")
-    try:
-        most, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return None if most == "max" else max(0, int(most) - int(used))
-    except (OSError, ValueError):
-        return None

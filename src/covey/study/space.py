@@ -14,7 +14,7 @@ from covey.errors import UserError
 from covey.ranges import Range
 from covey.sections import settings_in
 from covey.study.grid import axis
-from covey.tables import with_setting
+from covey.tables import shown, with_setting
 
 # What changes the budget, the privacy or the question itself is not the tuner's to choose.
 LEFT_ALONE = frozenset(
@@ -69,6 +69,10 @@ class Knob:
 def space_of(config: Config, over: Sequence[str]) -> dict[str, Knob]:
     """The settings to try by name: those of --over that the method has, or the usual ones."""
     if over:
+        if any(key.partition("=")[0].strip() == "seed" for key in over):
+            raise UserError(
+                "--over seed is no setting to choose: --test-seeds says with how many the best is tested"
+            )
         return {key: knob for key, knob in map(read_knob, over) if has(config, key)}
     train = config["train"]
     found = {
@@ -137,10 +141,15 @@ def read_knob(text: str) -> tuple[str, Knob]:
     if len(values) > 1 or not dots:
         return key, Knob(values=tuple(map(plain, values)))
     ends = [plain(low), plain(high)]
-    if not all(isinstance(end, int | float) for end in ends) or ends[0] >= ends[1]:
-        raise UserError(f"--over {text!r}: a range is number..number, the smaller first")
+    if not all(map(is_number, ends)) or ends[0] >= ends[1]:
+        raise UserError(f"--over {shown(text)}: a range is number..number, both finite and the smaller first")
     whole = all(isinstance(end, int) for end in ends)
     return key, Knob(low=ends[0], high=ends[1], whole=whole, log=ends[0] > 0 and ends[1] / ends[0] >= WIDE)
+
+
+def is_number(value: Any) -> bool:
+    """A finite number that Optuna can take."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def plain(text: str) -> Any:

@@ -111,7 +111,7 @@ def keep(tuning: Tuning, folder: Path) -> None:
     """Writes tune.json, or checks that the folder's own is the same."""
     text = json.dumps(asdict(tuning), indent=1)
     if (folder / FILE).exists():
-        if (folder / FILE).read_text() != text:
+        if (folder / FILE).read_text(encoding="utf-8") != text:
             raise UserError(f"folder {folder} holds another tuning; name another folder")
         return
     if folder.exists() and any(folder.iterdir()):
@@ -124,7 +124,7 @@ def keep(tuning: Tuning, folder: Path) -> None:
 def read_tuning(folder: Path) -> Tuning:
     """The tuning of a folder."""
     try:
-        raw = json.loads((folder / FILE).read_text())
+        raw = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return Tuning(**{**raw, "methods": tuple(raw["methods"]), "over": tuple(raw["over"])})
     except FileNotFoundError as error:
         raise UserError(f"{folder} is not the folder of a tuning: it has no {FILE}") from error

@@ -77,7 +77,7 @@ class MLflow:
     def _kept(self, folder: Path) -> str:
         """The run of this store that tells of the folder; empty where there is none."""
         try:
-            kept = json.loads((folder / KEPT).read_text())
+            kept = json.loads((folder / KEPT).read_text(encoding="utf-8"))
             if kept["uri"] != self.uri or self.client.get_run(kept["run"]).info.lifecycle_stage != "active":
                 return ""
             return str(kept["run"])

@@ -27,7 +27,9 @@ def told_after(folder: Path, name: str, settings: Mapping[str, Any]) -> None:
         for number, values in rounds_of(view.rows):
             tracker.log(number, values)
         summary = folder / "summary.json"
-        tracker.end(json.loads(summary.read_text()) if summary.exists() else {"finished": False})
+        tracker.end(
+            json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else {"finished": False}
+        )
 
 
 def rounds_of(rows: Rows) -> Iterator[tuple[int, dict[str, float]]]:

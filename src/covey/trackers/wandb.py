@@ -37,7 +37,7 @@ class WandB:
         except ImportError as error:
             raise UserError("tracker wandb needs a package: pip install 'covey[wandb]'") from error
         kept = run.folder / KEPT
-        known = kept.read_text().strip() if run.round and kept.exists() else None
+        known = kept.read_text(encoding="utf-8").strip() if run.round and kept.exists() else None
         self.run = wandb.init(
             project=self.project,
             name=run.name,
