@@ -140,9 +140,12 @@ class Sites:
         quorum: how many sites must be there for a round to begin, and must train in it (all of them, where a method
             asks fewer); a round with fewer ends the run with a sentence, and nothing is made of it. 0: a round
             counts with whoever answers.
+        schema: what the columns of everybody's tables are: a JSON file that all have agreed on, or sites: found before
+            the first round of what the sites tell. Empty: sites where the server's own test data are a table.
     """
 
     quorum: Natural = 0
+    schema: str = ""
 
 
 def settings_in(section: str, maker: Callable[..., Any]) -> dict[str, Setting]:

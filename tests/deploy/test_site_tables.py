@@ -1,18 +1,29 @@
-"""Tables at real sites: what a method asks of rows that are no pictures."""
+"""Tables at real sites: what a method asks of rows that are no pictures, and one schema for tables that differ."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.config import resolve
+from covey.config import method_of, resolve
 from covey.core import run
+from covey.data import read_table
+from covey.data.realign import realigned
+from covey.data.types import Dataset, Federation, Samples, Share
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.run import site_fleet
-from covey.deploy.site import Site
+from covey.deploy.site import Site, SiteTable
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.wire import ModelSpec
-from covey.errors import UserError
+from covey.errors import RunError, UserError
+from covey.fleet.engine import Engine
+from covey.fleet.local import LocalFleet
 from covey.methods.embedding import embedding
 from covey.steps import Train
 from tests.deploy.sites_by_hand import Hand, Patient
@@ -38,3 +49,165 @@ def test_what_no_site_can_do_is_refused_when_the_file_is_read() -> None:
     tables = {"method": {"name": "ladd"}, "data": {"clients": 8}}
     with pytest.raises(UserError, match=r"method ladd cannot be used with .* 1 dimensions, not 3"):
         site_fleet(resolve(tables), Hand({}), keys={}, least=8, own=of_tables().dataset)
+
+
+WARDS = ("emergency", "icu", "surgery")
+
+
+def hospital(
+    folder: Path, name: str, *, seed: int, wards: Sequence[str] = WARDS, swapped: bool = False
+) -> Path:
+    """Forty patients: age, a lab value with empty cells, a ward; ill are the old ones, or those in the icu."""
+    rng = np.random.default_rng(seed)
+    lines = ["lab,age,ward,ill" if swapped else "age,lab,ward,ill"]
+    for _ in range(40):
+        age, lab, ward = int(rng.integers(20, 90)), f"{rng.normal(5, 2):.2f}", str(rng.choice(list(wards)))
+        ill = "yes" if (age > 60) != (ward == "icu") else "no"
+        cells = [str(age), lab if rng.random() > 0.1 else "", ward, ill]
+        lines.append(",".join([cells[1], cells[0], *cells[2:]] if swapped else cells))
+    path = folder / f"{name}.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def hospitals(folder: Path, **settings: Any) -> Hand:
+    """Four hospitals: one has no icu, one writes its columns in another order."""
+    files = {
+        "a": hospital(folder, "a", seed=1),
+        "b": hospital(folder, "b", seed=2),
+        "c": hospital(folder, "c", seed=3, wards=("emergency", "surgery")),
+        "d": hospital(folder, "d", seed=4, swapped=True),
+    }
+    return Hand(
+        {
+            100 + i: Site(SiteTable(source=file, label="ill"), name=name, bounds=Patient(), **settings)
+            for i, (name, file) in enumerate(files.items())
+        }
+    )
+
+
+CONFIG: dict[str, Any] = {
+    "rounds": 2,
+    "data": {"clients": 4},
+    "model": {"name": "mlp", "hidden": [8]},
+    "method": {"name": "fedavg", "per_round": 4},
+    "train": {"lr": 0.1},
+    "engine": {"lanes": False},
+    "devices": {"deadline": 1.0},
+    "sites": {"schema": "sites"},
+    "measure": {"global_test": False},
+}
+
+
+def test_sites_agree_on_their_columns_though_one_lacks_a_ward_and_one_has_another_order(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    fleet = site_fleet(resolve(CONFIG), hospitals(tmp_path), keys={}, least=4, say=said.append)
+    assert fleet.schema is not None
+    assert fleet.schema.inputs == (
+        *("age", "lab", "lab (missing)"),
+        *("ward=emergency", "ward=icu", "ward=surgery"),
+    )
+    assert "the column 'ward' has 'icu', which does not occur at c" in said
+    whole = read_whole(tmp_path)
+    # fill values and scale are those of everybody's training rows, whoever holds them
+    ages = np.concatenate([data.x[data.train, data.features.index("age")].numpy() for data in whole])
+    assert fleet.schema.columns[0].mean == pytest.approx(ages.mean())
+    assert fleet.schema.columns[0].std == pytest.approx(ages.std(), rel=1e-5)
+    state = run(method_of(resolve(CONFIG)), fleet, rounds=2)
+    assert state.worked == (0, 1, 2, 3)
+    inputs = {node: site.data.dataset.x for node, site in fleet.transport.sites.items()}  # type: ignore[attr-defined]
+    assert (inputs[102][:, 4] == 0).all()  # nobody is in the icu there
+    assert inputs[103][:, 0].min() >= 20  # ages, though they are the second column of that file
+
+
+def read_whole(folder: Path) -> list[Dataset]:
+    return [read_table(folder / f"{name}.csv", label="ill") for name in "abcd"]
+
+
+def test_a_run_under_one_schema_has_the_bits_of_a_simulation_that_has_all_tables(tmp_path: Path) -> None:
+    fleet = site_fleet(resolve(CONFIG), hospitals(tmp_path), keys={}, least=4)
+    assert fleet.schema is not None
+    method = method_of(resolve(CONFIG))
+    there = run(method, fleet, rounds=2)
+    parts = [SiteTable(source=tmp_path / f"{name}.csv", label="ill").read(fleet.schema) for name in "abcd"]
+    data = Federation(
+        parts[0],
+        tuple(Share(Samples(p, p.train), Samples(p, p.test)) for p in parts),
+        Samples(parts[0], parts[0].test),
+    )
+    local = LocalFleet(data, fleet.spec.build(0), seed=0, engine=Engine(mode="serial", lanes=False))
+    assert torch.equal(run(method, local, rounds=2).models, there.models)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "label", "why"),
+    [
+        ("ward", "station", "ill", "the column 'ward' is only at the others"),
+        ("ill\n", "sick\n", "sick", "the label at the others: 'ill'; at this site: 'sick'"),
+        (",lab,", ",lab [mg],", "ill", "the column 'lab' is only at the others"),
+    ],
+)
+def test_a_table_that_differs_is_left_out_with_the_column_named(
+    tmp_path: Path, old: str, new: str, label: str, why: str
+) -> None:
+    hand = hospitals(tmp_path)
+    file = tmp_path / "b.csv"
+    file.write_text(file.read_text().replace(old, new, 1))
+    hand.sites[101] = Site(SiteTable(source=file, label=label), name="b", bounds=Patient())
+    said: list[str] = []
+    fleet = site_fleet(resolve(CONFIG), hand, keys={}, least=3, say=said.append)
+    assert len(fleet.begin(1)) == 3
+    first = next(line for line in said if line.startswith("site b is left out for now"))
+    assert first == f"site b is left out for now: the tables cannot be used together: {why}"
+
+
+def test_a_schema_of_a_file_is_kept_to_and_names_the_value_that_it_does_not_have(tmp_path: Path) -> None:
+    (tmp_path / "agreed").mkdir()
+    hospital(tmp_path / "agreed", "c", seed=3, wards=("emergency", "surgery"))
+    narrow = read_table(tmp_path / "agreed" / "c.csv", label="ill").schema
+    assert narrow is not None
+    (tmp_path / "schema.json").write_text(json.dumps(narrow.plain()))
+    tables = {**CONFIG, "sites": {"schema": str(tmp_path / "schema.json")}}
+    said: list[str] = []
+    # with a budget a site tells nothing of its columns, and is checked all the same
+    fleet = site_fleet(resolve(tables), hospitals(tmp_path, budget=3.0), keys={}, least=1, say=said.append)
+    assert fleet.begin(1) == [0]
+    assert fleet.registry.sites[0].name == "c"
+    (line,) = [line for line in said if line.startswith("site a is left out")]
+    assert "the column 'ward' holds 'icu' in row" in line
+
+
+def test_sites_with_a_budget_tell_no_columns_and_take_the_others(tmp_path: Path) -> None:
+    hand = hospitals(tmp_path)
+    hand.sites[100] = Site(
+        SiteTable(source=tmp_path / "a.csv", label="ill"), name="a", bounds=Patient(), budget=3.0
+    )
+    fleet = site_fleet(resolve(CONFIG), hand, keys={}, least=4)
+    assert fleet.begin(1) == [0, 1, 2, 3]
+    with pytest.raises(RunError, match="no site tells its columns, because all have a privacy budget"):
+        site_fleet(resolve(CONFIG), hospitals(tmp_path, budget=3.0), keys={}, least=4)
+
+
+def test_numbers_in_another_unit_are_refused_with_the_value(tmp_path: Path) -> None:
+    whole = read_table(hospital(tmp_path, "a", seed=1), label="ill")
+    assert whole.schema is not None
+    age, *others = whole.schema.columns
+    schema = replace(whole.schema, columns=(replace(age, low=0.0, high=120.0, unit="years"), *others))
+    realigned(whole, schema)
+    days = replace(whole, x=whole.x * torch.tensor([365.0, *[1.0] * (whole.x.shape[1] - 1)]))
+    with pytest.raises(UserError, match=r"the column 'age' holds \d+.*; everybody's are from 0 to 120 years"):
+        realigned(days, schema)
+
+
+def test_a_python_sites_table_is_put_in_order_by_name_and_without_names_refused(tmp_path: Path) -> None:
+    hand = hospitals(tmp_path)
+    hand.sites[103] = Site(read_table(tmp_path / "d.csv", label="ill"), name="d", bounds=Patient())
+    bare = read_table(tmp_path / "a.csv", label="ill")
+    hand.sites[100] = Site(replace(bare, features=(), schema=None), name="a", bounds=Patient())
+    said: list[str] = []
+    fleet = site_fleet(resolve(CONFIG), hand, keys={}, least=3, say=said.append)
+    assert len(fleet.begin(1)) == 3
+    assert hand.sites[103].data.dataset.x[:, 0].min() >= 20
+    assert any("site a is left out for now" in line and "no column names" in line for line in said)

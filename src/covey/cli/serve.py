@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,9 @@ from covey.progress import live, say
 if TYPE_CHECKING:
     from covey.config import Config
     from covey.data import Dataset
+    from covey.data.schema import Schema
     from covey.deploy.fleet import SiteFleet
+    from covey.deploy.site import SiteTable
     from covey.deploy.status_page import PagePlace
     from covey.deploy.superlink import Link
     from covey.steps.scale import TellScale
@@ -145,7 +147,16 @@ def serve(
         live(config.method_name, config.top.rounds, every_round=True) as watch,
         interruptible(again + " --insecure" * insecure),
         open_sites(
-            config, link, secrets, place, least, own, folder=folder, page=page, scaling=scaling
+            config,
+            link,
+            secrets,
+            place,
+            least,
+            own,
+            folder=folder,
+            page=page,
+            scaling=scaling,
+            before=schema_before(begun),
         ) as fleet,
     ):
         if resume is not None:
@@ -197,6 +208,16 @@ def sites_before(folder: Path | None) -> int | None:
     return int(kept.fleet.get("least", 0)) or None if kept is not None else None
 
 
+def schema_before(folder: Path | None) -> Schema | None:
+    """What the columns of the sites' tables are in the run in the folder."""
+    from covey.checkpoint import load_checkpoint
+    from covey.data.schema import Schema
+
+    kept = load_checkpoint(folder) if folder is not None else None
+    told = kept.fleet.get("schema") if kept is not None else None
+    return Schema.from_plain(told) if told else None
+
+
 @contextmanager
 def open_sites(
     config: Config,
@@ -209,6 +230,7 @@ def open_sites(
     folder: Path | None = None,
     page: PagePlace | None = None,
     scaling: TellScale | None = None,
+    before: Schema | None = None,
 ) -> Iterator[SiteFleet]:
     """The fleet of the sites that join at this place; the door opens when all keys are known.
 
@@ -245,7 +267,10 @@ def open_sites(
         shown(status, folder, page) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
-        say(f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}")
+        say(
+            f"sites join with: covey join HOST:{port} --data FILE.py:FUNCTION {secrets}, or with "
+            "--table FILE --label COLUMN in place of --data"
+        )
         yield site_fleet(
             config,
             transport,
@@ -255,6 +280,7 @@ def open_sites(
             say=say,
             status=status,
             scaling=scaling,
+            before=before,
         )
 
 
@@ -281,8 +307,20 @@ def server_warning(certs: Path) -> list[str]:
 def join(
     address: Annotated[str, typer.Argument(help="The server: HOST:PORT.", show_default=False)],
     data: Annotated[
-        str, typer.Option(help="FILE.py:FUNCTION that gives the site's data.", show_default=False)
-    ],
+        str | None, typer.Option(help="FILE.py:FUNCTION that gives the site's data.", show_default=False)
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV, Parquet or Excel file: the site's data without any code.", show_default=False
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="With --table: the column to predict.", show_default=False)
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="With --table: a column that is no input. Repeatable.")
+    ] = None,
     key: Annotated[Path | None, typer.Option(help="This site's key, from covey certs.")] = None,
     ca: Annotated[Path, typer.Option(help="The CA's certificate, from covey certs.")] = Path("ca.crt"),
     name: Annotated[str | None, typer.Option(help="This site's name. [default: the key's file name]")] = None,
@@ -322,6 +360,10 @@ def join(
     from covey.deploy.site_bounds import Bounds
     from covey.deploy.superlink import LOOPBACK, need_flower
 
+    if (data is None) == (table is None):
+        raise UserError("give the site's data: --table FILE --label COLUMN, or --data FILE.py:FUNCTION")
+    if (table is None) != (label is None) or (exclude and table is None):
+        raise UserError("--table goes with --label, and --exclude with both")
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
         raise UserError(f"the address is {address!r}; it must look like HOST:PORT")
@@ -347,7 +389,7 @@ def join(
     if not called:
         raise UserError("--name is missing; without a key it tells the server which site this is")
     secret = None if insecure or key is None else private_key(key)
-    samples = loaded(data, called)
+    samples = of_a_table(table, label, exclude or ()) if table is not None else loaded(data or "", called)
     with for_their_owner(), locked_folder(state):  # states of runs hold models, too
         site = Site(
             samples,
@@ -368,6 +410,16 @@ def join(
             say=say,
             most=bounds.megabytes * 2**20,
         )
+
+
+def of_a_table(file: Path, label: str | None, exclude: Sequence[str]) -> SiteTable:
+    """The site's table; what was decided while it was read is said once."""
+    from covey.deploy.site import SiteTable
+
+    found = SiteTable(source=file, label=label or "", settings={"exclude": tuple(exclude)} if exclude else {})
+    for note in found.read().notes:
+        say(note)
+    return found
 
 
 def loaded(where: str, name: str) -> Any:

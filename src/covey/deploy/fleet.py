@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from covey.codec import task_to_plain, to_bytes
 from covey.core import Mixing, Reply, Step, Task
+from covey.data.schema import Schema
 from covey.data.types import Federation, Scale
 from covey.deploy.arrivals import first_arrivals
 from covey.deploy.outcomes import book_unheard, outcome_of, row_bytes
@@ -73,7 +74,9 @@ class SiteFleet:
         scaling: TellScale | None = None,
         turnout: Turnout | None = None,
         plan: Mapping[str, Any] | None = None,
+        schema: Schema | None = None,
     ) -> None:
+        self.schema = schema  # what the columns of everybody's tables are
         self.status = status or Status()
         self.turnout = turnout or Turnout()
         self.status.now.dataset = server_data.dataset.name
@@ -96,9 +99,17 @@ class SiteFleet:
         self.layout = Layout.of(self.model, spec.buffers)
         self.ledger = Ledger()
         self.schemas = ReplySchemas()
-        marks: dict[str, Any] = {"labels": names_mark(server_data.dataset.classes), "sizes": sizes}
         self.registry = SiteRegistry(
-            transport, spec, names, hello_seconds=deadline, say=say, status=self.status, plan=plan, **marks
+            transport,
+            spec,
+            names,
+            hello_seconds=deadline,
+            say=say,
+            status=self.status,
+            plan=plan,
+            schema=schema,
+            labels=names_mark(server_data.dataset.classes),
+            sizes=sizes,
         )
         self.round = 0
         self.calls: dict[str, int] = {}
@@ -296,6 +307,7 @@ class SiteFleet:
                 "seconds": limit,
                 "step": step_to_plain(call.step),
                 "model": self.spec.plain(),
+                **({"schema": self.schema.plain()} if self.schema else {}),
                 "task": task_to_plain(task),
             }
         )
@@ -349,6 +361,7 @@ class SiteFleet:
             say=self.say,
             status=self.status,
             turnout=self.turnout,
+            schema=self.schema,
         )
         fleet.model = model
         fleet.name = f"{self.name}/{name}"
@@ -391,6 +404,7 @@ class SiteFleet:
             "least": self.least,
             "own": self.server_data_digest,
             "scale": of_scale(self.spec.scale),
+            **({"schema": self.schema.plain()} if self.schema else {}),
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:

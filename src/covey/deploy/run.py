@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,8 +13,11 @@ import torch
 from covey.bench.choose import choose_bench
 from covey.config import Config, method_of
 from covey.data import load
+from covey.data.realign import realigned
+from covey.data.schema import Schema, read_schema
 from covey.data.types import Dataset, Federation, Samples
 from covey.data.validation import evenly_spaced
+from covey.deploy.agreement import agreed_schema
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
@@ -24,7 +28,7 @@ from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.fit import check_steps
 from covey.fleet.guard import Guard
-from covey.sections import DataSection, ModelSection, own_settings
+from covey.sections import DataSection, ModelSection, Sites, own_settings
 from covey.steps.scale import TellScale
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
@@ -40,16 +44,34 @@ def site_fleet(
     say: Callable[[str], None] = lambda _: None,
     status: Status | None = None,
     scaling: TellScale | None = None,
+    before: Schema | None = None,
 ) -> SiteFleet:
     """The fleet of a deployment; the global test set is all of `own`, else that of the configuration's data set.
 
     Where that set comes without a scale, sites are asked once for sums of their inputs (`scaling`), and all inputs are
-    standardised by these.
+    standardised by these. `before` is what the columns are in a run that goes on.
     """
-    data, quorum = config["data"], config.tables.get("sites", {}).get("quorum", 0)
-    if quorum > least:
-        raise UserError(f"sites.quorum is {quorum}, but the run is for {least} sites; see --clients")
-    dataset = own or load(data["name"], **own_settings(data, DataSection))
+    data, sites = config["data"], Sites(**config.tables.get("sites", {}))
+    if sites.quorum > least:
+        raise UserError(f"sites.quorum is {sites.quorum}, but the run is for {least} sites; see --clients")
+    dataset = own or (
+        load(data["name"], **own_settings(data, DataSection))
+        if not sites.schema or data["name"] != DataSection.name
+        else None
+    )
+    schema = before or shared_schema(
+        sites.schema, transport, least=least, own=dataset, keys=keys, say=say, status=status
+    )
+    if dataset is None:
+        assert schema is not None
+        if config["measure"]["global_test"]:
+            raise UserError(
+                "the server has no test data of its own: give [data] a table of test rows, or set "
+                "measure.global_test = false"
+            )
+        dataset = without_rows(schema)
+    elif schema is not None:
+        dataset = realigned(dataset, schema)
     method = method_of(config)
     check_steps(method, dataset, config.method_name)
     model = config["model"]
@@ -65,9 +87,8 @@ def site_fleet(
     test = Samples(dataset, np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64))
     if count := data.get("test_samples"):
         test = evenly_spaced(test, count)
-    say(
-        f"{config.method_name}, {model['name']}; {len(test):,} samples of {dataset.name} are the global test set"
-    )
+    where = f"{len(test):,} samples of {dataset.name} are" if len(test) else "the server has"
+    say(f"{config.method_name}, {model['name']}; {where} {'the' if len(test) else 'no'} global test set")
     return SiteFleet(
         transport,
         spec,
@@ -81,9 +102,52 @@ def site_fleet(
         guard=Guard(**config["guard"]),
         say=say,
         status=status,
-        turnout=Turnout(quorum),
+        turnout=Turnout(sites.quorum),
+        schema=schema,
         plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
         scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
+    )
+
+
+def shared_schema(
+    asked: str,
+    transport: Transport,
+    *,
+    least: int,
+    own: Dataset | None,
+    keys: Mapping[str, int],
+    say: Callable[[str], None],
+    status: Status | None,
+) -> Schema | None:
+    """What the columns of everybody's tables are: of a file, of what the sites tell, or nothing where they are none."""
+    if asked not in ("", "sites"):
+        return read_schema(Path(asked))
+    if not asked and (own is None or own.schema is None):
+        return None
+    listed: Callable[[], Mapping[str, str]] = getattr(keys, "names", dict)
+    return agreed_schema(
+        transport,
+        least=least,
+        own=own if own is not None and own.schema is not None else None,
+        called=lambda key: listed().get(key, ""),
+        say=say,
+        status=status,
+    )
+
+
+def without_rows(schema: Schema) -> Dataset:
+    """A data set of a server that has none: it says what samples look like."""
+    targets = torch.zeros(0, dtype=torch.int64) if schema.classes else torch.zeros(0, 1)
+    return Dataset(
+        name="the sites' tables",
+        x=torch.zeros(0, len(schema.inputs)),
+        y=targets,
+        train=np.arange(0),
+        test=np.arange(0),
+        classes=schema.classes,
+        scale=schema.scale,
+        features=schema.inputs,
+        schema=schema,
     )
 
 

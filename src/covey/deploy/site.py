@@ -6,15 +6,20 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from covey.bench import Bench
 from covey.codec import named_from_bytes, to_bytes
 from covey.core import Reply, Task
-from covey.data.types import Dataset, Samples, Scale, View
+from covey.data.realign import check_ranges, realigned, structure, sums
+from covey.data.schema import Schema
+from covey.data.table import read_table
+from covey.data.types import Dataset, Indices, Samples, Scale, View
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds
@@ -34,7 +39,37 @@ HELLO = "query.hello"
 UNSAID = "its step failed; the site's own log says why"  # an error may quote the data that it met
 CHUNK = 1024  # samples of which a digest is taken at a time
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
+OF_COLUMNS = (
+    "features",
+    "exclude",
+    "categories",
+    "missing",
+    "standardise",
+    "na_values",
+    "date_format",
+    "task",
+)
 BENCHES_KEPT = 4  # models that are ready to work
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SiteTable:
+    """A site's table, which is read again once it is known what its columns are to everybody.
+
+    source: a file, or a table. label: the column to predict. settings: of `covey.data.read_table`, for the columns as
+    they are here.
+    """
+
+    source: Any
+    label: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, schema: Schema | None = None) -> Dataset:
+        """The table as it looks by itself, or under everybody's schema; which rows are test rows stays the same."""
+        if schema is None:
+            return read_table(self.source, label=self.label, **self.settings)
+        kept = {name: value for name, value in self.settings.items() if name not in OF_COLUMNS}
+        return read_table(self.source, label=self.label, schema=schema, **kept)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,6 +78,7 @@ class SiteData:
 
     train_samples: View
     test_samples: View
+    table: SiteTable | None = None
 
     def train(self, client: int, number: int) -> View:  # noqa: ARG002
         return self.train_samples
@@ -67,11 +103,39 @@ class SiteData:
         train, test = (replace(part, dataset=replace(part.dataset, scale=scale)) for part in parts)  # type: ignore[type-var]
         return SiteData(train_samples=train, test_samples=test)
 
+    @property
+    def dataset(self) -> Dataset:
+        return self.train_samples.dataset
+
+    @property
+    def rows(self) -> Indices:
+        """Which rows of the data set are for training."""
+        samples = self.train_samples
+        return samples.index if isinstance(samples, Samples) else np.arange(len(samples))
+
+    def under(self, schema: Schema) -> SiteData:
+        """The same rows with the inputs of everybody's schema, by their names; a refusal names what does not fit."""
+        parts = self.train_samples, self.test_samples
+        try:
+            if self.table is not None:
+                read = self.table.read(schema)
+                check_ranges(read)
+                return SiteData.of(read)
+            if not all(isinstance(part, Samples) for part in parts):
+                raise UserError("the samples have no column names to compare")
+            made = realigned(self.dataset, schema)
+            train, test = (replace(part, dataset=made) for part in parts)  # type: ignore[type-var]
+            return SiteData(train_samples=train, test_samples=test)
+        except UserError as error:
+            raise Refused(f"its table does not fit the others': {error}") from error
+
     @classmethod
     def of(cls, data: Any) -> SiteData:
         """Of what a user's load function gives: a Dataset, a (train, test) pair of Samples, or a SiteData."""
         if isinstance(data, SiteData):
             return data
+        if isinstance(data, SiteTable):
+            return replace(cls.of(data.read()), table=data)
         if isinstance(data, Dataset):
             return cls(train_samples=Samples(data, data.train), test_samples=Samples(data, data.test))
         if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Samples) for part in data):
@@ -105,14 +169,15 @@ class Site:
         self.allowed = {bare_name(thing): thing for thing in allow}
         for thing in allow:
             load_own(thing, f"--allow {thing}")
-        self.data = SiteData.of(data)
+        self.data = self.own = SiteData.of(data)
+        self.schema: Any = None  # what the run says of the columns, as it came
         self.name = name
         self.budget = budget
         # nothing leaves that the account does not count
         self.strict = budget is not None and not trust_server
         self.bounds = bounds or Bounds()
         self.say = say
-        self.account = PrivacyAccount(folder, data=lambda: self.data.digest, budget=budget)
+        self.account = PrivacyAccount(folder, data=lambda: self.own.digest, budget=budget)
         self.memory = Memory(folder, self.account)
         self.benches: dict[str, Bench] = {}
         self.left_out = ""
@@ -130,6 +195,9 @@ class Site:
                 if request.get("lanes") is True:
                     self.make_ready_for_lanes()
                 self.check_plan(request.get("plan"))
+                if request.get("columns") == "tell":
+                    return to_bytes({"name": self.name, **own_columns(self.own, strict=self.strict)})
+                self.use(request.get("schema"))
                 return to_bytes(self.hello(sizes=request.get("sizes", True) is True))
             with only_installed(self.allowed):
                 answer = to_bytes(self._work(request))
@@ -160,6 +228,7 @@ class Site:
             "shape": list(samples.dataset.x.shape[1:]),
             "classes": len(samples.dataset.classes),
             "labels": names_mark(samples.dataset.classes),
+            "columns": names_mark(samples.dataset.features) if self.schema is not None else "",
         }
 
     def check_plan(self, plan: Any) -> None:
@@ -169,6 +238,16 @@ class Site:
         step, rounds = step_from_plain(plan["step"]), int(plan["rounds"])
         if getattr(step, "accounted", False) and hasattr(step, "planned"):
             self.account.check_plan(step.planned(len(self.data.train_samples), rounds), rounds)
+
+    def use(self, schema: Any) -> None:
+        """The run's columns from here on; where it says none, this site's own."""
+        if schema == self.schema:
+            return
+        try:
+            self.data = self.own if schema is None else self.own.under(Schema.from_plain(schema))
+        except UserError as error:
+            raise Refused(str(error)) from error
+        self.schema = schema
 
     def make_ready_for_lanes(self) -> None:
         """Has the kernels compiled before a deadline runs, which would end a compilation again in every round."""
@@ -185,6 +264,7 @@ class Site:
     def _work(self, request: Mapping[str, Any]) -> dict[str, Any]:
         step = self._permitted(step_from_plain(request["step"]))
         spec = model_from_plain(request["model"])
+        self.use(request.get("schema"))
         if spec.shape != tuple(self.data.train_samples.dataset.x.shape[1:]):
             raise Refused(
                 f"the model takes samples of shape {spec.shape}, this site's have "
@@ -263,6 +343,15 @@ class Site:
         if self.budget is not None and not within:
             check_counted(step, self.budget, trusted=not self.strict)
         return step  # the account keeps the budget
+
+
+def own_columns(data: SiteData, *, strict: bool) -> dict[str, Any]:
+    """What a site tells of its columns: names, kinds, categories, and sums of its rows; nothing, with a budget."""
+    if strict:
+        return {"private": True}
+    if data.dataset.schema is None:
+        raise Refused("its samples have no column names to compare; join with --table")
+    return {"schema": structure(data.dataset.schema).plain(), "sums": sums(data.dataset, data.rows)}
 
 
 def names_mark(classes: Sequence[str]) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from covey.codec import named_from_bytes, to_bytes
+from covey.data.schema import Schema
 from covey.deploy.protocol import SPOKEN, agreed
-from covey.deploy.site import HELLO
+from covey.deploy.site import HELLO, names_mark
 from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec
@@ -84,7 +85,9 @@ class SiteRegistry:
         say: Callable[[str], None],
         status: Status | None = None,
         plan: Mapping[str, Any] | None = None,
+        schema: Schema | None = None,
     ) -> None:
+        self.schema = schema  # what the columns of everybody's tables are
         self.status = status or Status()
         self.plan = plan  # the training of the run, by which a site sees whether its budget lasts
         self.transport = transport
@@ -156,6 +159,7 @@ class SiteRegistry:
                 "sizes": self.ask_sizes,
                 "lanes": self.spec.lanes,
                 "plan": self.plan,
+                "schema": self.schema.plain() if self.schema else None,
             }
             blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
             self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))
@@ -222,6 +226,8 @@ class SiteRegistry:
 
     def objection(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> str:
         """Why a site that introduced itself may not be registered; empty if it may."""
+        if self.schema is not None and hello["columns"] != names_mark(self.schema.inputs):
+            return "its covey does not compare columns by their names; install the server's"
         shape, outputs = tuple(hello["shape"]), int(hello["classes"]) or 1
         if (shape, outputs) != (self.spec.shape, self.spec.outputs):
             return (
@@ -260,6 +266,7 @@ def _hello(response: Response) -> dict[str, Any]:
             "shape": tuple(shape),
             "classes": classes,
             "labels": str(hello["labels"]),
+            "columns": str(hello.get("columns", "")),
             "sizes": tuple(sizes),
         }
     except Refused as no:
