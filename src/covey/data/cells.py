@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 WITH_COMMA = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?\s*$"  # 3,14 and 1.234,5
 COMMA_OF_THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*$"  # 1,234: a decimal comma or not?
+ISO = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S")
 LARGEST = float(np.finfo(np.float32).max)
 EXACT = 2**53  # whole numbers beyond are not told apart as floating-point numbers
 
@@ -71,13 +72,15 @@ def numbers_of(column: pa.ChunkedArray, name: str) -> Floats:
         column = _parsed(column, name)
     elif not (is_number(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type)):
         raise not_for_models(column, name)
-    if pa.types.is_integer(column.type):
-        beyond = pc.greater(pc.abs(pc.cast(column, pa.float64(), safe=False)), float(EXACT))
-        if pc.any(beyond).as_py():
-            row = pc.index(beyond, True).as_py()
+    if column.type in (pa.int64(), pa.uint64()):
+        beyond = pc.greater(column, pa.scalar(EXACT, column.type))
+        if column.type == pa.int64():
+            beyond = pc.or_(beyond, pc.less(column, pa.scalar(-EXACT, column.type)))
+        row = pc.index(beyond, True).as_py()
+        if row >= 0:
             raise UserError(
                 f"the column {name!r} holds {column[row].as_py()} in row {row + 1}; whole numbers beyond 2^53 cannot "
-                "be told apart as numbers: leave the column out (exclude), or make it one of the categories"
+                "be told apart as numbers: leave the column out (exclude), or name it in categories"
             )
     found: Floats = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
     large = np.abs(found) > LARGEST
@@ -104,14 +107,25 @@ def uses_commas(texts: pa.Array | pa.ChunkedArray, name: str) -> bool:
     if pc.all(pc.match_substring_regex(commas, COMMA_OF_THOUSANDS)).as_py():
         raise UserError(
             f"the column {name!r} holds {commas[0].as_py()!r}, which is one number with a decimal comma and another "
-            "with a comma for thousands: say decimal_point = ',' or write the numbers without it"
+            "with a comma for thousands: say which (decimal_point), or write the numbers without it"
         )
     return True
 
 
-def with_points(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """1.234,5 as 1234.5."""
-    return pc.replace_substring(pc.replace_substring(column, ".", ""), ",", ".")
+def with_points(column: pa.ChunkedArray, decimal_point: str = ",") -> pa.ChunkedArray:
+    """1.234,5 as 1234.5, or where the point is the decimal point, 1,234.5."""
+    thousands = "." if decimal_point == "," else ","
+    return pc.replace_substring(pc.replace_substring(column, thousands, ""), ",", ".")
+
+
+def has_thousands(texts: pa.ChunkedArray, decimal_point: str) -> bool:
+    """Whether these texts are numbers, some of them with a mark for thousands."""
+    mark = "." if decimal_point == "," else ","
+    pattern = rf"^\s*[+-]?\d{{1,3}}([{mark}]\d{{3}})*([{decimal_point}]\d+)?\s*$"
+    return bool(
+        pc.all(pc.match_substring_regex(texts, pattern)).as_py()
+        and pc.any(pc.match_substring(texts, mark)).as_py()
+    )
 
 
 def _parsed(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -141,17 +155,18 @@ def dates_of(column: pa.ChunkedArray, name: str, written: str = "") -> pa.Chunke
 
 
 def parsed_dates(column: pa.ChunkedArray, written: str) -> pa.ChunkedArray:
-    """Texts as dates; what is none is empty."""
+    """Texts as dates; what is none is empty, also the 31st of February."""
     text = pc.utf8_trim_whitespace(column)
-    if written:
-        return pc.strptime(text, format=written, unit="s", error_is_null=True)
-    iso = pc.match_substring_regex(text, r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
-    try:
-        return pc.if_else(iso, text, None).cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:  # the 31st of February
-        return pc.strptime(
-            pc.utf8_slice_codeunits(text, 0, 10), format="%Y-%m-%d", unit="s", error_is_null=True
-        )
+    if not written:
+        text = pc.replace_substring(pc.replace_substring_regex(text, r"(\.\d+)?Z?$", ""), "T", " ")
+    found = None
+    for form in [written] if written else ISO:
+        made = pc.strptime(text, format=form, unit="s", error_is_null=True)
+        again = pc.strftime(made, format=form)
+        same = pc.equal(*(pc.replace_substring_regex(t, r"(^|\D)0+(\d)", r"\1\2") for t in (again, text)))
+        made = pc.if_else(same, made, None)
+        found = made if found is None else pc.coalesce(found, made)
+    return found
 
 
 def date_parts(column: pa.ChunkedArray, kind: str) -> Floats:
@@ -187,4 +202,6 @@ def _is_float(text: str) -> bool:
 
 
 def some(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(name or "''" for name in names[:most]) + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from covey.data.cells import (
     NUMBER,
+    WITH_COMMA,
     date_parts,
     is_date,
     is_number,
@@ -36,6 +37,9 @@ ID_NAME = re.compile(rf"(^|[\s_.-])({ID_WORDS}|unnamed: 0)$|^$|(?-i:[a-z](ID|Id|
 UNIT = re.compile(r"\[([^\[\]]+)\]\s*$")  # weight [kg]
 TIMES = ("", " %H:%M", " %H:%M:%S")
 DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y.%m.%d", "%d-%m-%Y", "%m-%d-%Y")
+WITH_UNIT = (
+    r"^\s*([€$£]\s*[+-]?\d+([.,]\d+)*|[+-]?\d+([.,]\d+)*\s*([%€$£‰]|[a-zA-Zµ°/]{1,8}))\s*$"  # 5 %, € 3
+)
 LIKE_A_DATE = (
     r"^\s*(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})"
     r"([T ]\d{1,2}:\d\d(:\d\d(\.\d+)?)?)?\s*$"
@@ -126,9 +130,8 @@ def _look_at(found: Found, cells: pa.ChunkedArray, name: str, unit: str, choices
 def _text(found: Found, cells: pa.ChunkedArray, name: str, unit: str, choices: Choices) -> None:
     known = cells.drop_null()
     texts = pc.unique(known)
-    stray = stray_text(texts)
-    numbers = pc.sum(pc.match_substring_regex(texts, NUMBER)).as_py()
-    if uses_commas(texts, name) or (stray is None and (len(texts) > FEW or choices.na_values)):
+    numbers = stray_text(texts) is None and (len(texts) > FEW or bool(choices.na_values))
+    if numbers or uses_commas(texts, name):
         found.columns.append(Column(name=name, unit=unit))
         return
     written = _date_format(texts, name, choices.date_format)
@@ -136,17 +139,32 @@ def _text(found: Found, cells: pa.ChunkedArray, name: str, unit: str, choices: C
         dates = parsed_dates(known, written)
         _date(found, dates, name, written, name in choices.features)
         return
-    of_rows = pc.sum(pc.match_substring_regex(known, NUMBER)).as_py()
-    if stray is not None and numbers > FEW and of_rows >= len(known) / 2:
-        raise UserError(
-            f"the column {name!r} holds numbers, but {stray[1]!r} in row {pc.index(cells, stray[1]).as_py() + 1}: "
-            "correct it, say "
-            f'na_values = ["{stray[1]}"] if it means an empty cell, or categories = ["{name}"] if all are categories'
-        )
+    _refuse_stray(cells, known, texts, name)
     if name not in choices.features and _is_id(known, len(cells), name):
         found.ids.append(name)
         return
     found.columns.append(_category(known, name))
+
+
+def _refuse_stray(cells: pa.ChunkedArray, known: pa.ChunkedArray, texts: pa.Array, name: str) -> None:
+    """A `UserError` where most cells are numbers, or dates, and one is not: no silent categories."""
+    if len(texts) <= FEW:
+        return
+    if pc.all(pc.match_substring_regex(texts, WITH_UNIT)).as_py():
+        raise UserError(
+            f"the column {name!r} holds numbers with a unit, such as {texts[0].as_py()!r}: write the numbers alone, or "
+            "leave it out (exclude)"
+        )
+    for what, pattern in (("numbers", NUMBER), ("numbers", WITH_COMMA), ("dates", LIKE_A_DATE)):
+        like = pc.match_substring_regex(texts, pattern)
+        rows = pc.sum(pc.match_substring_regex(known, pattern)).as_py()
+        if pc.sum(like).as_py() > FEW and rows >= len(known) / 2:
+            text = texts[pc.index(like, False).as_py()].as_py()
+            row = pc.index(cells, text).as_py() + 1
+            raise UserError(
+                f"the column {name!r} holds {what}, but {text!r} in row {row}: correct it, say na_values = "
+                f'["{text}"] if it means an empty cell, or categories = ["{name}"] if all are categories'
+            )
 
 
 def _category(known: pa.ChunkedArray, name: str) -> Column:
@@ -176,15 +194,13 @@ def _date_format(texts: pa.Array, name: str, given: str) -> str | None:
     """How these texts are dates: "" is ISO 8601, None that they are none."""
     if not pc.all(pc.match_substring_regex(texts, LIKE_A_DATE)).as_py():
         return None
-    fits = [
-        form
-        for form in ("", *([given] if given else [day + time for day in DATES for time in TIMES]))
-        if parsed_dates(texts, form).null_count == 0
-    ]
+    forms = ("", *([given] if given else [day + time for day in DATES for time in TIMES]))
+    fits = [form for form in forms if parsed_dates(texts, form).null_count == 0]
     if not fits:
-        asked = f", nor as {given}" if given else ""
+        least = min(forms, key=lambda form: parsed_dates(texts, form).null_count)
+        wrong = texts[pc.index(pc.is_null(parsed_dates(texts, least)), True).as_py()].as_py()
         raise UserError(
-            f"the column {name!r} looks like dates, but {texts[0].as_py()!r} cannot be read as one{asked}"
+            f"the column {name!r} looks like dates, but {wrong!r} cannot be read as one{f' ({given})' if given else ''}"
         )
     if len(fits) > 1:
         raise UserError(

@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 
 from covey.data.cells import date_parts, dates_of, numbers_of, some, tidied, words_of
 from covey.data.schema import NO_CATEGORY, Column, Floats, Schema
-from covey.data.table_files import open_table
+from covey.data.table_files import Reading, open_table
 from covey.errors import UserError
 
 
 def encode(schema: Schema, source: Any) -> torch.Tensor:
     """The inputs of all rows, not yet scaled."""
-    table = open_table(source).table
-    return torch.from_numpy(assembled(schema, columns_of(schema, table)).astype(np.float32))
+    return torch.from_numpy(assembled(schema, columns_of(schema, source)).astype(np.float32))
 
 
 def columns_of(schema: Schema, source: Any) -> list[NDArray[Any]]:
     """What each column holds: numbers, with NaN for an empty cell, or places among the categories, with -1 for one."""
-    table = open_table(source).table
+    table = open_table(source, Reading(decimal_point=schema.decimal_point)).table
     names = set(table.column_names)
     absent = list(dict.fromkeys(c.name for c in schema.columns if c.name not in names))
     if absent:

@@ -34,9 +34,16 @@ def samples_of(told: Inputs, x: Any) -> Tensor:
         samples = _rows(told, x)
     else:
         samples = _array(told, x)
+    if not len(samples):
+        raise UserError("there are no samples to predict")
     if told.dtype == "int64":
-        if bool((samples < 0).any()) or bool((samples != samples.round()).any()):
-            raise UserError("the run had whole numbers from 0 on (tokens); the samples hold others")
+        low, high = float(samples.min()), float(samples.max())
+        known = told.high is None or high <= told.high
+        if low < 0 or not known or bool((samples != samples.round()).any()):
+            top = "" if told.high is None else f" to {told.high:g}"
+            raise UserError(
+                f"samples run from {low:g} to {high:g}; those of the run are whole numbers from 0{top} (tokens)"
+            )
         return samples.to(torch.int64)
     samples = samples.to(torch.float32, copy=True)
     _finite(samples, told)
@@ -57,6 +64,8 @@ def _pictures_in(x: Any) -> list[Any]:
             return picture_files(path)
         return [path] if path.suffix.lower() in ENDINGS else []
     several = list(x) if isinstance(x, list | tuple) else [x]
+    if isinstance(x, list | tuple) and not x:
+        raise UserError("there are no samples to predict")
     if several and all(_is_picture(one) for one in several):
         return several
     if several and all(isinstance(one, str | Path) for one in several):
@@ -121,8 +130,6 @@ def _array(told: Inputs, x: Any) -> Tensor:
             samples = samples.movedim(-1, 1)
     if tuple(samples.shape[1:]) != shape:
         raise UserError(f"samples have shape {tuple(samples.shape[1:])}; the models take {shape}")
-    if not len(samples):
-        raise UserError("there are no samples to predict")
     return samples
 
 
@@ -160,7 +167,7 @@ Reach = tuple[float, float, float] | tuple[None, None, None]
 
 def reach_of(x: Tensor, train: Indices, most: int = 2000) -> Reach:
     """The smallest and largest value of some training samples, and what the darkest of them reaches."""
-    some = train[:: max(1, len(train) // most)]
+    some = train[:: 1 if x.dtype == torch.int64 else max(1, len(train) // most)]  # of tokens all are counted
     if not len(some) or not x[0].numel():
         return None, None, None
     values = x.index_select(0, torch.from_numpy(some)).flatten(1)

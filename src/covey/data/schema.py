@@ -17,6 +17,7 @@ from covey.errors import UserError
 
 Floats = NDArray[np.float64]
 Kind = Literal["number", "category", "year", "month", "weekday", "hour"]
+DecimalPoint = Literal["auto", ".", ","]
 DATE_PARTS: tuple[Kind, ...] = ("year", "month", "weekday", "hour")
 NO_CATEGORY = ""  # the fill value of an empty cell that belongs to none of the categories
 NARROW = 1e-12  # a variance below this share of the mean square is rounding
@@ -91,14 +92,18 @@ class Schema:
     label: the column to predict.
     classes: its values; none where it is a number.
     na_values: texts that mean an empty cell, beside the usual ones.
+    decimal_point: of numbers in a CSV file; auto finds it.
     """
 
     columns: tuple[Column, ...]
     label: str = ""
     classes: tuple[str, ...] = ()
     na_values: tuple[str, ...] = ()
+    decimal_point: DecimalPoint = "auto"
 
     def __post_init__(self) -> None:
+        if self.decimal_point not in get_args(DecimalPoint):
+            raise UserError(f"decimal_point is {self.decimal_point!r}; allowed: auto, a point, a comma")
         if not self.columns:
             raise UserError("a schema needs at least one column")
         seen: set[str] = set()
@@ -170,6 +175,7 @@ class Schema:
             "label": self.label,
             "classes": list(self.classes),
             "na_values": list(self.na_values),
+            "decimal_point": self.decimal_point,
             "columns": columns,
         }
 
@@ -297,6 +303,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
     "bool": (bool,),
     "Kind": (str,),
+    "DecimalPoint": (str,),
     "float | None": (float, int, type(None)),
     "float | str | None": (float, int, str, type(None)),
 }

@@ -14,12 +14,22 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from covey.data.cells import is_date, is_number, is_text, not_for_models, numbers_of, some, tidied, words_of
+from covey.data.cells import (
+    is_date,
+    is_number,
+    is_text,
+    not_for_models,
+    numbers_of,
+    some,
+    tidied,
+    uses_commas,
+    words_of,
+)
 from covey.data.columns import Choices, look
 from covey.data.convert import stratified_split, with_everybody
 from covey.data.encoding import assembled, columns_of
-from covey.data.schema import NO_CATEGORY, Column, Schema, read_schema
-from covey.data.table_files import ADDRESS, DecimalPoint, Reading, open_table
+from covey.data.schema import NO_CATEGORY, Column, DecimalPoint, Schema, read_schema
+from covey.data.table_files import ADDRESS, Reading, open_table
 from covey.data.types import Dataset, Indices
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
@@ -92,7 +102,12 @@ def read_table(
         notes += found.notes()
         if not found.columns:
             raise UserError(f"{called} has no column left for the features; {'; '.join(found.notes())}")
-        plan = Schema(columns=tuple(found.columns), label=label, na_values=tuple(na_values))
+        plan = Schema(
+            columns=tuple(found.columns),
+            label=label,
+            na_values=tuple(na_values),
+            decimal_point=decimal_point,
+        )
     else:
         if features or exclude or categories:
             raise UserError(
@@ -102,6 +117,8 @@ def read_table(
             raise UserError(f"the label is {label!r}; the schema's label is {given.label!r}")
         plan = given
     y, classes = _labels(whole[label], label, task, given)
+    if len(classes) == 1 and given is None:
+        notes.append(f"the label {label!r} is {classes[0]!r} in all rows: there is nothing to tell apart")
     ids, names = _groups(whole[client], client) if client is not None else (None, ())
     train, held = _split(
         whole, len(opened[0].table), test is not None, split, test_share, y, ids, classes, seed
@@ -345,12 +362,13 @@ def _labels(
     if given is not None:
         task = "classification" if given.classes else "regression"
     if task == "auto":
-        task = "regression" if pa.types.is_floating(column.type) else "classification"
-        if pa.types.is_integer(column.type):
+        commas = is_text(column.type) and uses_commas(pc.unique(column), name)
+        task = "regression" if commas or pa.types.is_floating(column.type) else "classification"
+        if not commas and (is_text(column.type) or pa.types.is_integer(column.type)):
             values = len(pc.unique(column))
             if values > max(MANY_CLASSES, len(column) / 2):
                 raise UserError(
-                    f'the label {name!r} has {values:,} different whole numbers: say task = "regression" if it is a '
+                    f'the label {name!r} has {values:,} different values: say task = "regression" if it is a '
                     'number to predict, or task = "classification" if each is a class'
                 )
     if task == "regression":

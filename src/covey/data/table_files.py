@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from covey.data.cells import is_text, uses_commas
+from covey.data.cells import has_thousands, is_text, uses_commas, with_points
+from covey.data.schema import DecimalPoint
 from covey.errors import UserError
 
-DecimalPoint = Literal["auto", ".", ","]
 PIECE = 1 << 20  # bytes of a file that are looked at together
 FALLBACK = "cp1252"  # what spreadsheets of Western Europe write
 EXCEL = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -81,10 +81,10 @@ def _from_memory(source: Any) -> pa.Table:
         if isinstance(source, pa.Table):
             return source
         if isinstance(source, Mapping):
-            return pa.table({str(name): _cells(values) for name, values in source.items()})
+            return _of_columns({str(name): _cells(values) for name, values in source.items()})
         if isinstance(source, list | tuple) and source and all(isinstance(row, Mapping) for row in source):
             names = dict.fromkeys(name for row in source for name in row)
-            return pa.table({str(name): [row.get(name) for row in source] for name in names})
+            return _of_columns({str(name): [row.get(name) for row in source] for name in names})
         if _arrow_in(source):
             return source.with_format("arrow")[:]
         if hasattr(source, "__arrow_c_stream__"):  # pandas, polars, duckdb
@@ -95,6 +95,16 @@ def _from_memory(source: Any) -> pa.Table:
         f"a table was given as {type(source).__name__}; allowed: a CSV, Parquet or Excel file, a data frame, an Arrow "
         "table, a dict of columns, a list of dicts"
     )
+
+
+def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
+    made = {}
+    for name, cells in columns.items():
+        try:
+            made[name] = cells if isinstance(cells, pa.ChunkedArray) else pa.array(cells)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"the column {name!r} cannot be read: {_first_line(error)}") from error
+    return pa.table(made)
 
 
 def _cells(values: Any) -> Any:
@@ -143,13 +153,31 @@ def _from_csv(path: Path, reading: Reading) -> Opened:
         )
     delimiter = reading.delimiter or _delimiter_of(path, encoding)
     if reading.decimal_point != "auto":
-        return Opened(_csv(path, encoding, delimiter, reading.decimal_point), tuple(notes))
+        table = _csv(path, encoding, delimiter, reading.decimal_point)
+        return Opened(_without_thousands(table, reading.decimal_point), tuple(notes))
     table = _csv(path, encoding, delimiter, ".")
     for name, column in zip(table.column_names, table.columns, strict=True):
         if is_text(column.type) and uses_commas(column.drop_null(), name):
             notes.append(f"{path.name} has decimal commas (first in the column {name!r})")
+            points = [
+                other
+                for other, cells in zip(table.column_names, table.columns, strict=True)
+                if pa.types.is_floating(cells.type)
+            ]
+            if points:
+                raise UserError(
+                    f"{path} has decimal commas in the column {name!r} and points in {points[0]!r}: say which is the "
+                    "decimal_point; the other is then for thousands"
+                )
             return Opened(_csv(path, encoding, delimiter, ","), tuple(notes))
     return Opened(table, tuple(notes))
+
+
+def _without_thousands(table: pa.Table, decimal_point: str) -> pa.Table:
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if is_text(column.type) and has_thousands(column.drop_null(), decimal_point):
+            table = table.set_column(place, name, with_points(column, decimal_point).cast(pa.float64()))
+    return table
 
 
 def _csv(path: Path, encoding: str, delimiter: str, decimal_point: str) -> pa.Table:
