@@ -1,10 +1,16 @@
 """Every number is named after what it was measured on, and is what its name says."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
-from covey.core import Reply, run
-from covey.measure import Measuring, by_group, over_clients
+from covey.core import Method, Reply, each_reply, run
+from covey.errors import UserError
+from covey.measure import Measuring, by_group, check_private_measure, on_local_tests, over_clients
 from covey.methods.baselines import fedavg, local_only
+from covey.methods.personal import ditto, fedper, fine_tuned
 from covey.metrics import Metric
 from covey.steps import Train
 from covey.testing import small_fleet
@@ -57,3 +63,36 @@ def test_every_client_is_measured_with_the_row_that_serves_it() -> None:
     state = run(method, fleet, rounds=2)
     found = [m for m in Measuring(global_test=False)(method, state, fleet, True) if m.metric == "accuracy"]
     assert [m.client for m in found] == list(range(8))
+
+
+class UnderNoise:
+    """Replies as they are; evaluations under hardly any noise."""
+
+    evaluations = 500.0
+    __call__ = staticmethod(each_reply)
+
+
+@pytest.mark.parametrize("make", [fine_tuned, ditto, fedper, fedavg])
+def test_noisy_evaluations_score_the_model_that_a_client_uses(make: Callable[[Train], Method]) -> None:
+    fleet, method = small_fleet(), make(Train(lr=0.1))
+    state = run(method, fleet, rounds=2)
+    noisy = replace(method, gather=UnderNoise())
+    # training once more before use has a stream of its own, which is that of the tuned model where nothing comes before
+    for settings in ({}, {"fine_tune": 2}) if method.adapt is None else ({},):
+        exact, found = (
+            {
+                m.client: m.value
+                for m in on_local_tests(one, state, fleet, **settings)
+                if m.metric == "accuracy"
+            }
+            for one in (method, noisy)
+        )
+        assert found == pytest.approx(exact, abs=0.01)
+
+
+def test_sites_are_not_asked_under_noise_how_good_a_model_is_that_they_trained_themselves() -> None:
+    sites = SimpleNamespace(simulated=False, layout=small_fleet().layout)
+    for make in (fine_tuned, ditto, fedper):
+        with pytest.raises(UserError, match=r"noise for one test sample; clients of .* trained"):
+            check_private_measure(Measuring(), replace(make(Train()), gather=UnderNoise()), sites)  # type: ignore[arg-type]
+    check_private_measure(Measuring(), replace(fedavg(Train()), gather=UnderNoise()), sites)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -148,20 +149,12 @@ def test_a_network_whose_code_has_changed_is_not_filled_with_the_old_numbers(tmp
     assert len(load_models(run.folder, changed_code=True)) == 1
 
 
-@pytest.mark.parametrize("format", ["safetensors", "torch", "onnx"])
+@pytest.mark.parametrize("format", ["safetensors", "torch"])
 def test_files_for_other_programs_hold_the_same_model(digits: covey.Run, tmp_path: Path, format: str) -> None:
     models = digits.models()
     x = models.inputs(covey.load("digits").x[:5])
     wanted = models[0](x)
-    if format == "onnx":
-        pytest.importorskip("onnxscript")
-        runtime = pytest.importorskip("onnxruntime")
     (path,) = export(digits.folder, format=format, out=tmp_path)  # type: ignore[arg-type]
-    if format == "onnx":
-        session = runtime.InferenceSession(path.read_bytes())
-        (found,) = session.run(None, {"samples": x.numpy()})
-        assert found == pytest.approx(wanted.detach().numpy(), abs=1e-4)
-        return
     again = covey.models.build("mlp", input_shape=(1, 8, 8), outputs=10)
     state = (
         safetensors.torch.load_file(path) if format == "safetensors" else torch.load(path, weights_only=True)
@@ -180,6 +173,104 @@ def test_export_from_the_command_line(turned: covey.Run, tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"model-{i}.safetensors" for i in range(3)]
     wrong = CliRunner().invoke(app, ["export", str(turned.folder), "--format", "pickle"])
     assert "allowed: safetensors, torch, onnx" in str(wrong.exception)
+
+
+@pytest.fixture(scope="module")
+def personal(tmp_path_factory: pytest.TempPathFactory) -> covey.Run:
+    """Three clients with names, whose heads stay with them."""
+    out = tmp_path_factory.mktemp("trained") / "personal"
+    x = torch.rand(120, 4)
+    columns = {name: x[:, place].tolist() for place, name in enumerate("abcd")}
+    columns["who"] = ["Lyon", "Berlin", "Rome / Roma"] * 40
+    columns["ill"] = ["yes" if value > 0.5 else "no" for value in columns["a"]]
+    data = covey.read_table(columns, label="ill", client="who")
+    return covey.simulate("fedper", data, rounds=2, out=out, **QUIET)
+
+
+def test_every_clients_own_model_is_a_file_and_a_newcomers_too(personal: covey.Run, tmp_path: Path) -> None:
+    made = export(personal.folder, out=tmp_path)
+    assert [path.name for path in made] == [
+        f"{name}.safetensors" for name in ("model-Berlin", "model-Lyon", "model-Rome___Roma", "newcomer")
+    ]
+    models, new = personal.models(), {name: [0.2, 0.9] for name in "abcd"}
+    for path, client in zip(made, ("Berlin", "Lyon", "Rome / Roma"), strict=False):
+        file = covey.read_model(path)
+        assert torch.equal(file.row, models.served(client).row)
+        assert file.facts == models.served(client).facts
+        assert (
+            file.predict(new).probabilities.tolist()
+            == models.predict(new, client=client).probabilities.tolist()
+        )
+    assert [path.name for path in export(personal.folder, client="Lyon", out=tmp_path / "one")] == [
+        "model-Lyon.safetensors"
+    ]
+
+
+def test_it_is_said_which_model_answers(personal: covey.Run, turned: covey.Run) -> None:
+    models, new = personal.models(), {name: [0.2, 0.9] for name in "abcd"}
+    assert (
+        models.predict(new, client="Lyon").given == "model 0 of fedper after round 2 as client Lyon uses it"
+    )
+    assert models.predict(new).given == (
+        "model 0 of fedper after round 2, as a newcomer is given it; what every client keeps for itself is here as in "
+        "the first model"
+    )
+    x = covey.load("digits").x[:3]
+    assert turned.models().predict(x, examples=(x, [1, 1, 1])).given.startswith("model ")
+    assert (
+        ", the best of 3 on its 3 labelled examples, as"
+        in turned.models().predict(x, examples=(x, [1, 1, 1])).given
+    )
+    with pytest.raises(UserError, match="the label 'maybe' is none of the run's; allowed: no, yes"):
+        models.predict(new, examples=(new, ["maybe", "no"]))
+
+
+def test_predict_from_the_command_line(personal: covey.Run, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from covey.cli import app
+
+    table, out = tmp_path / "new.csv", tmp_path / "answers.csv"
+    table.write_text("a,b,c,d\n0.2,0.5,0.5,0.5\n0.9,0.5,0.5,0.5\n")
+    (model, *_) = export(personal.folder, client="Lyon", out=tmp_path)
+    wanted = personal.models().predict(table, client="Lyon").csv()
+    for where in ([str(personal.folder), "--client", "Lyon"], [str(model)], [str(model), "--client", "Lyon"]):
+        result = CliRunner().invoke(app, ["predict", where[0], str(table), *where[1:], "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert out.read_text() == wanted
+        assert out.read_text().startswith("sample,answer,p(no),p(yes)\n1,")
+        out.unlink()
+    for where, why in (
+        (
+            [str(model), str(table), "--client", "Rome"],
+            "--client is Rome, but the model in .* is that of Lyon",
+        ),
+        ([str(personal.folder), str(table), "--client", "Oslo"], "client 'Oslo' was not in the run"),
+        ([str(model), str(tmp_path / "no.csv")], "no.csv is not there"),
+        ([str(table), str(table)], "new.csv is not a model that covey wrote, or is damaged"),
+    ):
+        wrong = CliRunner().invoke(app, ["predict", *where, "--out", str(out)])
+        assert isinstance(wrong.exception, UserError)
+        assert re.search(why, str(wrong.exception))
+        assert not out.exists()
+
+
+def test_arrays_and_pictures_from_the_command_line(digits: covey.Run, tmp_path: Path) -> None:
+    from PIL import Image
+    from typer.testing import CliRunner
+
+    from covey.cli import app
+
+    x = covey.load("digits").x[:3]
+    np.save(tmp_path / "x.npy", x.numpy())
+    (tmp_path / "pictures").mkdir()
+    for place, picture in enumerate(x.numpy()):
+        Image.fromarray(picture[0]).save(tmp_path / "pictures" / f"{place}.png")
+    wanted = digits.models().predict(x)
+    for given, names in (("x.npy", []), ("pictures", ["0.png", "1.png", "2.png"])):
+        result = CliRunner().invoke(app, ["predict", str(digits.folder), str(tmp_path / given)])
+        assert result.exit_code == 0, result.output
+        assert wanted.csv(names) in result.output
 
 
 def test_a_folder_that_is_none_is_one_sentence(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from covey.metrics import Metric, metric
     from covey.results import Comparison, Run, Study
     from covey.runs import Interrupted
+    from covey.served_model import read_model
     from covey.steps import Train
     from covey.trained import export, load_models
 
@@ -54,6 +55,7 @@ _HOMES = {
     "compare": "covey.api",
     "load_models": "covey.trained",
     "export": "covey.trained",
+    "read_model": "covey.served_model",
     "Interrupted": "covey.runs",
     "Run": "covey.results",
     "Comparison": "covey.results",
@@ -85,6 +87,7 @@ __all__ = [
     "metric",
     "models",
     "read_images",
+    "read_model",
     "read_table",
     "resolve",
     "run",

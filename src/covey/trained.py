@@ -214,7 +214,11 @@ class TrainedModels:
             return "; clients have models of their own beside it"
         if self._how["adapted"]:
             return "; clients train it on their own data before use"
-        return "" if self._how["as_sent"] else "; of clients, some of its tensors are their own"
+        return (
+            ""
+            if self._how["as_sent"]
+            else "; what every client keeps for itself is here as in the first model"
+        )
 
     def _model(self, row: Tensor, facts: ModelFacts) -> ServedModel:
         return ServedModel(network=self.network, row=row, facts=replace(facts, digest=digest(row).hex()))

@@ -49,6 +49,7 @@ def test_a_run_leaves_a_complete_folder(tmp_path: Path) -> None:
         "about.json",
         "config.toml",
         "metrics.parquet",
+        "served.safetensors",
         "summary.json",
         "checkpoint",
         "checkpoint.json",

@@ -20,9 +20,15 @@ def export(
     out: Annotated[
         Path | None, typer.Option(help="The folder to write. [default: models in the run folder]")
     ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Only the model of this client, by name or number.")
+    ] = None,
+    changed_code: Annotated[
+        bool, typer.Option("--changed-code", help="Also where the code of your own network has changed.")
+    ] = False,
 ) -> None:
-    """Write the trained models of a run, one file per model."""
+    """Write the trained models of a run as clients use them, one file per model."""
     from covey.trained import export as write
 
-    for path in write(folder, format=format, out=out):  # type: ignore[arg-type]
+    for path in write(folder, format=format, out=out, client=client, changed_code=changed_code):  # type: ignore[arg-type]
         console.print(f"wrote {path}", highlight=False)

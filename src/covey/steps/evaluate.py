@@ -44,8 +44,12 @@ class Evaluate(Step):
     kind: ClassVar[str] = "evaluate.local"
     one_pass: ClassVar[bool] = True
 
+    @property
+    def serving(self) -> Serving:
+        return Serving()
+
     def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = served_row(client, task, Serving())
+        slot, row = served_row(client, task, self.serving)
         x, y = self.samples(client).tensors()
         return self.reply(client, slot, *outputs_of(client, row, x, y))
 

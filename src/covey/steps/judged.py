@@ -98,9 +98,12 @@ class EvaluateAdapted(Step):
 
     kind: ClassVar[str] = "evaluate.adapted"
 
+    @property
+    def serving(self) -> Serving:
+        return Serving(adapt=self.train, updates=self.updates)
+
     def __call__(self, client: Client, task: Task) -> Reply:
-        serving = Serving(adapt=self.train, updates=self.updates)
-        slot, row = served_row(client, task, serving, client.rng)
+        slot, row = served_row(client, task, self.serving, client.rng)
         told = Evaluate(metrics=self.metrics, share=self.share)
         return told.reply(client, slot, *outputs_of(client, row, *told.samples(client).tensors()))
 

@@ -67,8 +67,12 @@ class EvaluateOwn(Step):
 
     kind: ClassVar[str] = "evaluate.own"
 
+    @property
+    def serving(self) -> Serving:
+        return Serving(own=True)
+
     def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = served_row(client, task, Serving(own=True))
+        slot, row = served_row(client, task, self.serving)
         told = Evaluate(metrics=self.metrics, share=self.share)
         return told.reply(client, slot, *outputs_of(client, row, *told.samples(client).tensors()))
 
