@@ -23,6 +23,68 @@ def lengths(own: list[float], start: float = 1.0) -> Lengths:
     )
 
 
+def shares(
+    own: list[float], start: float = 1.0, slots: tuple[int, ...] = (), batches: tuple[int, ...] = ()
+) -> list[float]:
+    """What is left of updates of these lengths at twice the others' length."""
+    plain = lengths(own, start)
+    return [float(s) for s in Lengths(plain.own, plain.start, slots=slots, batches=batches).shares(2.0)]
+
+
+def test_a_long_update_is_shortened_to_so_many_times_the_others() -> None:
+    """Beside 2, 3 and 4 (median 3) an update of 12 keeps 6 of it; 6 is left as it is."""
+    assert shares([2, 3, 4, 12]) == [1, 1, 1, 0.5]
+    assert shares([2, 3, 4, 6]) == [1, 1, 1, 1]
+
+
+def test_each_model_has_its_own_median() -> None:
+    """In a model whose updates are 1 long 8 becomes 2; among those of 8 it would be left."""
+    assert shares([1, 1, 1, 8, 8, 8, 8], slots=(0, 0, 0, 0, 1, 1, 1)) == [1, 1, 1, 0.25, 1, 1, 1]
+
+
+def test_a_model_with_two_replies_is_compared_with_the_whole_round() -> None:
+    """Of two nobody can say which is odd: the tiny update of model 1 does not shorten its neighbour's."""
+    assert shares([1, 1, 1, 0.001, 1.9], slots=(0, 0, 0, 1, 1)) == [1, 1, 1, 1, 1]
+    assert shares([1, 1, 1, 1, 4], slots=(0, 0, 0, 1, 1)) == [1, 1, 1, 1, 0.5]
+    assert shares([0.1, 100], start=1.0) == [1, 1]  # two in all
+
+
+def test_of_three_a_tiny_update_does_not_shorten_the_others() -> None:
+    """The others of 1 are 0 and 1, of median 0.5: twice that is 1."""
+    assert shares([0, 1, 1]) == [1, 1, 1]
+
+
+def test_four_times_the_batches_may_go_twice_as_far() -> None:
+    """The others are 1 long on 1 batch; on 4 batches 2 is usual, 4 the most, and of 8 half is left."""
+    assert shares([1, 1, 1, 4], batches=(1, 1, 1, 4)) == [1, 1, 1, 1]
+    assert shares([1, 1, 1, 8], batches=(1, 1, 1, 4)) == [1, 1, 1, 0.5]
+
+
+def test_a_slight_update_is_never_shortened() -> None:
+    """A twentieth of a model of 100 is 5."""
+    assert shares([0, 0, 0, 5], start=100.0) == [1, 1, 1, 1]
+    assert shares([0, 0, 0, 10], start=100.0) == [1, 1, 1, 0.5]
+
+
+def test_what_is_shortened_is_what_was_learned_and_travels() -> None:
+    """From (3, 4) by 1, 1, 1 and 8: of the last 2 are left at norm = 2. Buffers stay; so does a row that stays home."""
+    layout = Layout(names=("w", "b"), shapes=((2,), (1,)), trainable=2, size=3, buffers="average")
+    model = torch.tensor([[3.0, 4, 7]])
+    replies = [Reply(id=i, vector=torch.tensor([3.0 + by, 4, 9])) for i, by in enumerate((1, 1, 1, 8))]
+
+    def found(keep: bool, norm: float = 2.0) -> dict[int, list[float]]:
+        tasks = dict.fromkeys(range(4), Task(models=model, slots=(0,), keep=keep))
+        made = Guard(norm=norm).shortened(replies, tasks, lengths_of(replies, tasks, layout), layout)
+        return {i: reply.vector.tolist() for i, reply in made.items() if reply.vector is not None}
+
+    assert found(keep=False) == {3: [5.0, 4.0, 9.0]}
+    assert replies[3].vector is not None
+    assert replies[3].vector.tolist() == [11, 4, 9]  # what came is left as it came
+    assert found(keep=True) == {}
+    assert found(keep=False, norm=0) == {}
+    assert found(keep=False, norm=8) == {}
+
+
 @given(st.lists(st.sampled_from([0.0, 1.0, 2.0, 5.0, float("inf")]), min_size=2, max_size=9))
 def test_the_median_of_the_others(values: list[float]) -> None:
     wanted = [np.median(np.delete(values, place)) for place in range(len(values))]

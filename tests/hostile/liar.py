@@ -1,8 +1,8 @@
-"""A simulated fleet in which clients lie: what they send is changed after it was made, before the server sees it."""
+"""Methods in a fleet of which some clients lie in everything they say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,9 @@ import torch
 from covey.config import method_of, resolve
 from covey.core import Method, Reply, State, run
 from covey.errors import UserError
+from covey.fleet.hostile import HostileFleet, hostile
 from covey.fleet.local import LocalFleet
-from covey.fleet.sample_scores import SampleScores
-from covey.fleet.work import Call, Job, Outcome
+from covey.fleet.work import Outcome
 from covey.methods import METHODS
 from covey.testing import CLIENTS, small_fleet
 
@@ -33,41 +33,16 @@ ROUNDS = {
 Lie = Callable[[Reply], Reply | None]
 
 
-class LiarFleet(LocalFleet):
-    """The liars tell the lie, whatever they are asked."""
+def with_liars(fleet: LocalFleet, lie: Lie, liars: tuple[int, ...] = LIARS) -> HostileFleet:
+    """The same fleet, some clients of which tell the lie, whatever they are asked."""
 
-    lie: Lie
-    liars: tuple[int, ...]
-
-    @property
-    def executor(self) -> Any:
-        honest = super().executor
-
-        def work(call: Call, jobs: Sequence[Job]) -> list[Outcome]:
-            if isinstance(call.step, SampleScores):  # what the simulation looks up, nobody is asked
-                return list(honest(call, jobs))
-            return [self.told(outcome) for outcome in honest(call, jobs)]
-
-        return work
-
-    def told(self, outcome: Outcome) -> Outcome:
-        """What the server gets for what a client did."""
-        if outcome.id not in self.liars or outcome.reply is None:
+    def told(outcome: Outcome) -> Outcome:
+        if outcome.id not in liars or outcome.reply is None:
             return outcome
-        reply = self.lie(outcome.reply)
+        reply = lie(outcome.reply)
         return replace(outcome, reply=reply, lost="" if reply is not None else "it is silent")
 
-    def child(self, *args: Any) -> LocalFleet:
-        fleet = super().child(*args)
-        return with_liars(fleet, self.lie, self.liars)
-
-
-def with_liars(fleet: LocalFleet, lie: Lie, liars: tuple[int, ...] = LIARS) -> LiarFleet:
-    """The same fleet, some clients of which lie."""
-    fleet.__class__ = LiarFleet
-    assert isinstance(fleet, LiarFleet)
-    fleet.lie, fleet.liars = lie, liars
-    return fleet
+    return hostile(fleet, lambda _call, _tasks, outcomes: [told(outcome) for outcome in outcomes])
 
 
 def method(name: str) -> Method:
@@ -82,7 +57,7 @@ def method(name: str) -> Method:
 
 def run_with(
     method: Method, lie: Lie, liars: tuple[int, ...] = LIARS, rounds: int | None = None
-) -> tuple[State, LiarFleet]:
+) -> tuple[State, HostileFleet]:
     """A run of the method with the liars in it, and its fleet."""
     fleet = with_liars(small_fleet(lanes=True), lie, liars)
     try:

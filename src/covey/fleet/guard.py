@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -24,6 +24,11 @@ SHORT = 0.1
 # Statistics of BatchNorm follow the scale of a client's data, which differs far more than what is learned from them.
 BUFFERS = 100.0
 BUFFERS_OF = "update of buffers"
+# An update that is shorter than this share of its model is never shortened: once most clients have learned all they
+# can, what the others still learn is many times as long, and moves the model little.
+SLIGHT = 0.05
+REFUSED = 10.0  # times as long as the others': that is no update
+FEWEST = 3  # replies of a model, or of the round, of which one can be told from the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +41,39 @@ class Lengths:
     own: Array
     start: Array
     parts: tuple[str, ...] = ("update", BUFFERS_OF)
+    slots: tuple[int, ...] = ()  # the model that each reply started from; none: all from the same
+    batches: tuple[int, ...] = ()  # that each was trained on; none: all on as many
 
     @property
     def others(self) -> Array:
         """The median length of the other updates, for each reply; there must be at least two."""
         return np.stack([medians_of_others(column) for column in self.own.T], axis=1)
 
+    def of_same_model(self, values: Array) -> Array:
+        """For each reply the median of the others of its model, or of the whole round where its model has too few."""
+        found, slots = medians_of_others(values), np.array(self.slots)
+        for slot in sorted(set(self.slots)):
+            here = np.flatnonzero(slots == slot)
+            if FEWEST <= len(here) < len(slots):
+                found[here] = medians_of_others(values[here])
+        return found
+
+    def shares(self, factor: float) -> Array:
+        """What is left of each update when it is shortened to `factor` times the others' length.
+
+        Who trains on more batches may go farther, as a random walk does: by the square root of their number.
+        """
+        whole = np.ones(len(self.own))
+        if len(self.own) < FEWEST:
+            return whole
+        own = self.own[:, 0]
+        steps = np.sqrt(np.maximum(1, self.batches)) if self.batches else whole
+        usual = np.maximum(self.of_same_model(own), steps * self.of_same_model(own / steps))
+        limits = np.maximum(factor * usual, SLIGHT * self.start[:, 0])
+        return np.divide(limits, own, out=whole, where=own > limits)
+
     def limits(self, factor: float) -> Array:
-        """How long each update may be."""
+        """How long each update may be to be one."""
         alone = len(self.own) < 2
         limits = factor * self.start if alone else np.maximum(factor * self.others, self.start)
         return np.asarray(limits * [BUFFERS if part == BUFFERS_OF else 1.0 for part in self.parts])
@@ -73,7 +103,13 @@ def lengths_of(
             start[place, part] = max(_length(row[columns]), least[part])
         own[place, 2:] = [np.linalg.norm(np.asarray(reply.stats[name], np.float64)) for name in directions]
         start[place, 2:] = start[place, 0]
-    return Lengths(own, start, ("update", BUFFERS_OF, *directions))
+    return Lengths(
+        own,
+        start,
+        ("update", BUFFERS_OF, *directions),
+        slots=tuple(reply.slot for reply in replies),
+        batches=tuple(int(reply.stats.get("batches", 1)) for reply in replies),
+    )
 
 
 def _length(values: Tensor) -> float:
@@ -94,29 +130,53 @@ OffOrMore = Literal[0] | Annotated[float, Range(1)]
 @validated_in("guard")
 @dataclass(frozen=True, kw_only=True)
 class Guard:
-    """When an answer is refused for what it is beside the others'; 0 switches a rule off.
+    """What one client's answer may be beside the others'; 0 switches a rule off.
 
-    norm: an update ||w_k - w|| may be so many times as long as the median of the others' of the round, and is never too
-    long while it is shorter than the model w it started from; alone in its round, so many times as long as that model.
+    norm: an update ||w_k - w|| is shortened to so many times the median length of the others' that train the same
+    model (of all others of the round, where fewer than three train it), and to no less than a twentieth of the model w
+    that it started from; with b times the batches of the others it may be sqrt(b) times as long. More than ten times
+    the median of the round's others and longer than w, it is refused. Of fewer than three replies none is shortened,
+    and alone in its round an update may be ten times as long as w.
     samples: at real sites, a client may say that it has so many times as many samples as the median of the others.
     """
 
-    norm: OffOrMore = 10.0
+    norm: OffOrMore = 1.5
     samples: OffOrMore = 1000.0
 
     def too_long(self, lengths: Lengths) -> dict[int, str]:
         """Why each reply with too long an update cannot be used, by its place."""
         if not self.norm:
             return {}
-        limits = lengths.limits(self.norm)
+        factor = max(self.norm, REFUSED)
+        limits = lengths.limits(factor)
         over = ~(lengths.own <= limits)
         first = over.argmax(axis=1)
         return {
-            place: f"its {lengths.parts[part]} is {lengths.own[place, part]:.3g} long, {self.norm:g} times the others' "
+            place: f"its {lengths.parts[part]} is {lengths.own[place, part]:.3g} long, {factor:g} times the others' "
             f"is {limits[place, part]:.3g} (guard.norm)"
             for place, part in enumerate(first.tolist())
             if over[place].any()
         }
+
+    def shortened(
+        self, replies: Sequence[Reply], tasks: Mapping[int, Task], lengths: Lengths, layout: Layout
+    ) -> dict[int, Reply]:
+        """The replies with too long an update for an average, each with as much of it as may count, by client.
+
+        What stays at a client nobody averages; buffers are no update.
+        """
+        found: dict[int, Reply] = {}
+        shares = lengths.shares(self.norm) if self.norm else np.ones(len(replies))
+        for place in np.flatnonzero(shares < 1).tolist():
+            reply, task = replies[place], tasks[replies[place].id]
+            if reply.vector is None or task.keep:
+                continue
+            row = reply.vector.clone()
+            learned = slice(0, layout.trainable)
+            start = task.models[task.slots.index(reply.slot)][learned]
+            row[learned] = start + (row[learned] - start) * float(shares[place])
+            found[reply.id] = replace(reply, vector=row)
+        return found
 
     def too_many(self, sizes: Sequence[int]) -> dict[int, str]:
         """Why each client with that many samples cannot be believed, by its place."""

@@ -63,6 +63,7 @@ def accept_replies(
     step = call.step
     cost = Cost()
     accepted: list[Reply] = []
+    shortened: dict[int, Reply] = {}
     slowest = 0.0
     training = step.kind.startswith("train.") and not measure
     for outcome in outcomes:
@@ -78,9 +79,10 @@ def accept_replies(
     }
     if training:
         usable = [o.reply for o in outcomes if o.reply is not None and refusals.get(o.id) == ""]
-        refusals |= _outliers(
+        too_long, shortened = _outliers(
             [reply for reply in usable if reply.id >= 0], call, tasks, layout, ledger, guard
         )
+        refusals |= too_long
     for outcome in outcomes:
         task, reply, client = tasks[outcome.id], outcome.reply, outcome.id
         took = trips[client]
@@ -108,7 +110,7 @@ def accept_replies(
             slowest = max(slowest, took.seconds if refused else deadline or 0.0)
             continue
         assert reply is not None
-        accepted.append(reply)
+        accepted.append(shortened.get(client, reply))
         slowest = max(slowest, took.seconds)
         if training and client >= 0:
             ledger.busy.append(Busy(client=client, start=ledger.clock, seconds=took.seconds))
@@ -150,10 +152,10 @@ def _outliers(
     layout: Layout,
     ledger: Ledger,
     guard: Guard,
-) -> dict[int, str]:
-    """Whose update is too long beside the others', in words; who stands out most is remembered."""
+) -> tuple[dict[int, str], dict[int, Reply]]:
+    """Whose update is too long beside the others', in words, and whose is shortened; who stands out is remembered."""
     if not replies:
-        return {}
+        return {}, {}
     expected = call.step.expects(Known())
     directions = [name for name, stat in expected.items() if stat.direction]
     lengths = lengths_of(replies, tasks, layout, directions)
@@ -161,7 +163,8 @@ def _outliers(
     place, times = lengths.stands_out()
     if replies[place].id not in refusals:
         ledger.note_longest(call.round, replies[place].id, times)
-    return refusals
+    shortened = guard.shortened(replies, tasks, lengths, layout)
+    return refusals, {i: reply for i, reply in shortened.items() if i not in refusals}
 
 
 def check_reply(
