@@ -78,7 +78,7 @@ def test_a_newcomer_is_described_and_served() -> None:
     everybody = sites()
     transport = Hand({node: site for node, site in everybody.items() if node != 103})
     fleet = deployed(transport, least=3)
-    method = check_toml("cafa", {"per_round": 3})
+    method = check_toml("cbcc", {"per_round": 3})
 
     def watch(end: Any) -> None:
         transport.sites = everybody

@@ -69,7 +69,7 @@ def test_what_a_private_method_needs_stays_possible_where_the_server_is_trusted(
     )
 
 
-@pytest.mark.parametrize("name", ["cafa", "haccs"])
+@pytest.mark.parametrize("name", ["cbcc", "haccs"])
 def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(name: str) -> None:
     pytest.importorskip("opendp")
     fleet = deployed(Hand(sites(budget=1.0, trust_server=True)))

@@ -52,7 +52,7 @@ def test_a_curve_that_the_method_left_stays() -> None:
     assert now.notes["silhouette"]["k"] == [2, 3]
 
 
-@pytest.mark.parametrize("name", ["cafa", "haccs", "hierarchical", "embedding", "ladd"])
+@pytest.mark.parametrize("name", ["cbcc", "haccs", "hierarchical", "embedding", "ladd"])
 def test_every_method_that_clusters_vectors_leaves_them(name: str) -> None:
     settings = {"embedding": {"pretrain_rounds": 1}, "hierarchical": {"clusters": 3}}.get(name, {})
     method = method_of(resolve({"method": {"name": name, **settings}, "data": {"clients": 8}}))

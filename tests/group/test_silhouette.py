@@ -87,7 +87,6 @@ def test_the_coarse_sweep_finds_what_the_whole_one_finds(
     heap_count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points = heaps([float(i * i) for i in range(heap_count)], [3] * heap_count, width=0.001)
-    monkeypatch.setattr(silhouette, "RESTARTS", 3)
     monkeypatch.setattr(silhouette, "EVERY_K", 20)
     coarse = cluster(points, rng())
     assert coarse.chosen == heap_count

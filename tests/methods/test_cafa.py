@@ -233,7 +233,7 @@ def test_the_work_is_a_forward_pass_a_model_over_the_validation_part() -> None:
 
 
 def test_the_report_is_told_what_it_cost_and_who_sees_what() -> None:
-    notes = final(cafa(TRAIN), small_fleet(), rounds=1).notes
+    notes = final(cafa(TRAIN, by_cluster=True), small_fleet(), rounds=1).notes
     assert 0 < notes["cross-evaluation"]["share of the round's bytes"] < 1
     assert "label shares" in notes["privacy"]["text"]
     assert "each other's models" in notes["models"]["text"]
@@ -266,11 +266,22 @@ def test_clients_are_asked_once_and_newcomers_are_placed() -> None:
 
 def test_with_epsilon_the_shares_are_noisy_and_the_budget_is_booked() -> None:
     fleet = small_fleet()
-    state = final(cafa(TRAIN, epsilon=0.5), fleet, rounds=2)
+    state = final(cafa(TRAIN, by_cluster=True, epsilon=0.5), fleet, rounds=2)
     assert fleet.ledger.epsilon == dict.fromkeys(range(8), 0.5), "one summary in two rounds"
     counts = small_federation().label_counts()[0]
     assert not np.allclose(state.memory["label mix"][0], counts / counts.sum(), atol=1e-3)
     assert "epsilon 0.5" in state.notes["privacy"]["text"]
+
+
+def test_nobody_tells_label_shares_that_would_change_nothing() -> None:
+    fleet = small_fleet()
+    state = final(cafa(TRAIN), fleet, rounds=2)
+    assert "query.labels" not in fleet.ledger.total
+    assert not state.groups
+    with pytest.raises(UserError, match="clusters is 7, which only clusters that weigh use: set by_cluster"):
+        cafa(TRAIN, clusters=7)
+    with pytest.raises(UserError, match=r"epsilon is 0.5, which only clusters that weigh use"):
+        cafa(TRAIN, epsilon=0.5)
 
 
 def test_only_the_largest_group_is_selected() -> None:

@@ -56,8 +56,8 @@ REFUSED: dict[str, dict[str, str]] = {
     "a model with buffers": {"krum": "Krum needs 5 clients in a round"},  # of the four that there are
     "a regression": {
         **dict.fromkeys(("hierarchical", "semi-decentralized", "cfic", "feddisco", "fedrc"), NO_CLASSES),
-        **dict.fromkeys(("haccs", "flips", "cafa", "cbcc", "cbcc-select"), BY_LABEL),
-        **dict.fromkeys(("fedfa", "abfa"), BY_ACCURACY),
+        **dict.fromkeys(("haccs", "flips", "cbcc", "cbcc-select"), BY_LABEL),
+        **dict.fromkeys(("fedfa", "cafa", "abfa"), BY_ACCURACY),
         "ladd": "one of pictures",
     },
     "twelve classes": {"krum": "Krum needs 5 clients in a round"},

@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "embedding": {"pretrain": "public", "public": "digits", "pretrain_rounds": 1},
     "haccs": {"losses": "none", "epsilon": 1.0},
     "covey": {"epsilon": 4.0, "without": ("selection", "correction", "serving")},
-    "cafa": {"epsilon": 1.0},
+    "cafa": {"by_cluster": True, "epsilon": 1.0},
     "cbcc": {"epsilon": 1.0},
     "cbcc-select": {"epsilon": 1.0},
 }

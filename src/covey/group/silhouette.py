@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.group.kmeans import kmeans
 from covey.ranges import Count
 from covey.settings import validated
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-RESTARTS = 10  # K-means starts for every k; the one with the least inertia counts
 # up to here every k is tried; above, all small ones, a grid, and what lies around the grid's best
 EVERY_K = 200
 SMALL_K = 50
@@ -61,24 +61,24 @@ def cluster(vectors: Array, rng: np.random.Generator, *, clusters: Count | None 
         if few is vectors:
             return Clusters(labels=largest_first(labels, vectors), k=tried, score=score)
         chosen = int(labels.max()) + 1
-    labels = KMeansStarts(vectors, chosen, rng).labels(chosen)
+    labels = of_rows(vectors, rng)(chosen)
     return Clusters(labels=largest_first(labels, vectors), k=tried, score=score)
 
 
 def sweep(vectors: Array, rng: np.random.Generator) -> tuple[tuple[int, ...], tuple[float, ...], Integers]:
     """The k that were tried, their mean silhouettes, and the labels of the best."""
-    starts = KMeansStarts(vectors, len(vectors) - 1, rng)
+    labels_of = of_rows(vectors, rng)
     apart = distances(vectors)
     found: dict[int, tuple[float, Integers]] = {}
 
     def attempt(numbers: Iterable[int]) -> None:
         for k in numbers:
             if k not in found:
-                labels = starts.labels(k)
+                labels = labels_of(k)
                 if labels.max() + 1 == k:
                     found[k] = (mean_silhouette(apart, labels), labels)
 
-    grid = to_try(starts.most)
+    grid = to_try(min(len(vectors) - 1, len(np.unique(vectors, axis=0))))
     attempt(grid)
     top = best(found)
     attempt(
@@ -102,36 +102,10 @@ def best(found: dict[int, tuple[float, Integers]]) -> int:
     return min(k for k, (score, _) in found.items() if score >= top - TIE)
 
 
-class KMeansStarts:
-    """K-means for any k up to `most` from the same few seedings.
-
-    K-means++ draws one centre after the other, so the first k centres of a long seeding are a seeding for k:
-    a whole sweep needs `RESTARTS` seedings in all instead of so many for every k.
-    """
-
-    def __init__(self, vectors: Array, most: int, rng: np.random.Generator) -> None:
-        from sklearn.cluster import kmeans_plusplus
-
-        rows, self.place, counts = np.unique(vectors, axis=0, return_inverse=True, return_counts=True)
-        self.rows, self.weights = rows, counts.astype(np.float64)
-        self.most = min(most, len(rows))
-        self.seedings: list[Array] = [
-            kmeans_plusplus(
-                rows, n_clusters=self.most, sample_weight=self.weights, random_state=int(rng.integers(2**31))
-            )[0]
-            for _ in range(RESTARTS)
-        ]
-
-    def labels(self, k: int) -> Integers:
-        """The best of the restarts for k clusters."""
-        from sklearn.cluster import KMeans
-
-        fits = [
-            KMeans(n_clusters=k, init=seeding[:k], n_init=1).fit(self.rows, sample_weight=self.weights)
-            for seeding in self.seedings
-        ]
-        least = min(fits, key=lambda fit: float(fit.inertia_))
-        return np.unique(least.labels_, return_inverse=True)[1].astype(np.int64)[self.place]
+def of_rows(vectors: Array, rng: np.random.Generator) -> Callable[[int], Integers]:
+    """K-means of the vectors for any k; equal rows are one point that counts as often."""
+    rows, place, counts = np.unique(vectors, axis=0, return_inverse=True, return_counts=True)
+    return lambda k: kmeans(rows, counts.astype(np.float64), k, rng)[place]
 
 
 def distances(vectors: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from covey.mix.average import Average
 from covey.ranges import Count, Epsilon, Positive, UpTo100
 from covey.select.largest import LargestGroup
 from covey.select.plain import Uniform
-from covey.settings import takes, validated
+from covey.settings import settings_of, takes, validated
 from covey.steps.privacy import Privacy, SummaryNoise
 from covey.steps.summaries import LabelSummary
 from covey.steps.train import Train
@@ -88,14 +89,15 @@ def cafa(
 ) -> Method:
     """FedAvg in which a model counts by its accuracy on the other clients' data (published: and by its cluster's size).
 
-    Before the first round clients tell the shares of their labels, and K-means with k by silhouette groups them
-    (CBCC). In every round the chosen clients send their models to each other and score them on validation data (ABFA).
-    W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j (Zhang et al., eq. 11). The validation data are the share
+    Published: before the first round clients tell the shares of their labels, and K-means with k by silhouette groups
+    them (CBCC). In every round the chosen clients send their models to each other and score them on validation data
+    (ABFA). W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j (Zhang et al., eq. 11). The validation data are the share
     `train.holdout`, 0.2 where it is 0. `evaluation = "published"` is the paper: eq. 8 to 11, no weight by samples.
     With `balanced` (the default) w^A is the accuracy by class, mean over the classes, to the `power`, times the number
-    of samples, and the clusters do not weigh: much better where some clients are IID, level with FedAvg where all hold
-    few classes (docs/methods/cafa.md). `weighting` and `by_cluster` set these two by themselves. `clusters` fixes k.
-    With `epsilon` the label shares are private: `noise` is how, `budget` what a client spends at most.
+    of samples; clusters do not weigh, so nobody is asked for label shares: much better where some clients are IID,
+    level with FedAvg where all hold few classes (docs/methods/cafa.md). `weighting` and `by_cluster` set these two by
+    themselves. `clusters` fixes k. With `epsilon` the label shares are private: `noise` is how, `budget` what a client
+    spends at most.
 
     Args:
         per_round: how many clients work in a round.
@@ -106,14 +108,17 @@ def cafa(
     """
     train = with_validation(train)
     published = evaluation == "published"
+    weighed = published if by_cluster is None else by_cluster
+    if not weighed:  # nobody tells label shares that would change nothing
+        refuse_unused(clustering)
     return Method(
         name="cafa",
-        group=by_label_mix(**clustering),
+        group=by_label_mix(**clustering) if weighed else None,
         select=Uniform(per_round=per_round),
         local=train,
         mix=by_likeness(
             train,
-            by_cluster=published if by_cluster is None else by_cluster,
+            by_cluster=weighed,
             evaluation=evaluation,
             power=power,
             by_samples=not published if weighting is None else weighting == "samples",
@@ -178,6 +183,16 @@ def cbcc_select(train: Train, *, per_round: Count = 6, **clustering: Any) -> Met
         select=LargestGroup(per_round=per_round),
         mix=Average(weighting="equal"),
     )
+
+
+def refuse_unused(clustering: Mapping[str, Any]) -> None:
+    """A setting of the clusters that is not its default would change nothing where they do not weigh."""
+    for name, setting in settings_of(by_label_mix).items():
+        if clustering.get(name, setting.default) != setting.default:
+            raise UserError(
+                f"{name} is {clustering[name]!r}, which only clusters that weigh use: set by_cluster = true or "
+                'evaluation = "published", or leave it out'
+            )
 
 
 def with_validation(train: Train) -> Train:
