@@ -37,7 +37,7 @@ STORED = PushObjectResponse(stored=True).SerializeToString()
 
 def packed() -> st.SearchStrategy[tuple[str, bytes]]:
     """A path and a body."""
-    from tests.fuzz.wire import damaged
+    from tests.fuzz.frame import damaged
 
     right = [
         PullMessagesRequest(node=Node(node_id=7)).SerializeToString(),
@@ -67,7 +67,7 @@ def read(case: tuple[str, bytes]) -> str:
 
 def parcels() -> st.SearchStrategy[tuple[Any, dict[str, bytes]]]:
     """A message of which one piece was changed, is another one's, or is missing."""
-    from tests.fuzz.wire import damaged
+    from tests.fuzz.frame import damaged
 
     def changed(whole: tuple[ObjectTree, dict[str, bytes]]) -> st.SearchStrategy[Any]:
         tree, pieces = whole

@@ -110,11 +110,11 @@ def read_parquet(path: Path) -> Rows:
         table = table.select(SCHEMA.names)
         if table.schema.remove_metadata() != STORED:
             table = table.cast(SCHEMA)
-    except (pa.ArrowException, OSError) as problem:
+        if any(table.column(name).null_count for name in SCHEMA.names):
+            raise UserError(f"{path} is damaged: it holds empty cells.")
+        return rows_from(table)
+    except (pa.ArrowException, OSError, ValueError) as problem:  # ValueError: a name that is no text
         raise UserError(f"{path} is damaged: it cannot be read as the table of a run.") from problem
-    if any(table.column(name).null_count for name in SCHEMA.names):
-        raise UserError(f"{path} is damaged: it holds empty cells.")
-    return rows_from(table)
 
 
 def read_journal(path: Path, piece: Piece | None = None) -> Rows:

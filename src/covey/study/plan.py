@@ -12,6 +12,7 @@ from covey.comparing import in_file_names
 from covey.config import Config, resolve
 from covey.errors import UserError
 from covey.own_code import GIVEN
+from covey.reading import read_json
 from covey.run_folder import make
 from covey.writing import storing, write_atomically
 
@@ -89,7 +90,7 @@ def keep_plan(plan: Plan, folder: Path) -> None:
 def read_plan(folder: Path) -> Plan:
     """The plan of a study's folder; one sentence where there is none."""
     try:
-        raw: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        raw: dict[str, Any] = read_json(folder / FILE)
         if raw["schema"] != SCHEMA:
             raise UserError(f"{folder / FILE} has schema {raw['schema']!r}; this version reads {SCHEMA}")
         configs = {label: resolve(without_nothing(tables)) for label, tables in raw["runs"].items()}

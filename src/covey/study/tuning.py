@@ -14,6 +14,7 @@ from covey.errors import UserError
 from covey.folder_lock import folder_lock
 from covey.metrics import Metrics
 from covey.objective import objective_named
+from covey.reading import read_json
 from covey.report.wording import higher_is_better
 from covey.run_folder import make, taken
 from covey.study.execute import Show, Studied, StudyInterrupted, execute
@@ -124,7 +125,7 @@ def keep(tuning: Tuning, folder: Path) -> None:
 def read_tuning(folder: Path) -> Tuning:
     """The tuning of a folder."""
     try:
-        raw = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        raw = read_json(folder / FILE)
         return Tuning(**{**raw, "methods": tuple(raw["methods"]), "over": tuple(raw["over"])})
     except FileNotFoundError as error:
         raise UserError(f"{folder} is not the folder of a tuning: it has no {FILE}") from error
