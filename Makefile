@@ -66,7 +66,8 @@ slow-engines: $(ENGINES)/ready
 hostile: $(ENGINES)/ready
 	$(ENGINES)/bin/python -m tests.hostile
 
-# An hour of configurations as strangers write them (FUZZ_SECONDS=300: five minutes); the quick tests try a few.
+# An hour of configurations, files, command lines and messages as strangers make them (FUZZ_SECONDS=300: five minutes);
+# the quick tests try a few.
 FUZZ_SECONDS ?= 3600
 fuzz: $(VENV)/ready
 	$(BIN)/python -m tests.fuzz $(FUZZ_SECONDS) $$(date +%s)

@@ -40,6 +40,8 @@ def config_in(folder: Path) -> Config:
             if begun
             else f"--resume {short(folder)} is not a run folder: it has no config.toml"
         )
+    if not (folder / "config.toml").is_file():
+        raise UserError(f"{short(folder)} is damaged: config.toml is not a regular file")
     return resolve(read_tables(folder / "config.toml"))
 
 

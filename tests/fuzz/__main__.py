@@ -1,4 +1,6 @@
-"""`python -m tests.fuzz SECONDS [SEED]`: configurations until the time is over, and a count of what became of them.
+"""`python -m tests.fuzz SECONDS [SEED]`: configurations for half of the time, and a count of what became of them.
+
+In the other half, the files of every reader, command lines and messages on the wire, in turn.
 
 Each seed has a process of its own, so that one that dies, or works without end, is counted and the next seed begins.
 """
@@ -17,10 +19,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.fuzz import commands, readers, wire
+from tests.fuzz.frame import HEAD, fuzz
 from tests.fuzz.outcomes import carried_out, read
 from tests.fuzz.strategies import configurations
 
 AT_ONCE = 200  # examples of one seed
+IN_TURN = 250  # cases of every other subject at a time
 CPU_SECONDS = 60.0  # of one configuration; longer ones ask for much work, which is no fault
 LONG = f"accepted, cut after {CPU_SECONDS:.0f} CPU seconds"
 SHORT = reprlib.Repr()
@@ -50,6 +55,23 @@ def one_seed(number: int, line: Connection) -> None:
 
 def main(seconds: float, first: int) -> int:
     """Fuzzes; 1 where there was a fault."""
+    return max(configured(seconds / 2, first), in_turn(seconds / 2, first))
+
+
+def in_turn(seconds: float, first: int) -> int:
+    """Some cases of every other subject, again and again until the time is over."""
+    end, number, faults = time.monotonic() + seconds, first, list[str]()
+    print(HEAD)
+    while time.monotonic() < end:
+        for subjects in (readers.subjects, commands.subjects, wire.subjects):
+            faults += fuzz(subjects(), IN_TURN, number, say=lambda line: print(line, flush=True))
+        number += 1
+    print("\n".join(faults[:40]) or "no fault")
+    return int(bool(faults))
+
+
+def configured(seconds: float, first: int) -> int:
+    """Configurations; 1 where there was a fault."""
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     end = time.monotonic() + seconds
