@@ -44,7 +44,7 @@ def cost(neighbours: int, threshold: int) -> tuple[float, float, int]:
     assert again == own
     plain = flower["share_keys_plaintext_concat"](1, 2, seeds[0], keys[0])  # type: ignore[index]
     letter = len(flower["encrypt"](flower["generate_shared_key"](*flower["generate_key_pairs"]()), plain))
-    told = neighbours * (2 * len(public) + 2 * letter + len(seeds[0]))  # type: ignore[index]
+    told = neighbours * (2 * len(public) + 2 * letter + 2 * 64 + len(seeds[0]))  # 64: commitments  # type: ignore[index]
     return for_key + for_seed, combined, told
 
 

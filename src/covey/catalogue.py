@@ -265,6 +265,7 @@ STEPS: Registry[type] = Registry(
         "SecureKeys": "covey.steps.secure:SecureKeys",
         "SecureShares": "covey.steps.secure:SecureShares",
         "SecureUpdate": "covey.steps.secure:SecureUpdate",
+        "SecureOpen": "covey.steps.secure:SecureOpen",
         "SecureUnmask": "covey.steps.secure:SecureUnmask",
         "Noised": "covey.steps.private:Noised",
         "ExampleTrain": "covey.steps.example:ExampleTrain",

@@ -61,7 +61,7 @@ NOISED = {
     "ExampleTrain": {},  # the row: Gaussian noise on clipped gradients
 }
 # The protocol of secure sums: keys and shares say nothing about data; a masked update needs both (test_live_secure).
-PROTOCOL = ("SecureKeys", "SecureShares", "SecureUnmask", "SecureUpdate")
+PROTOCOL = ("SecureKeys", "SecureShares", "SecureOpen", "SecureUnmask", "SecureUpdate")
 
 
 def made(name: str, **settings: Any) -> Step:

@@ -46,7 +46,7 @@ def test_sites_and_simulation_give_the_same_bits() -> None:
     in_one_process = run(method(), simulated(), rounds=2)
     assert torch.equal(over_sites.models, in_one_process.models)
     kinds = {kind for kind in hand.kinds if "secure" in kind}
-    assert kinds == {"query.secure_keys", "query.secure_shares", "query.secure_update", "query.secure_unmask"}
+    assert kinds == {f"query.secure_{step}" for step in ("keys", "shares", "open", "update", "unmask")}
 
 
 class Leaves(Hand):
@@ -156,7 +156,7 @@ def shared(threshold: int = 3) -> tuple[list[Client], dict]:
 def test_a_site_never_gives_both_secrets_of_another() -> None:
     clients, _ = shared()
     state = clients[0].state["secure"]
-    state |= {"sent": True, "shares": {str(i): ["00" * 20, "00" * 20] for i in range(4)}}
+    state |= {"opened": True, "sent": True, "shares": {str(i): ["00" * 20, "00" * 20] for i in range(4)}}
     with pytest.raises(Refused, match="nobody may have"):
         SecureUnmask()(clients[0], Task(args={"there": [0, 1, 2], "gone": [2, 3]}))
     with pytest.raises(Refused, match="fewer than 3 are not unmasked"):

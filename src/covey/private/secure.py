@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from covey.core import Fleet, Reply, Round, Step, Task
 from covey.errors import RunError, SilentRoundError, UserError
+from covey.needs import Key
 from covey.private.neighbours import HowMany, Neighbours, neighbours_of
 from covey.private.plan import Plan
+from covey.private.secure_liars import Dealt, DishonestSites, judged, secret, true_shares
 from covey.private.sums import NoisySums
 from covey.steps.gaussian_noise import gaussian, length
 from covey.steps.private import stays_at_home
@@ -26,6 +27,7 @@ from covey.steps.secure import (
     Integers,
     Masked,
     SecureKeys,
+    SecureOpen,
     SecureShares,
     SecureUnmask,
     SecureUpdate,
@@ -42,6 +44,7 @@ from covey.steps.secure import (
 )
 from covey.streams import stream
 
+LIARS: Key[list[int]] = Key("private.liars")  # who is asked for no further secure sum
 FEWEST = 3  # clients in a sum: of two, each knows the other's
 
 
@@ -73,30 +76,43 @@ class SecureSums:
         noise = self.plan.noise(now, sampling) if noisy else 0.0
         longest = reach(now.models.shape[1])
         pools = sums.pools(now, [])
-        shown, heard, spoiled, home = [], [], [], stays_at_home(step, now.fleet.layout)
+        shown, heard, spoiled, gone, home = [], [], [], [], stays_at_home(step, now.fleet.layout)
         for number, (pool, members) in enumerate(pools.items()):
-            asked = {i: now.tasks[i] for i in members if i in now.tasks}
-            if len(asked) < FEWEST:
-                continue
-            stay = stays(len(asked), self.threshold)
-            share = noise * longest / stay**0.5 if noisy and settings.noise_from == "clients" else 0.0
-            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
-            update = SecureUpdate(step=step, clip=settings.clip, share=share)
-            try:
+            out = LIARS.get(now.memory, [])
+            asked = {i: now.tasks[i] for i in members if i in now.tasks and i not in out}
+            found, share = None, 0.0
+            while found is None and len(asked) >= FEWEST:
+                stay = stays(len(asked), self.threshold)
+                if noisy and settings.noise_from == "clients":
+                    share = noise * longest / stay**0.5
+                check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
+                update = SecureUpdate(step=step, clip=settings.clip, share=share)
                 add = plain_sum if now.fleet.simulated else masked_sum
-                found = add(now.fleet, update, asked, stay, settings.neighbours)
-            except (UserError, RunError):
-                raise
-            except Exception as error:  # whatever a stranger sent for a key or a share
-                spoiled.append(f"no sum can be made ({type(error).__name__}: {error})")
-                continue
+                try:
+                    found = add(now.fleet, update, asked, stay, settings.neighbours)
+                except DishonestSites as liars:  # once more, without them
+                    put_out(now, liars)
+                    asked = {i: task for i, task in asked.items() if i not in liars.why}
+                    if len(asked) < FEWEST:
+                        spoiled.append(f"no sum can be made without those who lied ({liars})")
+                    continue
+                except (UserError, RunError):
+                    raise
+                except Exception as error:  # whatever else a stranger sent
+                    spoiled.append(f"no sum can be made ({type(error).__name__}: {error})")
+                    break
+                if found is None:
+                    gone.append(f"fewer than {stay} of {len(asked)} clients stayed to the end of their sum")
+                    break
             if found is None:
                 continue
             total, there = found
             values = torch.from_numpy(total).double()
             if (limit := most(len(there), longest, share, len(values))) < length(values):
                 spoiled.append(
-                    f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long"
+                    f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long: one of its "
+                    "clients does not keep to the protocol, and under masks nobody can see whose numbers they are; "
+                    "without private.secure it is refused and named"
                 )
                 continue
             if noisy and settings.noise_from == "server":
@@ -118,10 +134,7 @@ class SecureSums:
         if spoiled:
             now.notes["secure sums left out"] = {"round": [now.number], "why": spoiled}
             if not shown:
-                raise SilentRoundError(
-                    f"round {now.number}: {spoiled[0]}: one of its clients does not keep to the protocol, and under "
-                    "masks nobody can see which; without private.secure it is refused and named"
-                )
+                raise SilentRoundError(f"round {now.number}: {spoiled[0]}")
         if now.tasks and not shown:
             remedy = "; give method.per_round or private.least a larger number"
             raise SilentRoundError(
@@ -155,10 +168,22 @@ def plain_sum(
     return from_ring(added([numbers(reply) for reply in replies])), there
 
 
+def put_out(now: Round, liars: DishonestSites) -> None:
+    """Names them, and asks them for no further sum of this run."""
+    for client, reason in liars.why.items():
+        now.fleet.ledger.note_refusal(client, kind=SecureUpdate.kind, round=now.number, reason=reason)
+    LIARS.keep(now.memory, sorted({*LIARS.get(now.memory, []), *liars.why}))
+    now.notes["clients put out of secure sums"] = {"client": LIARS.of(now.memory)}
+
+
 def masked_sum(
     fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int, neighbours: HowMany = "auto"
 ) -> tuple[Integers, list[int]] | None:
-    """The four questions of SecAgg+; None where too few stay. Who leaves after the shares is unmasked by the others."""
+    """The five questions of SecAgg+ with commitments; None where too few stay.
+
+    Who leaves after the shares is unmasked by the others. Who lies is named in `DishonestSites` where the sum cannot be
+    made, and in the ledger where it can: enough others have shares that are true.
+    """
     nothing = Task()
     keys = {
         reply.id: (as_bytes(reply.stats["pk1"]), as_bytes(reply.stats["pk2"]))
@@ -177,23 +202,30 @@ def masked_sum(
     )
     if len(shared) < stay:
         return None
-    sealed = letters(shared, ring)
-    work = {
-        reply.id: replace(tasks[reply.id], args={"sealed": sealed[reply.id], **tasks[reply.id].args})
-        for reply in shared
-    }
-    arrived = {reply.id: numbers(reply) for reply in fleet.ask(update, work)}
-    there, gone = sorted(arrived), sorted(set(work) - set(arrived))
+    dealt = Dealt.of(shared, ring)
+    read = fleet.ask(SecureOpen(), {reply.id: Task(args=dealt.to(reply.id)) for reply in shared})
+    if liars := judged(read, dealt, keys):
+        raise DishonestSites(liars)
+    if len(read) < stay:
+        return None
+    arrived = {reply.id: numbers(reply) for reply in fleet.ask(update, {r.id: tasks[r.id] for r in read})}
+    there, gone = sorted(arrived), sorted({reply.id for reply in shared} - set(arrived))
     if len(there) < stay or not ring.can_unmask(there, gone):
         return None
     asked = {i: ([j for j in there if j in ring.of[i]], [j for j in gone if j in ring.of[i]]) for i in there}
     answers = fleet.ask(
         SecureUnmask(), {i: Task(args={"there": mine, "gone": lost}) for i, (mine, lost) in asked.items()}
     )
-    shares = shares_of(answers, asked)
-    if any(len(shares.get(i, [])) < ring.threshold for i in work):
+    shares, liars = true_shares(answers, asked, dealt)
+    if any(len(shares.get(i, [])) < ring.threshold for i in (*there, *gone)):
+        if liars:
+            raise DishonestSites(liars)
         return None
-    return from_ring(unmasked(added(list(arrived.values())), shares, there, gone, keys, ring)), there
+    for client, reason in liars.items():
+        fleet.ledger.note_refusal(
+            client, kind=SecureUnmask.kind, round=getattr(fleet, "round", 0), reason=reason
+        )
+    return from_ring(unmasked(added(list(arrived.values())), shares, there, gone, keys, ring, dealt)), there
 
 
 def are_keys(pair: tuple[bytes, bytes], client: int, fleet: Fleet) -> bool:
@@ -208,30 +240,6 @@ def are_keys(pair: tuple[bytes, bytes], client: int, fleet: Fleet) -> bool:
     return True
 
 
-def letters(shared: Sequence[Reply], ring: Neighbours) -> dict[int, dict[str, Any]]:
-    """What each client was sent by its neighbours, under seal; the server only carries it."""
-    found: dict[int, dict[str, Any]] = {reply.id: {} for reply in shared}
-    for reply in shared:
-        others = sorted(ring.of[reply.id] - {reply.id})
-        for other, letter in zip(others, np.asarray(reply.stats["sealed"], np.uint8), strict=True):
-            if other in found:
-                found[other][str(reply.id)] = letter
-    return found
-
-
-def shares_of(
-    answers: Sequence[Reply], asked: Mapping[int, tuple[Sequence[int], Sequence[int]]]
-) -> dict[int, list[bytes]]:
-    """The shares of everybody's secret: of the seed of who is there, of the key of who is gone."""
-    found: dict[int, list[bytes]] = {}
-    for reply in answers:
-        there, gone = asked[reply.id]
-        for owners, told in ((there, reply.stats["there"]), (gone, reply.stats["gone"])):
-            for owner, share in zip(owners, told, strict=True):
-                found.setdefault(owner, []).append(as_bytes(share))
-    return found
-
-
 def unmasked(
     total: Masked,
     shares: Mapping[int, Sequence[bytes]],
@@ -239,16 +247,17 @@ def unmasked(
     gone: Sequence[int],
     keys: Mapping[int, tuple[bytes, bytes]],
     ring: Neighbours,
+    dealt: Dealt,
 ) -> Masked:
     """The sum without the masks: of who is there their own, of who is gone those that it shared with its neighbours."""
     flower, count = primitives(), len(total)
     for client in there:
-        seed = flower["combine_shares"](shares[client][: ring.threshold])
+        seed = secret(client, shares[client][: ring.threshold], "seed", dealt, keys)
         total = total - mask(seed, count)
     for client in gone:
-        secret = flower["combine_shares"](shares[client][: ring.threshold])
+        key = secret(client, shares[client][: ring.threshold], "key", dealt, keys)
         for other in ring.of[client].intersection(there):
-            total = total - signed(other, client, pair_mask(flower, secret, keys[other][0], count))
+            total = total - signed(other, client, pair_mask(flower, key, keys[other][0], count))
     return total
 
 

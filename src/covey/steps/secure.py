@@ -24,11 +24,13 @@ from covey.ranges import Count, NotNegative, Positive, Range
 from covey.settings import validated
 from covey.statistics import Known, Stat
 from covey.steps.gaussian_noise import length
+from covey.steps.secure_letters import SCALAR, both_commitments, commitment, opened, scalar_of
 
 Integers = NDArray[np.int64]
 Masked = NDArray[np.uint32]
 BITS = 20
 LEVELS = 2**BITS  # whole numbers to a clip length
+MOST_TRIES = 5  # of one sum, each without those who lied in the one before
 LARGEST = 2**31 - 1  # what a sum may be: beyond it, numbers of 32 bits begin again from the other end
 
 
@@ -123,7 +125,7 @@ def as_bytes(values: Any) -> bytes:
     return np.asarray(values, np.uint8).tobytes()
 
 
-# ---------------------------------------------------------------------------------------------- the four questions
+# ---------------------------------------------------------------------------------------------- the five questions
 
 
 class AboutNoData(Step):
@@ -142,8 +144,11 @@ class SecureKeys(AboutNoData):
     kind: ClassVar[str] = "query.secure-keys"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
-        flower = primitives()
-        kept: dict[str, Any] = {"round": client.round}
+        flower, before = primitives(), client.state.get("secure", {})
+        tries = before.get("tries", 1) + 1 if before.get("round") == client.round else 1
+        if tries > MOST_TRIES:
+            raise Refused(f"this client takes part in a sum at most {MOST_TRIES} times a round")
+        kept: dict[str, Any] = {"round": client.round, "tries": tries}
         for number in ("1", "2"):
             secret, public = flower["generate_key_pairs"]()
             kept["sk" + number] = flower["private_key_to_bytes"](secret).hex()
@@ -187,6 +192,10 @@ class SecureShares(AboutNoData):
         seeds = flower["create_shares"](seed, self.threshold, len(order))
         secrets = flower["create_shares"](bytes.fromhex(kept["sk1"]), self.threshold, len(order))
         sealed, shares = [], {}
+        committed = [
+            both_commitments(client.id, other, pair)
+            for other, pair in zip(order, zip(seeds, secrets, strict=True), strict=True)
+        ]
         for other, seed_share, secret_share in zip(order, seeds, secrets, strict=True):
             if other == client.id:
                 shares[str(other)] = [seed_share.hex(), secret_share.hex()]
@@ -203,7 +212,9 @@ class SecureShares(AboutNoData):
             "second": second,
             "threshold": self.threshold,
         }
-        return Reply(id=client.id, stats={"sealed": np.stack(sealed)})
+        whole = as_array(commitment(client.id, client.id, "seed", seed))
+        stats = {"sealed": np.stack(sealed), "committed": np.stack(committed), "seed": whole}
+        return Reply(id=client.id, stats=stats)
 
     @staticmethod
     def key_with(flower: Mapping[str, Any], kept: Mapping[str, Any], other: bytes) -> bytes:
@@ -213,7 +224,50 @@ class SecureShares(AboutNoData):
         return key
 
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
-        return {"sealed": Stat(low=0, high=255, shape=(None, None))}
+        return {
+            "sealed": Stat(low=0, high=255, shape=(None, None)),
+            "committed": Stat(low=0, high=255, shape=(None, 2, 32)),
+            "seed": Stat(low=0, high=255, shape=(32,)),
+        }
+
+
+@dataclass(frozen=True)
+class SecureOpen(AboutNoData):
+    """Opens the neighbours' letters, and says of each dealer whether its shares are those that it is bound to.
+
+    Who blames one shows its private key for letters, so that the server can see for itself, and sends no numbers under
+    the secrets of this try.
+    """
+
+    kind: ClassVar[str] = "query.secure-open"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        flower, kept = primitives(), of_this_round(client)
+        if "seed" not in kept or "opened" in kept:
+            raise Refused("letters are opened once, after the keys were shared")
+        shares, blames = dict(kept["shares"]), []
+        for source in sorted(map(int, task.args["sealed"])):
+            key = SecureShares.key_with(flower, kept, bytes.fromhex(kept["second"][str(source)]))
+            letter, bound = (task.args[name][str(source)] for name in ("sealed", "committed"))
+            found = opened(flower, key, as_bytes(letter), source, client.id, bound)
+            blames.append(found is None)
+            if found is not None:
+                shares[str(source)] = [share.hex() for share in found]
+        shown = np.zeros(SCALAR, np.uint8)
+        if any(blames):
+            shown = scalar_of(flower, bytes.fromhex(kept["sk2"]))
+            client.state["secure"] = {"round": client.round, "tries": kept["tries"]}
+        elif len(shares) < kept["threshold"]:
+            raise Refused("fewer clients shared their keys than can unmask the sum")
+        else:
+            client.state["secure"] = {**kept, "shares": shares, "opened": True}
+        return Reply(id=client.id, stats={"blames": np.array(blames, np.uint8), "key": shown})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {
+            "blames": Stat(low=0, high=1, shape=(None,)),
+            "key": Stat(low=0, high=255, shape=(SCALAR,)),
+        }
 
 
 @validated
@@ -252,7 +306,7 @@ class SecureUpdate(Step):
         if client.live:
             if client.account is not None and self.share:
                 client.account.lose(self.loss(len(ring), of_this_round(client).get("threshold", 1)))
-            ring = self.masked(client, task, ring)
+            ring = self.masked(client, ring)
         return Reply(id=client.id, slot=reply.slot, size=1, stats={"numbers": ring.view(np.int32)})
 
     def loss(self, columns: int, stay: int) -> Loss:
@@ -260,28 +314,19 @@ class SecureUpdate(Step):
         noise = self.share * stay**0.5 / reach(columns, 2**self.bits)
         return Loss(what="updates", mechanism="sum", noise=noise)
 
-    def masked(self, client: Client, task: Task, ring: Masked) -> Masked:
+    def masked(self, client: Client, ring: Masked) -> Masked:
         """The numbers under the client's own mask and those that it shares with its neighbours."""
         flower, kept = primitives(), of_this_round(client)
-        if "seed" not in kept or "sent" in kept:
-            raise Refused("a masked update is sent once in a round, after the keys were shared")
-        shares = dict(kept["shares"])
-        for source, sealed in task.args["sealed"].items():
-            other = bytes.fromhex(kept["second"][str(source)])
-            plain = flower["decrypt"](SecureShares.key_with(flower, kept, other), as_bytes(sealed))
-            src, dst, seed_share, secret_share = flower["share_keys_plaintext_separate"](plain)
-            if (src, dst) != (int(source), client.id):
-                raise Refused("a share was sealed for somebody else")
-            shares[str(src)] = [seed_share.hex(), secret_share.hex()]
-        if len(shares) < kept["threshold"]:
-            raise Refused("fewer clients shared their keys than can unmask the sum")
+        if "opened" not in kept or "sent" in kept:
+            raise Refused("a masked update is sent once in a round, after the shares were opened")
+        shares = kept["shares"]
         ring = ring + mask(bytes.fromhex(kept["seed"]), len(ring))
         for other in shares:
             if int(other) != client.id:
                 public = bytes.fromhex(kept["public"][other])
                 shared = pair_mask(flower, bytes.fromhex(kept["sk1"]), public, len(ring))
                 ring = ring + signed(client.id, int(other), shared)
-        client.state["secure"] = {**kept, "shares": shares, "sent": True}
+        client.state["secure"] = {**kept, "sent": True}
         return ring
 
     def expects(self, known: Known) -> dict[str, Stat]:
@@ -310,7 +355,7 @@ class SecureUnmask(AboutNoData):
             raise Refused("the server asks for shares that nobody may have")
         if len(there) < kept["threshold"]:
             raise Refused(f"{len(there)} updates arrived; fewer than {kept['threshold']} are not unmasked")
-        client.state["secure"] = {"round": client.round, "unmasked": True}
+        client.state["secure"] = {"round": client.round, "tries": kept["tries"], "unmasked": True}
         return Reply(
             id=client.id,
             stats={
