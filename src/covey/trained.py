@@ -30,6 +30,7 @@ from covey.run_folder import index_in, measured_in, served_in
 from covey.sections import ModelSection, own_settings
 from covey.served_model import ModelFacts, ServedModel, check_row, sentence
 from covey.served_rows import ServedRows, digest
+from covey.steps.scale import to_scale
 from covey.writing import storing, write_atomically
 
 
@@ -247,6 +248,11 @@ def load_models(
     index = index_in(folder)
     checkpoint = read_checkpoint(folder, index)
     about, summary = read_about(folder), read_summary(folder / "summary.json")
+    if (
+        told := checkpoint.fleet.get("scale")
+    ) is not None:  # of sites that told it only after the run had begun
+        scale = to_scale(told, about.inputs.shape[0])
+        about = replace(about, inputs=replace(about.inputs, scale=scale))
     named = tables["model"]["name"]
     if model is None and named.startswith(GIVEN):
         raise UserError(
@@ -262,8 +268,8 @@ def load_models(
     if not len(rows):
         raise UserError(f"{folder} has no model yet: no round has come to its end")
     check_row(network, rows[0])
-    told = summary.engine.get("names") if summary else None
-    names = told.items() if isinstance(told, dict) else enumerate(about.clients)
+    called = summary.engine.get("names") if summary else None
+    names = called.items() if isinstance(called, dict) else enumerate(about.clients)
     facts = ModelFacts(
         method=bare_name(tables["method"]["name"]),
         round=checkpoint.state.round,

@@ -17,9 +17,11 @@ from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
+from covey.runs import run_config
 from covey.steps import Train
 from covey.steps.privacy import Privacy
 from covey.steps.scale import TellScale, to_scale, told_scale
+from covey.trained import export, load_models
 from tests.deploy.one_request import SPEC
 from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, Patient, shares, simulated
 
@@ -158,3 +160,23 @@ def test_a_site_refuses_a_scale_of_another_size_in_one_sentence() -> None:
         site.answer(one_request(model={**SPEC.plain(), "scale": [[0.0, 1.0], [1.0, 1.0]]}))
     )
     assert "comes with settings that this site's covey does not know" in answer["refused"]
+
+
+def test_models_of_sites_are_used_under_the_scale_that_these_told(tmp_path: Path) -> None:
+    """And a site's own model lies at the site alone: the server's folder says so."""
+    tables = {"rounds": 2, "train": {"lr": 0.1}, "data": {"clients": CLIENTS}, "seed": 5}
+    x, y = (DATA.dataset.x[DATA.dataset.test], DATA.dataset.labels()[DATA.dataset.test].astype(int))
+    for name in ("fedavg", "fedper"):
+        config = resolve({**tables, "method": {"name": name, "per_round": CLIENTS}})
+        fleet = raw_fleet(Hand(raw_sites()), TellScale())
+        run = run_config(config, tmp_path / name, report=False, fleet=fleet)
+        models = load_models(tmp_path / name)
+        assert models.facts.inputs.scale == tuple(fleet.spec.scale or ())
+        right = (models.predict(x) == np.array(DATA.dataset.classes)[y]).mean()
+        assert right == pytest.approx(run.summary["last"]["global-test/accuracy"])
+        if name == "fedavg":
+            assert torch.equal(models.served("site-1").row, run.state.models[0])
+            continue
+        with pytest.raises(UserError, match="the model of site-1 lies at that site and nowhere else"):
+            models.of("site-1")
+        assert [file.name for file in export(tmp_path / name, out=tmp_path)] == ["newcomer.safetensors"]
