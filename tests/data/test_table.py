@@ -193,3 +193,15 @@ def test_a_client_with_one_row_trains_on_it(tmp_path: Path) -> None:
         "Lonely": 1,
     }
     assert len(fleet.data.shares) == 4
+
+
+def test_a_label_of_numbers_is_a_regression_without_being_told(tmp_path: Path) -> None:
+    rows = [f"{i % 7},{i * 0.5},{'Lyon' if i % 3 else 'Berlin'}" for i in range(60)]
+    path = written(tmp_path / "doses.csv", "age,dose,hospital", *rows)
+    data = {"name": "table", "path": str(path), "label": "dose", "client": "hospital"}
+    config = resolve({"data": data})
+    assert (config.top.objective, config["partition"]["name"]) == ("regression", "natural")
+    fleet_of(config).close()
+    alone = resolve({"data": {"name": "table", "path": str(path), "label": "dose"}})
+    assert (alone.top.objective, alone["partition"]["name"]) == ("regression", "iid")
+    assert resolve({"data": {**data, "label": "hospital", "client": None}}).top.objective == "classification"

@@ -219,17 +219,24 @@ def table(
     )
 
 
-def _usual(*, path: Path, client: str | None = None, **settings: Any) -> Usual:
-    """What a configuration means when it says nothing of clients: each value of the client column is one."""
-    if client is None:
-        return Usual()
+def _usual(
+    *, path: Path, label: str = "", client: str | None = None, task: Task = "auto", **settings: Any
+) -> Usual:
+    """What a configuration means when it says nothing of it: each value of the client column is a client, and a label
+    that is a number is a regression's."""
     told = {key: settings[key] for key in Reading.__dataclass_fields__ if key in settings}
     whole = _joined([open_table(path, Reading(**told)).table])
-    if client not in whole.column_names:
+    names = set(whole.column_names)
+    if client is not None and client not in names:
         raise UserError(
             f"data.client is {client!r}; the columns of {path} are {some(whole.column_names, 20)}"
         )
-    return Usual(partition="natural", clients=len(_groups(whole[client], client)[1]))
+    numbers = label in names and _task_of(tidied(whole[label]), label, task) == "regression"
+    objective = "regression" if numbers else None
+    if client is None:
+        return Usual(partition="iid" if numbers else None, objective=objective)
+    clients = len(_groups(whole[client], client)[1])
+    return Usual(partition="natural", clients=clients, objective=objective)
 
 
 def _data_files(*, path: Path, test: Path | None = None, schema: Path | None = None, **_: Any) -> list[Path]:
@@ -361,21 +368,29 @@ def _labels(
     _no_gap(column, name, "; every row needs its label")
     if given is not None:
         task = "classification" if given.classes else "regression"
-    if task == "auto":
-        commas = is_text(column.type) and uses_commas(pc.unique(column), name)
-        task = "regression" if commas or pa.types.is_floating(column.type) else "classification"
-        if not commas and (is_text(column.type) or pa.types.is_integer(column.type)):
-            values = len(pc.unique(column))
-            if values > max(MANY_CLASSES, len(column) / 2):
-                raise UserError(
-                    f'the label {name!r} has {values:,} different values: say task = "regression" if it is a '
-                    'number to predict, or task = "classification" if each is a class'
-                )
+    task = _task_of(column, name, task)
     if task == "regression":
         return numbers_of(column, name).astype(np.float32)[:, None], ()
     if given is not None:
         return _known_classes(column, name, given.classes)
     return _numbered(column, name)
+
+
+def _task_of(column: pa.ChunkedArray, name: str, task: Task) -> Task:
+    """What `auto` means for this label; a `UserError` where it may be either."""
+    if task != "auto":
+        return task
+    commas = is_text(column.type) and uses_commas(pc.unique(column.drop_null()), name)
+    if commas or pa.types.is_floating(column.type):
+        return "regression"
+    if is_text(column.type) or pa.types.is_integer(column.type):
+        values = len(pc.unique(column))
+        if values > max(MANY_CLASSES, len(column) / 2):
+            raise UserError(
+                f'the label {name!r} has {values:,} different values: say task = "regression" if it is a '
+                'number to predict, or task = "classification" if each is a class'
+            )
+    return "classification"
 
 
 def _known_classes(
