@@ -74,6 +74,21 @@ def test_from_a_hospitals_file_to_answers(
     with open("new.csv", encoding="latin-1") as file:
         as_dicts = list(csv.DictReader(file, delimiter=";"))
     assert covey.load_models("run").predict(as_dicts).tolist() == answers.tolist()
+    code, told = said(
+        ["predict", "run", "new.csv", "--client", "Köln", "--out", "answers.csv"], monkeypatch, capsys
+    )
+    assert code == 0
+    with open("answers.csv") as file:
+        assert [row["answer"] for row in csv.DictReader(file)] == answers.tolist()
+    (folder / "odd.csv").write_text(
+        (folder / "new.csv").read_text("latin-1").replace("icu", "mond"), "latin-1"
+    )
+    code, told = said(
+        ["predict", "run", "odd.csv", "--client", "Köln", "--out", "none.csv"], monkeypatch, capsys
+    )
+    assert code != 0
+    assert "the column 'Station' holds 'mond' in row" in told
+    assert not (folder / "none.csv").exists()
 
 
 @pytest.mark.parametrize(
