@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import RoundEnd, run
 
 CLIENTS = 10_000
@@ -31,7 +31,7 @@ def growth() -> tuple[float, float]:
     def watch(end: RoundEnd) -> None:
         held[end.state.round] = psutil.Process().memory_info().rss / 1e6
 
-    run(method_of(config), fleet, rounds=ROUNDS, watchers=[watch])
+    run(config.method, fleet, rounds=ROUNDS, watchers=[watch])
     return held[20], held[ROUNDS]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from covey.config import Config, method_of, resolve
+from covey.config import Config, resolve
 from covey.core import Watcher
 from covey.errors import UserError
 from covey.run_folder import finished_summary
@@ -106,7 +106,7 @@ def execute_runs(
 def refusal(experiment: Experiment, row: Row, case: Case) -> str:
     """The sentence with which covey refuses a run, as the experiment says it must."""
     try:
-        method_of(resolve(experiment.tables(row, case, 0)))
+        resolve(experiment.tables(row, case, 0))
     except UserError as error:
         return str(error)
     raise UserError(f"{experiment.file}: run {row.name!r} is said to be refused in {case.name!r}, and is not")

@@ -3,7 +3,7 @@
 import pytest
 
 from covey.catalogue import DATASETS
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import run
 from covey.errors import RunError, UserError
 from covey.learning import LearningWatch, guessing
@@ -38,7 +38,7 @@ def test_the_default_training_beats_the_mean_on_real_targets():
     try:
         found = []
         measure = Measuring(global_test=False, every=5)
-        run(method_of(config), fleet, rounds=5, measure=measure, watchers=[found.append])
+        run(config.method, fleet, rounds=5, measure=measure, watchers=[found.append])
         of_the_mean = [float(share.test.labels().astype(float).var()) for share in fleet.data.shares]
         reached = found[-1].value("local-test", "mse-mean")
         assert reached < 0.8 * sum(of_the_mean) / len(of_the_mean)
@@ -55,7 +55,7 @@ def accuracy(tables):
         measure = Measuring(global_test=False, every=1)
         found = []
         run(
-            method_of(config),
+            config.method,
             fleet,
             rounds=config.top.rounds,
             measure=measure,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from covey.catalogue import METHODS
-from covey.config import ALWAYS, IF_ASKED, method_of, resolve
+from covey.config import ALWAYS, IF_ASKED, resolve
 from covey.errors import UserError
 from covey.measure import Measuring
 from covey.objective import Regression
@@ -104,7 +104,11 @@ BY_THEMSELVES = {
     *("devices.joins", "devices.leaves"),
     *("engine.mode", "engine.workers", "engine.debug", "engine.lanes", "engine.device"),
     *("measure.every", "measure.global_test", "measure.local_test", "measure.fine_tune"),
-    "guard.samples",  # one file for simulation and real sites, where it counts
+    *(
+        "guard.samples",
+        "sites.quorum",
+        "sites.schema",
+    ),  # one file for simulation and real sites, where they count
 }
 # These name something, and take what that takes: anything else is not known.
 CHOICES = ("shift", "robust", "partition", "method", "methods")
@@ -209,13 +213,13 @@ def other_values(kind: Any, default: Any) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"compose"}))
 def test_every_setting_of_a_method_makes_another_method_or_is_refused(name: str) -> None:
-    usual = method_of(resolve({"method": {"name": name}}))
+    usual = resolve({"method": {"name": name}}).method
     idle = []
     for key, setting in settings_in("method", METHODS[name]).items():
         found = []
         for value in other_values(setting.type, setting.default):
             with contextlib.suppress(UserError):
-                found.append(method_of(resolve({"method": {"name": name, key: value}})) == usual)
+                found.append(resolve({"method": {"name": name, key: value}}).method == usual)
         if key != "per_round" and found and all(found):
             idle.append(key)
     assert idle == []

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Client, Method, Reply, Round, Step, Task, empty_state, one_round, run
 from covey.errors import RunError, SilentRoundError, SpoiledRunError
 from covey.fleet.devices import Devices
@@ -183,7 +183,7 @@ def test_a_loss_beyond_all_measure_is_said_in_the_first_round_too() -> None:
 def test_so_is_a_loss_that_is_no_number_here_and_too_large_there(name: str, lr: float) -> None:
     config = resolve({"method": {"name": name}, "train": {"lr": lr}})
     with pytest.raises(SpoiledRunError, match=r"round 1: training diverges"):
-        run(method_of(config), small_fleet(), rounds=5)
+        run(config.method, small_fleet(), rounds=5)
 
 
 def test_a_model_without_finite_scores_is_said_and_not_left_out() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import Method, run
 from covey.measure import Measuring
 from covey.seeds import Bound, Number
@@ -57,7 +57,7 @@ def poison(settings: Mapping[str, Any], seed: int) -> Findings:
         config = resolve(tables)
         clients = config["data"]["clients"]
         hostile = np.random.default_rng(seed).choice(clients, size=settings["hostile"], replace=False)
-        made = method_of(config)
+        made = config.method
         for attack in ("none", "scale", "flip", "nan"):
             bad = tuple(int(i) for i in hostile) if attack != "none" else ()
             spoiled = replace(

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import run
 from covey.data import load
 from covey.data.effects import turned
 from covey.data.types import Dataset, Federation, Indices, Samples, Share
 from covey.given import data_tables
-from covey.measure import Measuring
 from covey.streams import stream
 from experiments.spec import Findings
 
@@ -61,10 +60,10 @@ def means_first(row: dict[str, float], at: list[int]) -> dict[str, float]:
 def last_accuracy(tables: Table) -> float:
     """Of the clients on their own test data after the last round, their mean."""
     config = resolve(tables)
-    method, fleet = method_of(config), fleet_of(config)
+    method, fleet = config.method, fleet_of(config)
     try:
         state = run(method, fleet, rounds=config.top.rounds)
-        values = Measuring(**config["measure"])(method, state, fleet, True)
+        values = config.measure(method, state, fleet, True)
     finally:
         fleet.close()
     return next(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import RoundEnd, Task, empty_state, open_round, run, stream
 from covey.fleet.local import LocalFleet
 from covey.group.density import Density
@@ -106,7 +106,7 @@ def what_summaries_see(settings: dict[str, Any], seed: int) -> Findings:
     for case, tables in settings["cases"].items():
         for name, method in settings["methods"].items():
             config = resolve({**settings["run"], **tables, "method": method, "seed": seed})
-            fleet, grouping = fleet_of(config, None), method_of(config).group
+            fleet, grouping = fleet_of(config, None), config.method.group
             assert grouping is not None
             try:
                 groups = grouping(open_round(empty_state(fleet), fleet))
@@ -172,7 +172,7 @@ def accuracies(tables: Mapping[str, Any], members: Sequence[int], clients: int) 
     config = resolve({**tables, "devices": devices})
     fleet = fleet_of(config, None)
     try:
-        state = run(method_of(config), fleet, rounds=config.top.rounds)
+        state = run(config.method, fleet, rounds=config.top.rounds)
         return local_accuracy(fleet, state.models[:1], clients)
     finally:
         fleet.close()
@@ -215,7 +215,7 @@ def watched_run(
 ) -> tuple[list[list[int]], set[int], Array, dict[int, float]]:
     """A run's last clusters, who ever worked, every client's accuracy, and how long each takes for a round."""
     config = resolve(tables)
-    method, fleet = method_of(config), fleet_of(config, None)
+    method, fleet = config.method, fleet_of(config, None)
     worked: set[int] = set()
 
     def watch(end: RoundEnd) -> None:

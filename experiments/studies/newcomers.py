@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covey.config import Config, fleet_of, method_of, resolve
+from covey.config import Config, fleet_of, resolve
 from covey.core import RoundEnd, run, served
 from covey.steps import Evaluate
 from experiments.spec import Findings
@@ -43,7 +43,7 @@ def accuracy_of(config: Config, clients: Sequence[int]) -> list[float]:
 
     fleet = fleet_of(config)
     try:
-        run(method_of(config), fleet, rounds=config.top.rounds, watchers=[look])
+        run(config.method, fleet, rounds=config.top.rounds, watchers=[look])
     finally:
         fleet.close()
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import run
 from covey.fleet.hostile import ATTACKS, Liars, attacked
 from covey.measure import on_local_tests
@@ -54,7 +54,7 @@ def portraits(settings: Mapping[str, Any], seed: int) -> Findings:
 def outcome(tables: Mapping[str, Any], seed: int, share: float, **lie: Any) -> tuple[float, int]:
     """The mean accuracy of those who do not lie on their own test data, and in how many groups they are."""
     config = resolve(tables)
-    method, fleet = method_of(config), fleet_of(config)
+    method, fleet = config.method, fleet_of(config)
     liars = Liars(share=share, seed=seed).among(len(fleet.data.shares))
     if lie:
         fleet = attacked(fleet, liars, lie.get("attack"), lie.get("portrait"))

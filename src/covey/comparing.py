@@ -11,7 +11,7 @@ from traceback import extract_tb
 from typing import Any
 
 from covey.catalogue import METHODS
-from covey.config import Config, method_of, resolve
+from covey.config import Config, resolve
 from covey.core import Watcher
 from covey.errors import RunError, UserError
 from covey.folder_lock import folder_lock
@@ -89,7 +89,7 @@ def on_equal_data(
     """Where a method keeps some data for validation, all keep as much: nobody wins by having more to train on."""
     if any("holdout" in tables.get("train", {}) for tables in runs.values()):
         return dict(runs)
-    kept = {name: getattr(method_of(resolve(tables)).local, "holdout", 0.0) for name, tables in runs.items()}
+    kept = {name: getattr(resolve(tables).method.local, "holdout", 0.0) for name, tables in runs.items()}
     most = max(kept, key=lambda name: kept[name])
     if kept[most] == min(kept.values()):
         return dict(runs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +63,84 @@ NAMED = 10  # clients that a sentence names at most
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A whole run; `tables` is what the resolved `config.toml` holds."""
+    """A whole run: `tables` is what the resolved `config.toml` holds; what they describe is made once, when it is asked
+    for."""
 
     tables: Mapping[str, Any]
 
     def __getitem__(self, table: str) -> dict[str, Any]:
         return dict(self.tables[table])
 
-    @property
+    @cached_property
     def top(self) -> Top:
         return Top(**{f.name: self.tables[f.name] for f in fields(Top) if f.name in self.tables})
+
+    @cached_property
+    def train(self) -> Train:
+        return Train(**self["train"])
+
+    @cached_property
+    def devices(self) -> Devices:
+        return Devices(**self["devices"])
+
+    @cached_property
+    def engine(self) -> Engine:
+        return Engine(**self["engine"])
+
+    @cached_property
+    def guard(self) -> Guard:
+        return Guard(**self["guard"])
+
+    @cached_property
+    def measure(self) -> Measuring:
+        return Measuring(**self["measure"])
+
+    @cached_property
+    def compress(self) -> Compression | None:
+        return Compression(**self["compress"]) if "compress" in self.tables else None
+
+    @cached_property
+    def stop(self) -> Stopping | None:
+        return Stopping(**self["stop"]) if "stop" in self.tables else None
+
+    @cached_property
+    def private(self) -> Private | None:
+        return Private(**self["private"]) if "private" in self.tables else None
+
+    @cached_property
+    def sites(self) -> Sites:
+        return Sites(**self.tables.get("sites", {}))
+
+    @cached_property
+    def method(self) -> Method:
+        """The method, with [robust] inside its mix and [private] where it gathers."""
+        if self.private is None:
+            return self.method_in_the_open
+        if self.compress is not None and self.compress.name:
+            raise UserError(
+                "compress.name shortens updates, which private noise and sums need whole; leave one of them out"
+            )
+        return made_private(
+            self.method_in_the_open, self.private, clients=self["data"]["clients"], rounds=self.top.rounds
+        )
+
+    @cached_property
+    def method_in_the_open(self) -> Method:
+        """The method without [private], with the combine of [robust] in place of its weighted means."""
+        table, robust = self["method"], self.tables.get("robust")
+        method = METHODS.find(table["name"])(self.train, **own_settings(table))
+        if self.compress is not None:
+            method = with_compression(method, self.compress)
+        if not robust:
+            return method
+        if method.mix is None:
+            raise UserError(
+                f"robust.name is {robust['name']!r}, but method {method.name} combines in a way of its own; "
+                "leave one of them out"
+            )
+        return replace(
+            method, mix=Robust(mix=method.mix, rule=RULES.find(robust["name"])(**own_settings(robust)))
+        )
 
     @property
     def method_name(self) -> str:
@@ -136,9 +204,11 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     for section, maker in ALWAYS.items():
         result[section] = _complete_section(section, maker, given.get(section, {}))
     config = Config(tables=result)
+    for section in (*IF_ASKED, *ALWAYS):
+        getattr(config, section)  # each checks what its settings must be together
     _check_target(config)
     _check_measured(config)
-    method_of(config)
+    config.method  # noqa: B018  (which checks how its parts fit together)
     return config
 
 
@@ -252,7 +322,7 @@ def _check_top(top: Top) -> None:
 def _check_target(config: Config) -> None:
     """A target is about something that is measured and whose direction is known."""
     top, name = config.top, config.top.target_metric
-    told = {m.name: m for m in Measuring(**config["measure"]).told}
+    told = {m.name: m for m in config.measure.told}
     scores = {objective_named(top.objective).main, "loss"}
     if name and name not in {*told, *scores}:
         raise UserError(
@@ -265,16 +335,15 @@ def _check_target(config: Config) -> None:
 
 def _check_measured(config: Config) -> None:
     """What waits for a number waits for one that is measured."""
-    top, measure = config.top, Measuring(**config["measure"])
+    top, measure = config.top, config.measure
     if top.target is not None and not (
         measure.global_test if top.target_on == "global-test" else measure.local_test
     ):
         raise UserError(f'target_on is "{top.target_on}", which is not measured; see [measure]')
-    if "stop" in config.tables:
-        Stopping(**config["stop"]).check(measure.overall(objective_named(top.objective)))
-    if config.tables.get("private", {}).get("evaluations") is not None and not (
-        measure.local_test or measure.fine_tune
-    ):
+    if config.stop is not None:
+        config.stop.check(measure.overall(objective_named(top.objective)))
+    told_with_noise = config.private is not None and config.private.evaluations is not None
+    if told_with_noise and not (measure.local_test or measure.fine_tune):
         raise UserError("private.evaluations is given, which needs measure.local_test or measure.fine_tune")
 
 
@@ -298,13 +367,11 @@ def _complete_choice(
 
 
 def _complete_section(section: str, maker: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A table whose settings are those of one dataclass, which checks what they must be together."""
+    """A table whose settings are those of one dataclass."""
     settings = settings_of(maker)
     if "name" in settings and "name" not in values:
         raise UserError(f"{section}.name is missing; allowed: {settings['name'].allowed}")
-    whole = complete(section, settings, values)
-    maker(**whole)
-    return whole
+    return complete(section, settings, values)
 
 
 def _as_toml(value: Any) -> Any:
@@ -319,46 +386,14 @@ def _as_toml(value: Any) -> Any:
 # ---------------------------------------------------------------------------------------------- building
 
 
-def method_of(config: Config) -> Method:
-    """The method that the configuration describes, with [robust] inside its mix and [private] where it gathers."""
-    method, private = with_rule(config), config.tables.get("private")
-    if not private:
-        return method
-    if config.tables.get("compress", {}).get("name"):
-        raise UserError(
-            "compress.name shortens updates, which private noise and sums need whole; leave one of them out"
-        )
-    return made_private(
-        method, Private(**private), clients=config["data"]["clients"], rounds=config.top.rounds
-    )
-
-
 def keeps_own_models(config: Config) -> bool:
     """Whether the server holds a model for every client."""
-    return MODEL_PER_CLIENT in gives_of(with_rule(config).bank)
+    return MODEL_PER_CLIENT in gives_of(config.method_in_the_open.bank)
 
 
 def bytes_needed(fleet: Fleet, config: Config) -> int:
     """The bound on a run's memory, beside Python and PyTorch."""
-    return fleet.memory_bound(own_models=keeps_own_models(config), batch=config["train"]["batch"])
-
-
-def with_rule(config: Config) -> Method:
-    """The method, with the combine of [robust] in place of its weighted means where there is one."""
-    table, robust = config["method"], config.tables.get("robust")
-    method = METHODS.find(table["name"])(Train(**config["train"]), **own_settings(table))
-    if compress := config.tables.get("compress"):
-        method = with_compression(method, Compression(**compress))
-    if not robust:
-        return method
-    if method.mix is None:
-        raise UserError(
-            f"robust.name is {robust['name']!r}, but method {method.name} combines in a way of its own; "
-            "leave one of them out"
-        )
-    return replace(
-        method, mix=Robust(mix=method.mix, rule=RULES.find(robust["name"])(**own_settings(robust)))
-    )
+    return fleet.memory_bound(own_models=keeps_own_models(config), batch=config.train.batch)
 
 
 def federation_of(config: Config) -> Federation:
@@ -408,16 +443,16 @@ def fleet_of(
     )
     objective = objective_named(config.top.objective)
     check_fit(network, federation, objective)
-    check_steps(method_of(config), dataset, config.method_name)
+    check_steps(config.method, dataset, config.method_name)
     return LocalFleet(
         federation,
         network,
         objective=objective,
-        devices=Devices(**config["devices"]),
+        devices=config.devices,
         seed=config.top.seed,
-        engine=Engine(**config["engine"]),
+        engine=config.engine,
         buffers=model["buffers"],
-        guard=Guard(**config["guard"]),
+        guard=config.guard,
         say=say,
         source=partial(federation_of, config),
     )

@@ -11,7 +11,6 @@ import numpy as np
 from covey.config import Config
 from covey.core import RoundEnd
 from covey.data.types import Federation
-from covey.steps import Train
 
 PATIENCE = 10  # rounds
 MARGIN = 0.03  # above what always naming the most frequent class would score
@@ -55,7 +54,7 @@ def guessing(data: Federation) -> float:
 
 def likeliest_reason(config: Config, data: Federation, losses: list[float]) -> str:
     """What to change first."""
-    train = Train(**config["train"])
+    train = config.train
     samples = round(float(np.median(data.sizes()[:, 0])))
     batches = len(train.order(samples, np.random.default_rng(0)))
     blown_up = 3 * math.log(len(data.dataset.classes))

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from covey.about import About
 from covey.checkpoint import Checkpoint, save_checkpoint
 from covey.checksums import ABOUT, SERVED, Index, Piece, read_index, write_index
-from covey.config import Config, method_of
+from covey.config import Config
 from covey.core import Fleet, Measurement, Method, RoundEnd, State, Task, empty_state, served
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
@@ -25,7 +25,6 @@ from covey.fleet.used import Used, rows_in_use
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
 from covey.ledger import Ledger
-from covey.measure import Measuring
 from covey.metrics import Metrics
 from covey.origins import origins_in, origins_of
 from covey.own_code import bare_name
@@ -63,7 +62,7 @@ class Recorder:
         self.folder = folder
         self.config = config
         self.fleet = fleet
-        self.metrics = Metrics.of(fleet.objective, Measuring(**config["measure"]).told)
+        self.metrics = Metrics.of(fleet.objective, config.measure.told)
         self.journal = Journal(folder / "metrics.jsonl")
         self.groups: dict[int, int] = {}
         self.best: dict[str, dict[str, float]] = {}
@@ -197,7 +196,7 @@ class Recorder:
         """Writes the last checkpoint, metrics.parquet and summary.json; returns the summary."""
         with storing(self.folder):
             self.save()
-            method = method_of(self.config)
+            method = self.config.method
             tasks = served(method, state, self.fleet, list(state.seen))
             summary = self.summary(state, tasks, finished=finished)
             parquet = io.BytesIO()

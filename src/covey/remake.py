@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from covey.catalogue import DATASETS, MODELS
 from covey.checkpoint import Checkpoint
-from covey.config import Config, fleet_of, method_of
+from covey.config import Config, fleet_of
 from covey.core import Method, served
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
@@ -68,7 +68,7 @@ class Remake:
 
     @cached_property
     def _method(self) -> Method:
-        return method_of(self._config)
+        return self._config.method
 
     @cached_property
     def _fleet(self) -> LocalFleet:

@@ -11,13 +11,13 @@ from typing import Any
 
 from covey.checkpoint import Checkpoint, load_checkpoint, read_checkpoint, rounds_that_are_whole
 from covey.checksums import Index
-from covey.config import Config, bytes_needed, fleet_of, method_of, resolve
+from covey.config import Config, bytes_needed, fleet_of, resolve
 from covey.core import Fleet, State, Watcher, run
 from covey.errors import SpoiledRunError, UserError
 from covey.extend import extended
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
-from covey.measure import Measuring, SparseWatch, UndefinedWatch
+from covey.measure import SparseWatch, UndefinedWatch
 from covey.origins import changed, origins_in, origins_of
 from covey.private.longer import Budget
 from covey.record import Recorder, same_version
@@ -33,7 +33,6 @@ from covey.run_folder import (
     only_begun,
     taken,
 )
-from covey.stopping import Stopping
 from covey.tables import read_tables
 from covey.tracking import Tracking, tracked, trackers_of
 from covey.writing import storing
@@ -245,7 +244,7 @@ def _go(
 ) -> Finished:
     if say is not None:
         say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
-        measuring = Measuring(**config["measure"])
+        measuring = config.measure
         sparse = SparseWatch(measuring=measuring, say=say, rounds=config.top.rounds)
         undefined = UndefinedWatch(measuring=measuring, say=say)
         watchers = [*watchers, LearningWatch(config=config, say=say), sparse, undefined]
@@ -291,7 +290,7 @@ def _run(
     watchers: Sequence[Watcher],
     say: Callable[[str], None] | None,
 ) -> State:
-    stopping = Stopping(**config["stop"]) if "stop" in config.tables else None
+    stopping = config.stop
 
     def is_over(round: int) -> bool:
         return recorder.at_target or (stopping is not None and stopping.is_over(round, recorder.best))
@@ -302,11 +301,11 @@ def _run(
         while True:
             try:
                 last = run(
-                    method_of(config),
+                    config.method,
                     fleet,
                     rounds=config.top.rounds,
                     state=state,
-                    measure=partial(Measuring(**config["measure"]), rounds=config.top.rounds),
+                    measure=partial(config.measure, rounds=config.top.rounds),
                     watchers=[recorder, *watchers],
                     stop=lambda end: is_over(end.state.round),
                     patience=config.top.patience,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from covey.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Client, Method, Reply, State, Step, Task, run, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
@@ -77,9 +77,9 @@ def check_toml(name: str, settings: Mapping[str, Any]) -> Method:
         path = Path(folder) / "config.toml"
         path.write_text(config.toml(), encoding="utf-8")
         again = resolve(read_tables(path))
-    assert method_of(again) == method_of(config), f"{name}: TOML there and back gives another method"
+    assert again.method == config.method, f"{name}: TOML there and back gives another method"
     assert again.toml() == config.toml(), f"{name}: TOML there and back gives another file"
-    return method_of(config)
+    return config.method
 
 
 def final(method: Method, fleet: LocalFleet, rounds: int = ROUNDS, state: State | None = None) -> State:

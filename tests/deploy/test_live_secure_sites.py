@@ -53,7 +53,6 @@ def test_two_of_eight_sites_are_killed_and_the_sum_is_the_simulations(tmp_path: 
 
 def fleet_method_step(folder: Path) -> SecureUpdate:
     """What the server asked its sites for."""
-    from covey.config import method_of
 
-    method = method_of(resolve(read_tables(folder / "digits.toml")))
+    method = resolve(read_tables(folder / "digits.toml")).method
     return SecureUpdate(step=method.local, clip=0.5)

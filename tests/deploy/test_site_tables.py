@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import run
 from covey.data import read_table
 from covey.data.realign import realigned
@@ -115,7 +115,7 @@ def test_sites_agree_on_their_columns_though_one_lacks_a_ward_and_one_has_anothe
     ages = np.concatenate([data.x[data.train, data.features.index("age")].numpy() for data in whole])
     assert fleet.schema.columns[0].mean == pytest.approx(ages.mean())
     assert fleet.schema.columns[0].std == pytest.approx(ages.std(), rel=1e-5)
-    state = run(method_of(resolve(CONFIG)), fleet, rounds=2)
+    state = run(resolve(CONFIG).method, fleet, rounds=2)
     assert state.worked == (0, 1, 2, 3)
     inputs = {node: site.data.dataset.x for node, site in fleet.transport.sites.items()}  # type: ignore[attr-defined]
     assert (inputs[102][:, 4] == 0).all()  # nobody is in the icu there
@@ -129,7 +129,7 @@ def read_whole(folder: Path) -> list[Dataset]:
 def test_a_run_under_one_schema_has_the_bits_of_a_simulation_that_has_all_tables(tmp_path: Path) -> None:
     fleet = site_fleet(resolve(CONFIG), hospitals(tmp_path), keys={}, least=4)
     assert fleet.schema is not None
-    method = method_of(resolve(CONFIG))
+    method = resolve(CONFIG).method
     there = run(method, fleet, rounds=2)
     parts = [SiteTable(source=tmp_path / f"{name}.csv", label="ill").read(fleet.schema) for name in "abcd"]
     data = Federation(

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from covey.catalogue import METHODS
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import Task, run, served
 from covey.data import federate, from_tensors
 from covey.fleet.devices import Devices
@@ -88,7 +88,7 @@ def test_under_every_method_who_has_no_labels_is_served_and_asked_nothing_about_
             "engine": {"mode": "serial"},
         }
     )
-    method, fleet = method_of(config), fleet_of(config)
+    method, fleet = config.method, fleet_of(config)
     state = run(method, fleet, rounds=3)
     assert set(served(method, state, fleet, range(6))) == set(range(6))
     assert (fleet.ledger.lost, fleet.ledger.refused) == (0, 0)
@@ -104,7 +104,7 @@ def test_who_cannot_be_placed_is_given_the_model_of_most_clients() -> None:
             "engine": {"mode": "serial"},
         }
     )
-    method, fleet = method_of(config), fleet_of(config)
+    method, fleet = config.method, fleet_of(config)
     state = run(method, fleet, rounds=1)
     state = replace(state, groups={0: 0, 1: 1, 2: 1, 3: 1, 4: 0})
     assert served(method, state, fleet, [5])[5].slots == (1,)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Method, Reply, run
 from covey.data import federate, load
 from covey.fleet.engine import Engine
@@ -27,7 +27,7 @@ def fleet() -> LocalFleet:
 
 def method(**tables: Any) -> Method:
     usual = {"train": {"lr": 0.05, "batch": 32}, "data": {"clients": CLIENTS}, "rounds": 2}
-    return method_of(resolve({"method": {"name": "fedavg", "per_round": CLIENTS}, **usual, **tables}))
+    return resolve({"method": {"name": "fedavg", "per_round": CLIENTS}, **usual, **tables}).method
 
 
 def negative(layout: Layout, reply: Reply) -> Reply:

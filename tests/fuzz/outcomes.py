@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from covey.config import Config, fleet_of, method_of, resolve
+from covey.config import Config, fleet_of, resolve
 from covey.core import run
 from covey.errors import RunError, UserError
 
@@ -36,7 +36,7 @@ def carried_out(config: Config) -> str:
         small = resolve(tables)
         fleet = fleet_of(small)
         try:
-            state = run(method_of(small), fleet, rounds=1)
+            state = run(small.method, fleet, rounds=1)
         finally:
             fleet.close()
     except (UserError, RunError) as mistake:

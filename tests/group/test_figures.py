@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Round
 from covey.fleet.devices import Devices
 from covey.group import figures
@@ -55,7 +55,7 @@ def test_a_curve_that_the_method_left_stays() -> None:
 @pytest.mark.parametrize("name", ["cbcc", "haccs", "hierarchical", "embedding", "ladd"])
 def test_every_method_that_clusters_vectors_leaves_them(name: str) -> None:
     settings = {"embedding": {"pretrain_rounds": 1}, "hierarchical": {"clusters": 3}}.get(name, {})
-    method = method_of(resolve({"method": {"name": name, **settings}, "data": {"clients": 8}}))
+    method = resolve({"method": {"name": name, **settings}, "data": {"clients": 8}}).method
     notes = final(method, small_fleet(), rounds=1).notes
     assert {"scatter-before", "scatter-after"} <= set(notes)
     assert len(notes["scatter-after"]["group"]) == 8
@@ -64,7 +64,7 @@ def test_every_method_that_clusters_vectors_leaves_them(name: str) -> None:
 def test_a_newcomer_is_on_the_map() -> None:
     late = Devices(joins=({"clients": [7], "round": 2},))
     settings = {"method": {"name": "ladd"}, "data": {"clients": 8}}
-    notes = final(method_of(resolve(settings)), small_fleet(devices=late), rounds=2).notes
+    notes = final(resolve(settings).method, small_fleet(devices=late), rounds=2).notes
     assert notes["scatter-after"]["client"] == list(range(8))
 
 

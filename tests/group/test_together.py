@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import run
 from covey.errors import UserError
 from covey.group.together import compared
@@ -34,7 +34,7 @@ def after(rounds: int, shift: dict):
     )
     fleet = fleet_of(config)
     try:
-        return run(method_of(config), fleet, rounds=rounds)
+        return run(config.method, fleet, rounds=rounds)
     finally:
         fleet.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Method, Reply, State, run
 from covey.errors import UserError
 from covey.fleet.hostile import HostileFleet, hostile
@@ -50,9 +50,9 @@ def method(name: str) -> Method:
     settings: dict[str, Any] = {"name": name, **SETTINGS.get(name, {})}
     tables = {"train": dict(TRAIN), "data": {"clients": CLIENTS}}
     try:
-        return method_of(resolve({**tables, "method": {**settings, "per_round": CLIENTS}}))
+        return resolve({**tables, "method": {**settings, "per_round": CLIENTS}}).method
     except UserError:
-        return method_of(resolve({**tables, "method": settings}))
+        return resolve({**tables, "method": settings}).method
 
 
 def run_with(

@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Method, run, served
 from covey.data import Federation, federate, load
 from covey.errors import UserError
@@ -54,9 +54,9 @@ def tiny_fleet() -> LocalFleet:
 
 def composed(**tables: Any) -> Method:
     """The method of a configuration with these parts."""
-    return method_of(
-        resolve({"method": {"name": "compose", **tables}, "train": dict(TRAIN), "data": {"clients": CLIENTS}})
-    )
+    return resolve(
+        {"method": {"name": "compose", **tables}, "train": dict(TRAIN), "data": {"clients": CLIENTS}}
+    ).method
 
 
 @st.composite

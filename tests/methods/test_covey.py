@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import run
 from covey.errors import UserError
 from covey.group.by_portrait import with_parents
@@ -35,7 +35,7 @@ def after(rounds, tables, **settings):
     found = []
     measure = Measuring(every=100, global_test=False, fine_tune=True)
     try:
-        state = run(method_of(config), fleet, rounds=rounds, measure=measure, watchers=[found.append])
+        state = run(config.method, fleet, rounds=rounds, measure=measure, watchers=[found.append])
         return state, [share.kind for share in fleet.data.shares], found[-1]
     finally:
         fleet.close()
@@ -119,7 +119,7 @@ def test_the_same_fine_tuning_is_measured_for_every_method():
         {**SKEWED, **config, "data": {"clients": 16}, "engine": {"mode": "serial", "lanes": False}}
     )
     fleet = fleet_of(resolved)
-    method = method_of(resolved)
+    method = resolved.method
     state = run(method, fleet, rounds=1)
     tuned = Measuring(global_test=False, fine_tune=True)(method, state, fleet, True)
     plain = Measuring(global_test=False)(replace(method, adapt=method.local), state, fleet, True)

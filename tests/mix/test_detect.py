@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.mix.detect import Cosine, Spectral, median_cosines, spectral_scores
 from covey.mix.robust import Robust
 
@@ -48,5 +48,5 @@ def test_never_half_of_the_replies_are_left_out() -> None:
 
 @pytest.mark.parametrize("name", ["spectral", "cosine"])
 def test_any_method_can_have_them(name) -> None:
-    method = method_of(resolve({"robust": {"name": name, "hostile": 2}}))
+    method = resolve({"robust": {"name": name, "hostile": 2}}).method
     assert isinstance(method.mix, Robust)

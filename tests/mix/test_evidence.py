@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from covey.config import fleet_of, method_of, resolve
+from covey.config import fleet_of, resolve
 from covey.core import Reply, run
 from covey.mix.evidence import MIXED, EvidenceAverage, best, between_groups, candidates
 
@@ -50,7 +50,7 @@ def test_a_run_judges_and_says_what_it_mixed() -> None:
     turned = {"partition": {"name": "iid"}, "shift": {"name": "rotation", "turns": [0, 1]}}
     config = resolve({**tables, **turned, "method": {"name": "compose", **parts}})
     fleet = fleet_of(config)
-    state = run(method_of(config), fleet, rounds=2)
+    state = run(config.method, fleet, rounds=2)
     fleet.close()
     assert state.notes["mixed between groups"]["group"] == [0, 1]
     assert {group: group in members for group, members in MIXED.of(state.memory).items()} == {

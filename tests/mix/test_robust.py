@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from covey.catalogue import RULES
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Method, run
 from covey.errors import UserError
 from covey.fleet.guard import Guard
@@ -249,8 +249,8 @@ EVERY_RULE = ("fedavg", "hierarchical", "ifca", "fedmgda")  # one model, peers, 
 def test_a_rule_can_be_put_into_every_method(name: str, rule: str) -> None:
     """By one setting, `robust.name`; honest clients are combined to finite models of the usual size."""
     tables = {"method": {"name": name, **QUICK.get(name, {})}, "train": {"lr": 0.1}, "data": {"clients": 8}}
-    method = method_of(resolve({**tables, "robust": {"name": rule}}))
-    usual = final(method_of(resolve(tables)), small_fleet(), rounds=1)
+    method = resolve({**tables, "robust": {"name": rule}}).method
+    usual = final(resolve(tables).method, small_fleet(), rounds=1)
     state = final(method, small_fleet(), rounds=1)
     assert state.models.shape == usual.models.shape
     assert float(state.models.norm()) < 2 * float(usual.models.norm())
@@ -258,8 +258,8 @@ def test_a_rule_can_be_put_into_every_method(name: str, rule: str) -> None:
 
 def test_the_setting_is_the_method_of_that_name() -> None:
     tables = {"train": {"lr": 0.1}, "data": {"clients": 8}}
-    median = final(method_of(resolve({**tables, "method": {"name": "median"}})), small_fleet())
-    set_so = final(method_of(resolve({**tables, "robust": {"name": "median"}})), small_fleet())
+    median = final(resolve({**tables, "method": {"name": "median"}}).method, small_fleet())
+    set_so = final(resolve({**tables, "robust": {"name": "median"}}).method, small_fleet())
     assert torch.equal(median.models, set_so.models)
 
 

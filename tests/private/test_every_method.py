@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from covey.catalogue import METHODS
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Method, Reply, Step, Task, run
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
@@ -57,7 +57,7 @@ def private_method(name: str, level: str) -> Method | UserError:
         "private": LEVELS[level],
     }
     try:
-        return method_of(resolve(tables))
+        return resolve(tables).method
     except UserError as refusal:
         return refusal
 

@@ -11,7 +11,7 @@ from torch import nn
 from covey.bench.base import Recipe
 from covey.bench.choose import choose_bench
 from covey.bench.clipping import ClippedSums, Clipping, drawn
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Task, run
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
@@ -56,7 +56,7 @@ def test_under_local_noise_single_updates_may_be_compared() -> None:
     """Krum and CFL read noisy updates, which costs nothing more; a choice by exact losses stays refused."""
     table = {"level": "local", "epsilon": 20.0, "clip": 1.0}
     for name in ("krum", "median", "cfl"):
-        method_of(resolve({"method": {"name": name}, "private": table}))
+        resolve({"method": {"name": name}, "private": table})
     for name in ("ifca", "oort"):
         with pytest.raises(UserError, match="cannot be private at the local level"):
             resolve({"method": {"name": name}, "private": table})

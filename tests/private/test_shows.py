@@ -9,7 +9,7 @@ from typing import ClassVar, get_type_hints
 import pytest
 
 from covey.catalogue import METHODS
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Method, Round, one_model
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
@@ -56,7 +56,7 @@ def test_so_does_every_part_of_every_method() -> None:
     silent = {
         (name, kind)
         for name in METHODS
-        for kind, part in parts_of(method_of(resolve({"method": {"name": name}, "data": {"clients": 8}})))
+        for kind, part in parts_of(resolve({"method": {"name": name}, "data": {"clients": 8}}).method)
         if shows_of(part) is None
     }
     assert silent == set()
@@ -71,7 +71,7 @@ def test_a_part_of_somebodys_own_with_a_name_of_coveys_is_refused(tmp_path: Path
         "private": {"noise": 2.0, "clip": 1.0, "level": level},
     }
     with pytest.raises(UserError, match=r"its select part Uniform does not say what it shows the server"):
-        method_of(resolve(tables))
+        resolve(tables)
 
 
 def with_select(select: object) -> Method:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Method, Reply, Task, run
 from covey.errors import UserError
 from covey.ledger import Ledger
@@ -171,7 +171,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_methods_that_read_sums_can_be_private(name) -> None:
-    method = method_of(resolve({"method": {"name": name, **ALLOWED[name]}, "private": PRIVATE}))
+    method = resolve({"method": {"name": name, **ALLOWED[name]}, "private": PRIVATE}).method
     assert isinstance(method.gather, NoisySums)
 
 
@@ -251,12 +251,12 @@ def test_groups_have_noisy_sums_of_their_own_and_the_report_counts_who_stands_be
         }
     )
     fleet = small_fleet()
-    state = run(method_of(config), fleet, rounds=2)
+    state = run(config.method, fleet, rounds=2)
     behind = state.notes["clients behind each model"]
     assert sum(behind["clients"]) == len(fleet.data.shares)
     assert min(behind["clients"]) >= 2
     assert torch.isfinite(state.models).all()
-    assert len(final(method_of(config), small_fleet()).models) == 1
+    assert len(final(config.method, small_fleet()).models) == 1
 
 
 @pytest.mark.parametrize("noise", [5e-324, 1e-200, 1.7e308])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.config import method_of, resolve
+from covey.config import resolve
 from covey.core import Reply, Task, run
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_is_refused() -> None:
 
 
 def test_any_method_can_have_it_in_a_file() -> None:
-    method = method_of(resolve({"method": {"name": "ditto"}, "compress": {"name": "top-k", "share": 0.1}}))
+    method = resolve({"method": {"name": "ditto"}, "compress": {"name": "top-k", "share": 0.1}}).method
     assert isinstance(method.local, Compressed)
     assert (method.local.how, method.local.share) == ("top-k", 0.1)
     with pytest.raises(UserError, match=r"compress\.share is 0"):

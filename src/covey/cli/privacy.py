@@ -35,7 +35,7 @@ def privacy(
     set_: SetOption = None,
 ) -> None:
     """Say how much noise an epsilon needs, or what a noise costs: what a run with these settings would use."""
-    from covey.config import method_of, resolve
+    from covey.config import resolve
     from covey.private.quote import quote
     from covey.private.settings import Private
 
@@ -46,7 +46,7 @@ def privacy(
     tables["private"] = table | ({"epsilon": 1.0} if single else {})
     config = resolve(tables)
     found = quote(
-        method_of(config),
+        config.method,
         Private(**config.tables["private"]),
         clients=config["data"]["clients"],
         rounds=config.top.rounds,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from covey.bench.choose import choose_bench
-from covey.config import Config, method_of
+from covey.config import Config
 from covey.data import load
 from covey.data.realign import realigned
 from covey.data.schema import Schema, read_schema
@@ -25,10 +25,8 @@ from covey.deploy.transport import Transport
 from covey.deploy.turnout import Turnout
 from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import UserError
-from covey.fleet.devices import Devices
 from covey.fleet.fit import check_steps
-from covey.fleet.guard import Guard
-from covey.sections import DataSection, ModelSection, Sites, own_settings
+from covey.sections import DataSection, ModelSection, own_settings
 from covey.steps.scale import TellScale
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
@@ -51,7 +49,7 @@ def site_fleet(
     Where that set comes without a scale, sites are asked once for sums of their inputs (`scaling`), and all inputs are
     standardised by these. `before` is what the columns are in a run that goes on.
     """
-    data, sites = config["data"], Sites(**config.tables.get("sites", {}))
+    data, sites = config["data"], config.sites
     if sites.quorum > least:
         raise UserError(f"sites.quorum is {sites.quorum}, but the run is for {least} sites; see --clients")
     dataset = own or (
@@ -72,7 +70,7 @@ def site_fleet(
         dataset = without_rows(schema)
     elif schema is not None:
         dataset = realigned(dataset, schema)
-    method = method_of(config)
+    method = config.method
     check_steps(method, dataset, config.method_name)
     model = config["model"]
     spec = ModelSpec(
@@ -95,11 +93,11 @@ def site_fleet(
         server_data=Federation(dataset, (), test),
         names=ClientNumbers(keys),
         seed=config.top.seed,
-        deadline=Devices(**config["devices"]).deadline or DEADLINE,
+        deadline=config.devices.deadline or DEADLINE,
         least=least,
         lanes=config["engine"]["lanes"],
         sizes="private" not in config.tables,
-        guard=Guard(**config["guard"]),
+        guard=config.guard,
         say=say,
         status=status,
         turnout=Turnout(sites.quorum),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.comparing import in_file_names, with_method
-from covey.config import Config, method_of, resolve
+from covey.config import Config, resolve
 from covey.errors import UserError
 from covey.folder_lock import folder_lock
 from covey.metrics import Metrics
@@ -242,7 +242,6 @@ def ask(race: Race, folder: Path) -> Job:
         trial.set_user_attr("folder", place)
         try:
             config = resolve(with_values(race.config.tables, {**values, "name": f"{race.method} {place}"}))
-            method_of(config)
         except UserError as error:
             refuse(race, trial, str(error))
             continue
