@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from covey.core import run
     from covey.data import (
         federate,
+        from_clients,
         from_huggingface,
         from_tensors,
         from_torch,
@@ -37,6 +38,7 @@ _HOMES = {
     "run": "covey.core",
     "load": "covey.data",
     "federate": "covey.data",
+    "from_clients": "covey.data",
     "from_huggingface": "covey.data",
     "from_tensors": "covey.data",
     "from_torch": "covey.data",
@@ -78,6 +80,7 @@ __all__ = [
     "data",
     "export",
     "federate",
+    "from_clients",
     "from_huggingface",
     "from_tensors",
     "from_torch",

@@ -18,6 +18,7 @@ from covey.given import (
     AnyData,
     AnyModel,
     data_tables,
+    given_data,
     method_tables,
     metric_names,
     model_tables,
@@ -47,6 +48,8 @@ def simulate(
     seed: int = 0,
     objective: str | Objective = "classification",
     metrics: Sequence[str | Metric] = (),
+    label: str | None = None,
+    client: str | None = None,
     progress: bool = True,
     report: bool = True,
     watchers: Sequence[Watcher] = (),
@@ -55,13 +58,16 @@ def simulate(
     """Runs a method on data with a model, and gives the result: print it, look at it in a notebook, take its models.
 
     Each of `method`, `data`, `model`, `objective` and `metrics` is a name (built in, `package.module:name`,
-    `path/to/file.py:name`) or an object: a `Method`, a `Dataset` or `Federation`, a `torch.nn.Module`, an `Objective`,
-    a `Metric`. For method, data and model it may be a table with a name and settings, too: `{"name": "mlp", "hidden":
-    [32]}`. `tables` are the other settings as in a TOML file: `train={"lr": 0.1}`, `partition={"name": "iid"}`,
-    `target=0.9`. `clients` is among how many clients the data are shared out. `out` is the run folder (`runs/NAME-TIME`
-    if none is given); called again with the same, it goes on where the run stopped, to the same bits, and with more
-    `rounds` to that many.
+    `path/to/file.py:name`) or an object: a `Method`, a `Dataset` or `Federation`, a `torch.nn.Module`, an
+    `Objective`, a `Metric`. For method, data and model it may be a table with a name and settings, too: `{"name":
+    "mlp", "hidden": [32]}`. `tables` are the other settings as in a TOML file: `train={"lr": 0.1}`,
+    `partition={"name": "iid"}`, `target=0.9`. Data may also be what a program has: a data frame or a Hugging Face
+    Dataset (`label` is the column to predict, `client` the one that says whose row it is), a torch Dataset, a pair of
+    arrays, or a list or dict of these, one per client (`covey.from_clients`). `clients` is among how many clients the
+    data are shared out. `out` is the run folder (`runs/NAME-TIME` if none is given); called again with the same, it
+    goes on where the run stopped, to the same bits, and with more `rounds` to that many.
     """
+    data = given_data(data, label, client)
     whole = all_tables(data, model, rounds, clients, seed, objective, metrics, tables)
     if not all(map(callable, watchers)):
         raise UserError(f"watchers is {watchers!r}; allowed: a list of functions of a RoundEnd")
@@ -89,6 +95,8 @@ def compare(
     processes: int | None = None,
     objective: str | Objective = "classification",
     metrics: Sequence[str | Metric] = (),
+    label: str | None = None,
+    client: str | None = None,
     progress: bool = True,
     **tables: Any,
 ) -> Comparison: ...
@@ -108,6 +116,8 @@ def compare(
     processes: int | None = None,
     objective: str | Objective = "classification",
     metrics: Sequence[str | Metric] = (),
+    label: str | None = None,
+    client: str | None = None,
     progress: bool = True,
     **tables: Any,
 ) -> Study: ...
@@ -126,6 +136,8 @@ def compare(
     processes: int | None = None,
     objective: str | Objective = "classification",
     metrics: Sequence[str | Metric] = (),
+    label: str | None = None,
+    client: str | None = None,
     progress: bool = True,
     **tables: Any,
 ) -> Comparison | Study:
@@ -144,6 +156,7 @@ def compare(
     named = methods if isinstance(methods, Mapping) else by_label(methods)
     if not named:
         raise UserError("compare needs at least one method")
+    data = given_data(data, label, client)
     whole = all_tables(data, model, rounds, clients, seed, objective, metrics, tables)
     runs = {
         label: {**on_top(whole, method_tables(_plain(method))), "name": label}
@@ -195,7 +208,7 @@ def by_label(methods: Sequence[str | Method]) -> dict[str, AnyMethod]:
 
 
 def all_tables(
-    data: AnyData,
+    data: str | Mapping[str, Any] | Dataset | Federation,
     model: AnyModel,
     rounds: int,
     clients: int | None,

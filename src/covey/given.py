@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import nn
 
 from covey.catalogue import DATASETS, METHODS, METRICS, MODELS, OBJECTIVES, PARTITIONS
 from covey.core import Method
+from covey.data.clients import as_dataset
 from covey.data.types import Dataset, Federation
 from covey.errors import UserError
 from covey.metrics import Metric
@@ -26,7 +28,7 @@ from covey.model import read_row
 from covey.objective import Objective
 from covey.steps import Train
 
-AnyData = str | Mapping[str, Any] | Dataset | Federation
+AnyData = Any  # a name, a table with a name, a Dataset, a Federation, or whatever `as_dataset` takes
 AnyModel = str | Mapping[str, Any] | nn.Module
 PLACE = re.compile(r" at 0x[0-9a-f]+")  # where an object lies in memory says nothing of it
 
@@ -47,7 +49,26 @@ def method_tables(method: str | Method | dict[str, Any]) -> dict[str, Any]:
     return {"method": {"name": named}, **said}
 
 
-def data_tables(data: AnyData) -> dict[str, Any]:
+def given_data(
+    data: AnyData, label: str | None = None, client: str | None = None
+) -> str | Mapping[str, Any] | Dataset | Federation:
+    """The data of a program: a name or a table with a name, data that are shared out, or else a data set of them."""
+    settings = isinstance(data, Mapping) and any(
+        isinstance(v, str | int | float | Path) for v in data.values()
+    )
+    if not settings and not isinstance(data, str | Federation):
+        return as_dataset(data, label=label, client=client)
+    for name, column in (("label", label), ("client", client)):
+        if column is not None:
+            raise UserError(
+                f"{name} is {column!r}, which is for data that have columns; say it where these are named (data = "
+                f'{{"name": ..., "{name}": {column!r}}})'
+            )
+    named: str | Mapping[str, Any] | Federation = data
+    return named
+
+
+def data_tables(data: str | Mapping[str, Any] | Dataset | Federation) -> dict[str, Any]:
     """The tables for the data: a name (with settings), a data set that is still to be shared out, or one that is."""
     if isinstance(data, str):
         return {"data": {"name": data}}
@@ -55,18 +76,13 @@ def data_tables(data: AnyData) -> dict[str, Any]:
         return {"data": dict(data)}
     if isinstance(data, Dataset):
         return {"data": {"name": DATASETS.give(data.name, lambda: data, digest_of_data(data))}}
-    if isinstance(data, Federation):
-        digest = digest_of_shares(data)
-        dataset = DATASETS.give(data.dataset.name, lambda: data.dataset, digest)
-        partition = PARTITIONS.give(data.dataset.name, data, digest)
-        return {
-            "data": {"name": dataset, "clients": len(data.shares)},
-            "partition": {"name": partition},
-        }
-    raise UserError(
-        f"data is a {type(data).__name__}; allowed: a name, a table with a name, a Dataset (covey.read_table, "
-        "covey.from_tensors) or a Federation (covey.federate)"
-    )
+    digest = digest_of_shares(data)
+    dataset = DATASETS.give(data.dataset.name, lambda: data.dataset, digest)
+    partition = PARTITIONS.give(data.dataset.name, data, digest)
+    return {
+        "data": {"name": dataset, "clients": len(data.shares)},
+        "partition": {"name": partition},
+    }
 
 
 def model_tables(model: AnyModel) -> dict[str, Any]:

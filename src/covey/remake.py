@@ -18,7 +18,7 @@ from covey.core import Method, served
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
 from covey.fleet.used import rows_in_use
-from covey.given import data_tables
+from covey.given import data_tables, given_data
 from covey.model import Layout
 from covey.own_code import GIVEN
 from covey.report.folder import read_config
@@ -94,7 +94,7 @@ class Remake:
                     f"{self.folder}: the data were an object of a Python program, and models are made again with them; "
                     "give them: load_models(folder, data=...)"
                 )
-            if self.data is not None and data_tables(self.data)["data"]["name"] != data:
+            if self.data is not None and data_tables(given_data(self.data))["data"]["name"] != data:
                 raise UserError(f"data is not what the run had, {data}: its digest is another one")
         with MODELS.lent(model, self.network) if model.startswith(GIVEN) else nullcontext():
             yield

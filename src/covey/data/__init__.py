@@ -15,12 +15,14 @@ from covey.errors import UserError
 from covey.settings import checked, settings_of
 
 if TYPE_CHECKING:
+    from covey.data.clients import from_clients
     from covey.data.convert import from_huggingface, from_tensors, from_torch
     from covey.data.image_folder import read_images
     from covey.data.table import read_table
 
 # What reads a user's own data, imported when it is first used: tables need Arrow, pictures Pillow.
 _HOMES = {
+    "from_clients": "covey.data.clients",
     "from_huggingface": "covey.data.convert",
     "from_tensors": "covey.data.convert",
     "from_torch": "covey.data.convert",
@@ -65,6 +67,7 @@ __all__ = [
     "Usual",
     "declare",
     "federate",
+    "from_clients",
     "from_huggingface",
     "from_tensors",
     "from_torch",

@@ -118,8 +118,8 @@ def from_torch(dataset: Any, *, test: Any = None, **settings: Any) -> Dataset:
     Inputs may be tensors, arrays or pictures (height, width, channels of bytes become channels first). `test`
     is another such dataset. The settings are those of `from_tensors`.
     """
-    pair = None if test is None else _collected(test)
-    return from_tensors(*_collected(dataset), test=pair, **settings)
+    pair = None if test is None else collected(test)
+    return from_tensors(*collected(dataset), test=pair, **settings)
 
 
 @validated
@@ -149,18 +149,12 @@ def from_huggingface(
         ]
         if absent:
             raise UserError(f"no column {', '.join(absent)}: there are {', '.join(table.column_names)}")
-    names = getattr(dataset.features[labels], "names", None)
+    read = [huggingface_pair(table, inputs, labels) for table in tables]
+    names: Sequence[str] | None = read[0][2]
     pairs = []
-    for table in tables:
-        columns = [_stack([_as_array(value) for value in table[column]], column) for column in wanted]
-        x = (
-            columns[0]
-            if isinstance(inputs, str)
-            else torch.stack([c.to(torch.float32) for c in columns], dim=1)
-        )
-        y = list(table[labels])
+    for x, y, _ in read:
         if y and isinstance(y[0], str):
-            names = names or sorted(set(y).union(*(set(other[labels]) for other in tables)))
+            names = names or sorted({value for _, values, _ in read for value in values})
             y = [list(names).index(value) for value in y]
         pairs.append((x, torch.as_tensor(y)))
     natural = None
@@ -170,6 +164,17 @@ def from_huggingface(
     return from_tensors(
         *pairs[0], test=pairs[1] if test is not None else None, classes=names, natural=natural, **settings
     )
+
+
+def huggingface_pair(
+    table: Any, inputs: str | Sequence[str], labels: str
+) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+    """Inputs, labels and the classes' names (None: they have none) of a Hugging Face data set."""
+    wanted = [inputs] if isinstance(inputs, str) else list(inputs)
+    columns = [_stack([_as_array(value) for value in table[column]], column) for column in wanted]
+    x = columns[0] if isinstance(inputs, str) else torch.stack([c.to(torch.float32) for c in columns], dim=1)
+    names = getattr(table.features[labels], "names", None)
+    return x, list(table[labels]), None if names is None else tuple(names)
 
 
 def _in_order(ids: Sequence[Any]) -> Indices:
@@ -249,7 +254,8 @@ def _some(numbers: Sequence[int], most: int = 5) -> str:
     )
 
 
-def _collected(dataset: Any) -> tuple[Tensor, Tensor]:
+def collected(dataset: Any) -> tuple[Tensor, Tensor]:
+    """The inputs and labels of a torch data set."""
     items = [dataset[place] for place in range(len(dataset))]
     if not items or not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
         raise UserError("a torch dataset must hold at least one item, all of them (input, label) pairs")
