@@ -251,7 +251,7 @@ def test_a_frame_is_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "sentence"),
     [
         ({"method": 3}, "method is a int; allowed: a name"),
-        ({"data": [1, 2]}, "data is a list; allowed: a name, a table with a name, a Dataset"),
+        ({"data": [1, 2]}, "client '0' is a int; allowed: a .x, y. pair, a torch Dataset"),
         ({"model": "mlpp"}, "did you mean mlp"),
         ({"model": len}, "model is a builtin_function_or_method"),
         ({"lr": 0.1}, "did you mean train.lr"),

@@ -114,7 +114,7 @@ def simulated(**changes: Any) -> Any:
             "labels of own are torch.float32; give objective=",
         ),
         (lambda: simulated(objective="regression"), "objective is regression, but the labels of own are 3"),
-        (lambda: simulated(data=(X, Y)), "data is a tuple; allowed: a name, a table with a name, a Dataset"),
+        (lambda: simulated(data=X), "data is a Tensor; allowed: a .x, y. pair, a torch Dataset"),
         (lambda: simulated(method=fedavg), "method is a function; allowed: a name, a table"),
         (
             lambda: simulated(method={"name": "fedavg", "per_round": 9}),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         from_torch,
         load,
         read_images,
+        read_leaf,
+        read_split,
         read_table,
     )
     from covey.fleet.devices import Devices
@@ -43,6 +45,8 @@ _HOMES = {
     "from_tensors": "covey.data",
     "from_torch": "covey.data",
     "read_images": "covey.data",
+    "read_leaf": "covey.data",
+    "read_split": "covey.data",
     "read_table": "covey.data",
     "Metric": "covey.metrics",
     "metric": "covey.metrics",
@@ -90,7 +94,9 @@ __all__ = [
     "metric",
     "models",
     "read_images",
+    "read_leaf",
     "read_model",
+    "read_split",
     "read_table",
     "resolve",
     "run",

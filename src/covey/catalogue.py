@@ -116,6 +116,8 @@ DATASETS: Registry[Callable[..., Dataset]] = Registry(
         "motions": "covey.data.loaders.motions:motions",
         "table": "covey.data.table:table",
         "images": "covey.data.image_folder:images",
+        "leaf": "covey.data.split_files:leaf",
+        "clients": "covey.data.split_files:clients",
     },
 )
 

@@ -19,6 +19,7 @@ import typer
 from covey.cli import (
     advise,
     certs,
+    convert,
     demo,
     export,
     health,
@@ -65,6 +66,7 @@ for module in (
     look,
     predict,
     export,
+    convert,
     topology,
     privacy,
     report,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from covey.data.clients import from_clients
     from covey.data.convert import from_huggingface, from_tensors, from_torch
     from covey.data.image_folder import read_images
+    from covey.data.split_files import read_leaf, read_split
     from covey.data.table import read_table
 
 # What reads a user's own data, imported when it is first used: tables need Arrow, pictures Pillow.
@@ -27,6 +28,8 @@ _HOMES = {
     "from_tensors": "covey.data.convert",
     "from_torch": "covey.data.convert",
     "read_images": "covey.data.image_folder",
+    "read_leaf": "covey.data.split_files",
+    "read_split": "covey.data.split_files",
     "read_table": "covey.data.table",
 }
 
@@ -73,5 +76,7 @@ __all__ = [
     "from_torch",
     "load",
     "read_images",
+    "read_leaf",
+    "read_split",
     "read_table",
 ]

@@ -47,7 +47,7 @@ def read_images(
     found = [_files(place, clients) for place in places]
     classes = sorted({label for files in found for _, label, _ in files})
     owners = sorted({owner for files in found for owner, _, _ in files})
-    images = [_pixels(path, side, grey) for files in found for _, _, path in files]
+    images = [pixels_of(path, side, grey) for files in found for _, _, path in files]
     y = np.array([classes.index(label) for files in found for _, label, _ in files])
     ids = np.array([owners.index(owner) for files in found for owner, _, _ in files])
     if test is None:
@@ -136,7 +136,7 @@ def _files(folder: Path, clients: bool) -> Sequence[tuple[str, str, Path]]:
     return found
 
 
-def _pixels(path: Path, side: int, grey: bool) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def pixels_of(path: Path, side: int, grey: bool) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """An image as channels x side x side bytes (antialiased bilinear)."""
     with open_picture(path) as picture:
         return as_bytes(picture, (side, side), grey)
