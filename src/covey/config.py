@@ -29,6 +29,7 @@ from covey.models import build
 from covey.needs import MODEL_PER_CLIENT, gives_of
 from covey.objective import objective_named
 from covey.own_code import bare_name
+from covey.passwords import check_no_password
 from covey.private.apply import made_private
 from covey.private.settings import Private
 from covey.registry import Registry
@@ -156,6 +157,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     """The configuration with every default written out; raises one sentence for anything wrong."""
     check_tables(tables)
     tables = plain_tables(tables)
+    check_no_password("", tables)
     per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
     here = {key: value for key, value in tables.items() if key != "methods"}
     tables = with_full_names(here, Path())

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from covey.errors import UserError
+from covey.passwords import without_password
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -209,7 +210,7 @@ def said(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     lines = str(error).splitlines()
-    words = type(error).__name__ + (f": {lines[0]}" if lines else "")
+    words = without_password(type(error).__name__ + (f": {lines[0]}" if lines else ""))
     place = own_place(error)
     return f"{place}: {words}" if place else words
 

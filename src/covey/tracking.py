@@ -6,9 +6,12 @@ numbers, so that the same one serves a run in progress and a folder that was fin
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any, Protocol
 
 from covey.catalogue import TRACKERS
@@ -18,6 +21,11 @@ from covey.errors import UserError
 from covey.journal import fleet_measurements
 from covey.own_code import one_sentence
 from covey.sections import own_settings
+
+BEGIN, END = (
+    5.0,
+    10.0,
+)  # seconds for which a run waits for its trackers before its first round, and after its last
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,17 +70,47 @@ def trackers_of(config: Config) -> dict[str, Tracker]:
     return made
 
 
+class Telling:
+    """A tracker in a thread of its own: whatever it waits for, the run does not."""
+
+    def __init__(self, name: str, tracker: Tracker, run: TrackedRun) -> None:
+        self.name = name
+        self.tracker = tracker
+        self.messages: SimpleQueue[Callable[[Tracker], None] | None] = SimpleQueue()
+        self.begun, self.done = Event(), Event()
+        self.error: UserError | None = None
+        Thread(target=self._work, args=(run,), name=f"tracker {name}", daemon=True).start()
+
+    def _work(self, run: TrackedRun) -> None:
+        try:
+            with one_sentence(f"tracker {self.name!r}"):
+                self.tracker.begin(run)
+                self.begun.set()
+                while (message := self.messages.get()) is not None:
+                    message(self.tracker)
+        except UserError as error:
+            self.error = error
+        finally:
+            self.begun.set()
+            self.done.set()
+
+
 class Tracking:
     """A watcher that tells the trackers of a run; one that fails is said once and told no more: the run goes on."""
 
     def __init__(
         self, trackers: Mapping[str, Tracker], run: TrackedRun, say: Callable[[str], None] | None = None
     ) -> None:
-        self.trackers = dict(trackers)
         self.say = say or (lambda _: None)
-        for name, tracker in self.trackers.items():  # before the first round a mistake is still worth an end
-            with one_sentence(f"tracker {name!r}"):
-                tracker.begin(run)
+        self.folder = run.folder
+        self.told = [Telling(name, tracker, run) for name, tracker in trackers.items()]
+        until = time.monotonic() + BEGIN
+        for each in list(self.told):
+            if not each.begun.wait(max(0.0, until - time.monotonic())):
+                self.say(f"tracker {each.name!r} has not answered in {BEGIN:g} s; the run goes on without it")
+            elif each.error is not None and not unreachable(each.error):
+                raise each.error  # before the first round a mistake is still worth an end
+        self._forget_failed()
 
     def __call__(self, end: RoundEnd) -> None:
         values = {
@@ -80,18 +118,36 @@ class Tracking:
             for m in (*end.measurements, *fleet_measurements(end.fleet.ledger))
             if m.client == -1 and m.group == -1
         }
-        ledger = end.fleet.ledger
+        ledger, number = end.fleet.ledger, end.state.round
         values |= {"cost/seconds": ledger.clock, "cost/bytes": float(ledger.cost.bytes)}
-        self._tell(lambda tracker: tracker.log(end.state.round, values))
+        self._forget_failed()
+        for each in self.told:
+            each.messages.put(lambda tracker: tracker.log(number, values))
 
     def end(self, summary: Mapping[str, Any]) -> None:
-        self._tell(lambda tracker: tracker.end(summary))
+        for each in self.told:
+            each.messages.put(lambda tracker: tracker.end(summary))
+            each.messages.put(None)
+        until = time.monotonic() + END
+        for each in self.told:
+            if not each.done.wait(max(0.0, until - time.monotonic())):
+                self.say(
+                    f"tracker {each.name!r} has not heard all: tell it later with covey report {self.folder} "
+                    f"--to {each.name}"
+                )
+        self._forget_failed()
 
-    def _tell(self, message: Callable[[Tracker], None]) -> None:
-        for name, tracker in list(self.trackers.items()):
-            try:
-                with one_sentence(f"tracker {name!r}"):
-                    message(tracker)
-            except (UserError, OSError) as error:
-                del self.trackers[name]
-                self.say(f"{error}; it is told no more, the run goes on")
+    def _forget_failed(self) -> None:
+        for each in [one for one in self.told if one.error is not None]:
+            self.told.remove(each)
+            self.say(f"{each.error}; it is told no more, the run goes on")
+
+
+def unreachable(error: BaseException | None) -> bool:
+    """Whether it comes of a server that is not there, which may be so for a while, and not of a mistake."""
+    while error is not None:
+        network = type(error).__module__.startswith(("requests.", "urllib3."))
+        if network or isinstance(error, ConnectionError | TimeoutError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

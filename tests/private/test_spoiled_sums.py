@@ -29,12 +29,11 @@ def spoiling(reply: Reply) -> Reply:
 
 def rounds_with(lie: Lie, *, until: int = 3) -> list[torch.Tensor]:
     """The models after each of three rounds, in the first `until` of which client 3 lies."""
-    fleet, models = with_liars(small_fleet(lanes=True), lie), []
+    models: list[torch.Tensor] = []
+    fleet = with_liars(small_fleet(lanes=True), lambda reply: lie(reply) if len(models) < until else reply)
 
     def watch(end: RoundEnd) -> None:
         models.append(end.state.models)
-        if end.state.round == until:
-            fleet.liars = ()
 
     run(method(), fleet, rounds=3, watchers=[watch], patience=1)
     return models

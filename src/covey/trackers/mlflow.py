@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
+from covey.passwords import without_password
 from covey.settings import validated
 from covey.trackers.flat import flat
 from covey.tracking import TrackedRun
@@ -25,7 +26,8 @@ class MLflow:
     """Runs that `mlflow ui --backend-store-uri sqlite:///mlflow.db` shows.
 
     Args:
-        uri: of the store, sqlite:///mlflow.db, a folder or a server; empty: MLFLOW_TRACKING_URI, or mlflow.db here.
+        uri: of the store, sqlite:///mlflow.db, a folder or a server, without a password; empty: MLFLOW_TRACKING_URI, or
+            mlflow.db here.
         experiment: what the runs belong to.
     """
 
@@ -41,6 +43,9 @@ class MLflow:
         try:
             if self.uri.startswith(("file:", "/", ".")):
                 os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+            # Its own would wait for a server that is not there for minutes.
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
             from mlflow import MlflowClient
         except ImportError as error:
             raise UserError("tracker mlflow needs a package: pip install 'covey[mlflow]'") from error
@@ -61,7 +66,9 @@ class MLflow:
         params = [Param(name, str(value)[:MOST]) for name, value in flat(run.settings).items()]
         for first in range(0, len(params), 100):
             self.client.log_batch(self.run_id, params=params[first : first + 100])
-        write_atomically(run.folder / KEPT, json.dumps({"uri": self.uri, "run": self.run_id}))
+        write_atomically(
+            run.folder / KEPT, json.dumps({"uri": without_password(self.uri), "run": self.run_id})
+        )
 
     def log(self, number: int, values: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
@@ -78,7 +85,10 @@ class MLflow:
         """The run of this store that tells of the folder; empty where there is none."""
         try:
             kept = json.loads((folder / KEPT).read_text(encoding="utf-8"))
-            if kept["uri"] != self.uri or self.client.get_run(kept["run"]).info.lifecycle_stage != "active":
+            if (
+                kept["uri"] != without_password(self.uri)
+                or self.client.get_run(kept["run"]).info.lifecycle_stage != "active"
+            ):
                 return ""
             return str(kept["run"])
         except (OSError, ValueError, KeyError):
