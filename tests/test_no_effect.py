@@ -81,7 +81,7 @@ NEEDS: dict[str, tuple[dict[str, Any], Any, str]] = {
     "measure.fine_tune_updates": ({}, 4, "measure.fine_tune_updates is 4, which needs measure.fine_tune = true"),
     "measure.whom": (UNMEASURED, "trained", 'measure.whom is "trained", which needs measure.local_test or'),
     "measure.metrics": (UNMEASURED, ["auc"], r"measure.metrics is \('auc',\), which needs measure.global_test"),
-    "guard.norm": (FIXED, 5.0, "guard.norm is 5.0, which leaves out updates by the others' lengths"),
+    "guard.norm": (FIXED, 5.0, "guard.norm is 5.0, which shortens updates by the others' lengths"),
 }  # fmt: skip
 
 # What counts by itself, whatever else the file says.

@@ -8,6 +8,7 @@ from typing import Any
 from covey.config import fleet_of, resolve
 from covey.core import run
 from covey.fleet.hostile import ATTACKS, Liars, attacked
+from covey.fleet.odd import odd_clients
 from covey.measure import on_local_tests
 from experiments.spec import Findings
 
@@ -36,6 +37,31 @@ def attackers(settings: Mapping[str, Any], seed: int) -> Findings:
                 for attack in ATTACKS:
                     column = f"{NAMES[attack]}, {share:.0%}"
                     row[column], _ = outcome(tables, seed, share, attack=attack)
+    return Findings(rows=rows)
+
+
+def honest(settings: Mapping[str, Any], seed: int) -> Findings:
+    """Where nobody lies: accuracy with the guard as it is by default and without, and how many updates it shortens."""
+    rows: dict[str, dict[str, float]] = {}
+    for fleet, own in settings["fleets"].items():
+        for name in settings["methods"]:
+            row = rows.setdefault(f"{name}, {fleet}", {})
+            for column, guard in (("guard off", {"norm": 0}), ("by default", {})):
+                tables = {**settings["base"], **own, "method": {"name": name}, "guard": guard, "seed": seed}
+                config = resolve(tables)
+                method, simulated = config.method, fleet_of(config)
+                try:
+                    state = run(method, simulated, rounds=config.top.rounds)
+                    found = on_local_tests(method, state, simulated)
+                finally:
+                    simulated.close()
+                row[column] = mean([m.value for m in found if m.metric == "accuracy" and m.client >= 0])
+            row["difference"] = row["by default"] - row["guard off"]
+            conduct = simulated.ledger.conduct.values()
+            row["share of updates shortened"] = sum(c.long for c in conduct) / max(
+                1, sum(c.updates for c in conduct)
+            )
+            row["clients named as odd"] = float(len(odd_clients(simulated.ledger)))
     return Findings(rows=rows)
 
 

@@ -218,7 +218,7 @@ def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
     """The guard of a private run: whether an update counts must not depend on the others', or noise hides nobody."""
     if guard.get("norm", 0):
         raise UserError(
-            f"guard.norm is {shown(guard['norm'])}, which leaves out updates by the others' lengths: no noise "
+            f"guard.norm is {shown(guard['norm'])}, which shortens updates by the others' lengths: no noise "
             "covers that; leave it out, as [private] clips every update"
         )
     return {**guard, "norm": 0}

@@ -54,6 +54,16 @@ class Busy:
 
 
 @dataclass(kw_only=True)
+class Conduct:
+    """How a client's updates were beside the others' over the run: how many, and of these too long, and backwards."""
+
+    updates: int = 0
+    long: int = 0
+    against: int = 0
+    times: float = 0.0  # the others' length that the longest had
+
+
+@dataclass(kw_only=True)
 class Ledger:
     """Filled by the fleet only. Measuring (evaluation that no method asked for) is kept apart."""
 
@@ -77,6 +87,7 @@ class Ledger:
     told: dict[int, Told] = field(default_factory=dict)  # client -> all that it told under noise
     # round, client, times the others' update
     longest: list[tuple[int, int, float]] = field(default_factory=list)
+    conduct: dict[int, Conduct] = field(default_factory=dict)  # client -> how its updates were
     barred: dict[int, str] = field(default_factory=dict)  # client -> why it takes part no more
     work: float = 0.0  # computing of the clients, in samples trained once
     work_measuring: float = 0.0
@@ -144,6 +155,14 @@ class Ledger:
         """Who sent the longest update of the round beside the others': whom to ask first should the run be spoiled."""
         self.longest = [*self.longest[1 - LONGEST_KEPT :], (round, client, times)]
 
+    def note_conduct(self, client: int, *, long: bool, against: bool, times: float) -> None:
+        """One more update of a client: whether it was too long, and backwards, beside the others'."""
+        one = self.conduct.setdefault(client, Conduct())
+        one.updates += 1
+        one.long += long
+        one.against += against
+        one.times = max(one.times, times)
+
     def last_problem(self) -> str:
         """The latest problem in words."""
         if self.latest is None:
@@ -178,6 +197,7 @@ class Ledger:
             "epsilon": {str(client): spent for client, spent in self.epsilon.items()},
             "told": {str(client): plain_losses(told) for client, told in self.told.items()},
             "longest": [list(one) for one in self.longest],
+            "conduct": {str(client): asdict(one) for client, one in self.conduct.items()},
             "barred": {str(client): why for client, why in self.barred.items()},
             "work": [self.work, self.work_measuring, self.times_measured, self.last_measured],
             "sample": self.sample,
@@ -194,6 +214,7 @@ class Ledger:
         self.epsilon = {int(client): spent for client, spent in saved["epsilon"].items()}
         self.told = {int(client): losses_of(told) for client, told in saved.get("told", {}).items()}
         self.longest = [(round, client, times) for round, client, times in saved.get("longest", [])]
+        self.conduct = {int(client): Conduct(**one) for client, one in saved.get("conduct", {}).items()}
         self.barred = {int(client): why for client, why in saved.get("barred", {}).items()}
         counted = saved.get("work", (0.0, 0.0, 0, 0))
         self.work, self.work_measuring, self.times_measured, self.last_measured = counted

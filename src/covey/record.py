@@ -21,6 +21,7 @@ from covey.config import Config
 from covey.core import Fleet, Measurement, Method, RoundEnd, State, Task, empty_state, served
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
+from covey.fleet.odd import odd_in_words
 from covey.fleet.used import Used, rows_in_use
 from covey.group.figures import with_true_labels
 from covey.journal import Journal, Row, data_rows, fleet_measurements
@@ -256,11 +257,13 @@ class Recorder:
         return {name: finite(part) for name, part in whole.items()}
 
     def notes(self, state: State) -> dict[str, Any]:
-        """What the method left for the report, and what only a simulation can draw."""
+        """What the method left for the report, who stands out, and what only a simulation can draw."""
         data = self.fleet.data
+        odd = odd_in_words(self.fleet.ledger)
+        notes = {**state.notes, **({"odd clients": {"text": odd}} if odd else {})}
         if data is None or not state.groups:
-            return dict(state.notes)
-        return with_true_labels(state.notes, state.groups, data.label_counts())
+            return notes
+        return with_true_labels(notes, state.groups, data.label_counts())
 
 
 def slots_serving(tasks: Mapping[int, Task]) -> dict[str, list[int]]:

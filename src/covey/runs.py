@@ -15,6 +15,7 @@ from covey.config import Config, bytes_needed, fleet_of, resolve
 from covey.core import Fleet, State, Watcher, run
 from covey.errors import SpoiledRunError, UserError
 from covey.extend import extended
+from covey.fleet.odd import odd_in_words
 from covey.folder_lock import folder_lock
 from covey.learning import LearningWatch
 from covey.measure import SparseWatch, UndefinedWatch
@@ -260,6 +261,8 @@ def _go(
         tracking.end(interrupted.summary)
         raise
     summary = recorder.finish(state, finished=True)
+    if say is not None and (odd := odd_in_words(fleet.ledger)):
+        say(odd)
     tracking.end(summary)
     if report:
         with storing(folder):

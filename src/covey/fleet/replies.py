@@ -11,6 +11,7 @@ import torch
 from covey.core import Reply, Step, Task
 from covey.errors import UserError
 from covey.fleet.guard import Guard, lengths_of
+from covey.fleet.odd import note_conduct
 from covey.fleet.work import Call, Outcome
 from covey.ledger import Busy, Cost, Ledger, Problem
 from covey.model import Layout
@@ -163,6 +164,7 @@ def _outliers(
     place, times = lengths.stands_out()
     if replies[place].id not in refusals:
         ledger.note_longest(call.round, replies[place].id, times)
+    note_conduct(replies, tasks, lengths, layout, guard, ledger)
     shortened = guard.shortened(replies, tasks, lengths, layout)
     return refusals, {i: reply for i, reply in shortened.items() if i not in refusals}
 

@@ -1,0 +1,102 @@
+"""Who stands out by its updates, round after round: said at the end of a run, with what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from covey.fleet.guard import FEWEST, Guard, Lengths
+from covey.ledger import Conduct, Ledger
+from covey.messages import Reply, Task
+from covey.model import Layout
+
+ENOUGH = 5  # updates before anything is said of a client
+AWAY = 0.15  # once a model has learned all it can, honest updates point anywhere
+NAMED = 10  # clients that are named
+
+
+def note_conduct(
+    replies: Sequence[Reply],
+    tasks: Mapping[int, Task],
+    lengths: Lengths,
+    layout: Layout,
+    guard: Guard,
+    ledger: Ledger,
+) -> None:
+    """Remembers whose update was too long beside the others', and whose points away from all of them."""
+    if len(replies) < FEWEST or not guard.norm:
+        return
+    own, shares = lengths.own[:, 0], lengths.shares(guard.norm)
+    usual = lengths.of_same_model(own)
+    times = np.divide(own, usual, out=np.ones_like(own), where=usual > 0)
+    backwards = np.zeros(len(replies), bool)
+    for slot in sorted(set(lengths.slots)):
+        here = [place for place, other in enumerate(lengths.slots) if other == slot]
+        if len(here) > FEWEST:
+            backwards[here] = against(
+                [replies[place] for place in here], tasks, layout, 1 / np.maximum(1.0, times[here])
+            )
+    for place, reply in enumerate(replies):
+        ledger.note_conduct(
+            reply.id, long=bool(shares[place] < 1), against=bool(backwards[place]), times=float(times[place])
+        )
+
+
+def against(
+    replies: Sequence[Reply], tasks: Mapping[int, Task], layout: Layout, scales: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Whose update points away from the sum of the others', each times its scale: a cosine below -AWAY."""
+    total = torch.zeros(layout.trainable)
+    for reply, scale in zip(replies, scales.tolist(), strict=True):
+        total += update(reply, tasks[reply.id], layout) * scale
+    found = []
+    for reply, scale in zip(replies, scales.tolist(), strict=True):
+        own = update(reply, tasks[reply.id], layout) * scale
+        rest = total - own
+        found.append(float(torch.dot(own, rest)) < -AWAY * float(own.norm()) * float(rest.norm()))
+    return np.array(found)
+
+
+def update(reply: Reply, task: Task, layout: Layout) -> Tensor:
+    """What a reply learned."""
+    assert reply.vector is not None
+    row = task.models[task.slots.index(reply.slot)]
+    return reply.vector[: layout.trainable] - row[: layout.trainable]
+
+
+def odd_clients(ledger: Ledger) -> dict[int, Conduct]:
+    """Those of whose updates more than half were too long, or backwards; who stands out most comes first."""
+    found = {
+        client: one
+        for client, one in ledger.conduct.items()
+        if one.updates >= ENOUGH and 2 * max(one.long, one.against) > one.updates
+    }
+    return dict(sorted(found.items(), key=lambda item: -(item[1].long + item[1].against) / item[1].updates))
+
+
+def odd_in_words(ledger: Ledger) -> str:
+    """Who stands out, and what to switch on; nothing where nobody does."""
+    odd = odd_clients(ledger)
+    if not odd:
+        return ""
+    said = []
+    for client, one in list(odd.items())[:NAMED]:
+        what = []
+        if one.long:
+            what.append(
+                f"{one.long} were longer than guard.norm allows (up to {one.times:.3g} times the others')"
+            )
+        if one.against:
+            what.append(f"{one.against} pointed against the others'")
+        said.append(f"of {one.updates} updates of client {client} {' and '.join(what)}")
+    more = f"; and {len(odd) - NAMED} more clients" if len(odd) > NAMED else ""
+    count = len(odd)
+    return (
+        f"{count} {'client stands' if count == 1 else 'clients stand'} out: {'; '.join(said)}{more}. Such a client "
+        "has unlike data, a fault, or lies. Long updates were shortened; if it may lie, set "
+        f'robust.name = "cosine" and robust.hostile = {count}, or robust.name = "median" where clients are alike.'
+    )

@@ -1,0 +1,70 @@
+"""Who stands out by its updates is named, with what to switch on."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from covey import runs
+from covey.config import fleet_of, resolve
+from covey.core import Reply, Task
+from covey.fleet.guard import Guard, lengths_of
+from covey.fleet.hostile import attacked
+from covey.fleet.odd import note_conduct, odd_clients, odd_in_words
+from covey.ledger import Conduct, Ledger
+from covey.model import Layout
+from covey.runs import run_config
+
+LAYOUT = Layout(names=("w",), shapes=((2,),), trainable=2, size=2, buffers="average")
+
+
+def noted(rows: list[list[float]], norm: float = 2.0, rounds: int = 5) -> Ledger:
+    """What is remembered of so many rounds with these updates of a model at (3, 4)."""
+    task = Task(models=torch.tensor([[3.0, 4.0]]), slots=(0,))
+    replies = [Reply(id=i, vector=torch.tensor([3.0 + x, 4.0 + y])) for i, (x, y) in enumerate(rows)]
+    tasks = dict.fromkeys(range(len(rows)), task)
+    ledger = Ledger()
+    for _ in range(rounds):
+        note_conduct(replies, tasks, lengths_of(replies, tasks, LAYOUT), LAYOUT, Guard(norm=norm), ledger)
+    return ledger
+
+
+def test_an_update_against_all_others_and_a_long_one_are_odd() -> None:
+    """Beside (1, 0) three times, (-1, 0) is backwards and (3, 3), 4.24 long, is too long; (0, 1) is neither."""
+    ledger = noted([[1, 0], [1, 0], [1, 0], [-1, 0], [3, 3], [0, 1]])
+    odd = odd_clients(ledger)
+    assert odd.keys() == {3, 4}
+    assert odd[3] == Conduct(updates=5, long=0, against=5, times=1.0)
+    assert (odd[4].long, odd[4].against, round(odd[4].times, 2)) == (5, 0, 4.24)
+    said = odd_in_words(ledger)
+    assert said.startswith("2 clients stand out: of 5 updates of client 3 5 pointed against the others'")
+    assert "client 4 5 were longer than guard.norm allows (up to 4.24 times the others')" in said
+    assert 'robust.name = "cosine" and robust.hostile = 2' in said
+
+
+def test_nothing_is_said_too_early_nor_of_two_nor_without_the_guard() -> None:
+    assert odd_in_words(noted([[1, 0], [1, 0], [1, 0], [-1, 0]], rounds=4)) == ""
+    assert noted([[1, 0], [-9, 0]]).conduct == {}
+    assert (
+        noted([[1, 0], [1, 0], [1, 0], [-9, 0]], norm=0).conduct == {}
+    )  # as in private runs: nothing is kept
+
+
+def test_it_lasts_with_a_checkpoint() -> None:
+    ledger, again = noted([[1, 0], [1, 0], [1, 0], [-1, 0]]), Ledger()
+    again.load(ledger.save())
+    assert again.conduct == ledger.conduct
+
+
+def test_a_run_names_its_liars_and_nobody_where_nobody_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = {"rounds": 6, "data": {"clients": 8}, "partition": {"name": "iid"}, "method": {"per_round": 8}}
+    config = resolve({**tables, "train": {"lr": 0.1, "epochs": 1}, "engine": {"lanes": False}})
+    said: list[str] = []
+    done = run_config(config, tmp_path / "honest", say=said.append, report=False)
+    assert "odd clients" not in done.summary["notes"]
+    monkeypatch.setattr(runs, "fleet_of", lambda config, _say: attacked(fleet_of(config), (2, 5), "scale"))
+    done = run_config(config, tmp_path / "attacked", say=said.append, report=False)
+    assert said[-1].startswith("2 clients stand out: of 6 updates of client 2 6 were longer than")
+    assert said[-1] == done.summary["notes"]["odd clients"]["text"]

@@ -1,0 +1,33 @@
+"""covey when clients describe themselves falsely: whoever does not lie stays with its kind."""
+
+import pytest
+
+from covey.config import fleet_of, resolve
+from covey.core import run
+from covey.fleet.hostile import Portrayal, attacked
+
+TABLES = {
+    "data": {"name": "digits", "clients": 16},
+    "partition": {"name": "iid"},
+    "shift": {"name": "rotation", "turns": [0, 1]},
+    "method": {"name": "covey"},
+    "train": {"epochs": 1},
+    "engine": {"lanes": False},
+}
+LIARS = (2, 5, 9)  # nearly a fifth
+
+
+@pytest.mark.parametrize("portrait", ["imitate", "own", "between"])
+def test_lying_portraits_do_not_part_or_join_the_others(portrait: Portrayal) -> None:
+    config = resolve(TABLES)
+    fleet = attacked(fleet_of(config), LIARS, "scale", portrait)
+    try:
+        state = run(config.method, fleet, rounds=1)
+    finally:
+        fleet.close()
+    flocks: dict[int, set[int]] = {}
+    for i, share in enumerate(fleet.data.shares):
+        if i not in LIARS:
+            flocks.setdefault(share.kind, set()).add(state.groups[i])
+    assert [len(found) for found in flocks.values()] == [1, 1]
+    assert flocks[0] != flocks[1]
