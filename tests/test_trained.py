@@ -136,6 +136,17 @@ def test_batch_norm_statistics_that_stayed_at_home_are_used(tmp_path: Path) -> N
         assert right == pytest.approx(models.served(client).facts.measured["local-test/accuracy"])
 
 
+def test_a_network_of_ones_own_is_not_taken_for_coveys_of_the_same_name(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(BATCH_NORM.replace("net(", "mlp("))
+    run = covey.simulate("fedavg", "digits", f"{own}:mlp", rounds=1, out=tmp_path / "run", **QUIET)
+    (file,) = export(run.folder)
+    with pytest.raises(UserError, match="a network of somebody's own, own:mlp; give it"):
+        covey.read_model(file)
+    network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))
+    assert torch.equal(covey.read_model(file, model=network).row, run.models().served(0).row)
+
+
 def test_a_network_whose_code_has_changed_is_not_filled_with_the_old_numbers(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(BATCH_NORM)

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from covey.about import Inputs, inputs_from_plain
 from covey.answers import Answers
+from covey.catalogue import MODELS
 from covey.errors import UserError
 from covey.model import Layout, read_row, write_row
 from covey.models import build
+from covey.own_code import bare_name
 from covey.registry import only_installed
 from covey.served_rows import digest
 from covey.text import printable
@@ -46,7 +48,7 @@ class ModelFacts:
         classes: the names of the classes in the order of the outputs; empty for values.
         inputs: what a sample looks like, and how it becomes what the network takes.
         objective: what it was trained for.
-        model: the network's name.
+        model: the network's name; own:NAME is somebody's own.
         settings: of the network.
         digest: SHA-256 of the row.
         covey: the version that wrote it.
@@ -172,6 +174,12 @@ def network_of(facts: ModelFacts, path: Path) -> nn.Module:
             f"{path} is of a network of somebody's own, {printable(facts.model)}; give it: "
             "read_model(path, model=...)"
         ) from error
+
+
+def network_name(name: str) -> str:
+    """A network's name as files tell it: somebody's own is never taken for one of covey's that is called the same."""
+    known = name in MODELS.builtin or name in MODELS.installed()
+    return name if known else f"own:{bare_name(name)}"
 
 
 def check_row(network: nn.Module, row: Tensor) -> None:

@@ -28,7 +28,7 @@ from covey.remake import Remake
 from covey.report.folder import is_folder, read_config, read_summary
 from covey.run_folder import index_in, measured_in, served_in
 from covey.sections import ModelSection, own_settings
-from covey.served_model import ModelFacts, ServedModel, check_row, sentence
+from covey.served_model import ModelFacts, ServedModel, check_row, network_name, sentence
 from covey.served_rows import ServedRows, digest
 from covey.steps.scale import to_scale
 from covey.writing import storing, write_atomically
@@ -277,7 +277,7 @@ def load_models(
         classes=about.classes,
         inputs=about.inputs,
         objective=bare_name(tables["objective"]),
-        model=bare_name(named),
+        model=network_name(named),
         settings=settings,
     )
     return TrainedModels(

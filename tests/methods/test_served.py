@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,18 @@ from torch import Tensor
 
 import covey
 from covey import served_rows
+from covey.catalogue import DATASETS
 from covey.checkpoint import read_checkpoint
 from covey.checksums import SERVED
-from covey.core import Client
+from covey.core import Client, RoundEnd
 from covey.errors import UserError
 from covey.extend import extended
 from covey.fleet.evaluations import Evaluations
 from covey.methods import METHODS
 from covey.model import read_row
+from covey.record import remove_derived
 from covey.run_folder import config_in, index_in
+from covey.runs import Pruned
 from covey.steps import evaluate, judged, personal
 from covey.steps.evaluate import Evaluate
 from covey.testing import small_federation
@@ -138,3 +142,40 @@ def test_equal_rows_are_stored_once_and_those_of_the_bank_not_at_all(tmp_path: P
         assert stored is not None
         assert stored.rows is not None
         assert (len(stored.digests), len(stored.rows)) == (distinct, kept), name
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fine-tuned"])
+def test_a_run_that_was_stopped_has_the_rows_of_its_last_checkpoint(name: str, tmp_path: Path) -> None:
+    """At a stop nothing is computed: what must be is made when somebody asks for it."""
+
+    def stop(end: RoundEnd) -> None:
+        if end.state.round == 2:
+            raise Pruned
+
+    with pytest.raises(covey.Interrupted):
+        run(name, tmp_path / "stopped", rounds=4, watchers=[stop])
+    stopped, straight = load_models(tmp_path / "stopped"), run(name, tmp_path / "straight").models()
+    assert stopped.stored is not None
+    assert stopped.stored.is_known(0) == (name == "fedavg")
+    for client in straight.serving:
+        assert torch.equal(row_of(stopped, client), row_of(straight, client))
+
+
+def test_data_of_a_program_are_given_again_and_must_be_the_same(tmp_path: Path) -> None:
+    folder = run("fine-tuned", tmp_path / "run").folder
+    checkpoint = json.loads((folder / "checkpoint.json").read_text())
+    assert SERVED in checkpoint["files"]
+    remove_derived(folder)  # as at the beginning of a longer run
+    given = DATASETS.objects
+    kept = dict(given)
+    given.clear()  # another process
+    try:
+        with pytest.raises(UserError, match=r"give them: load_models\(folder, data="):
+            load_models(folder).of(0)
+        other = covey.federate(covey.load("digits"), partition="iid", clients=8, seed=0)
+        with pytest.raises(UserError, match="data is not what the run had"):
+            load_models(folder, data=other).of(0)
+        assert load_models(folder, data=small_federation()).served(0).facts.share == 1
+    finally:
+        given.clear()
+        given.update(kept)
