@@ -137,5 +137,5 @@ def inputs_from_plain(plain: Mapping[str, Any]) -> Inputs:
         features=tuple(plain["features"]),
         schema=Schema.from_plain(schema) if schema is not None else None,
         resized=bool(plain.get("resized", False)),
-        **{key: plain.get(key) for key in ("low", "high", "reach")},
+        **{key: None if plain.get(key) is None else float(plain[key]) for key in ("low", "high", "reach")},
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from covey.about import About, Inputs, read_about
 from covey.data.encoding import encode, sums_of
 from covey.data.schema import Column, Schema, differences, read_schema, union
 from covey.data.table import read_table
@@ -156,3 +157,24 @@ def test_older_folders_have_names_of_inputs_only() -> None:
     assert encode(schema, {"age": [3], "sex": ["m"]}).tolist() == [[3, 0, 1]]
     with pytest.raises(UserError, match="so fill them"):
         encode(schema, {"age": [None], "sex": ["m"]})
+
+
+def test_about_json_keeps_it_and_older_ones_are_read(tmp_path: Path) -> None:
+    rows = {"age": [3.0, None, 5.0], "sex": ["m", "f", "m"], "ill": ["no", "yes", "no"]}
+    told = Inputs.of(read_table(rows, label="ill"))
+    about = About(inputs=told, classes=("no", "yes"))
+    (tmp_path / "about.json").write_text(about.json())
+    assert read_about(tmp_path).inputs == told
+    plain = json.loads(about.json())
+    for new in ("schema", "resized", "low", "high", "reach"):
+        del plain["inputs"][new]
+    plain["inputs"] |= {"features": ["age", "sex=f", "sex=m"], "shape": [3], "scale": None}
+    (tmp_path / "about.json").write_text(json.dumps(plain))
+    old = read_about(tmp_path).inputs
+    assert old.samples({"age": [4], "sex": ["m"]}).tolist() == [[4, 0, 1]]
+    with pytest.raises(UserError, match="the column 'age' has 1 empty cells"):
+        old.samples({"age": [None], "sex": ["m"]})
+    plain["inputs"]["schema"] = {"columns": [{"name": "age", "kind": "pickle"}]}
+    (tmp_path / "about.json").write_text(json.dumps(plain))
+    with pytest.raises(UserError, match="kind 'pickle'; allowed: number, category"):
+        read_about(tmp_path)

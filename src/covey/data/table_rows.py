@@ -1,0 +1,135 @@
+"""The rows of a table: what is predicted of each, whose it is, and whether it is for training or for testing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from covey.data.cells import (
+    is_date,
+    is_number,
+    is_text,
+    not_for_models,
+    numbers_of,
+    some,
+    tidied,
+    uses_commas,
+    words_of,
+)
+from covey.data.convert import stratified_split, with_everybody
+from covey.data.schema import Schema
+from covey.data.types import Indices
+from covey.errors import UserError
+
+Task = Literal["auto", "classification", "regression"]
+MANY_CLASSES = 100  # whole numbers with more values, mostly different ones, may be meant as numbers
+
+
+def _no_gap(column: pa.ChunkedArray, name: str, hint: str) -> None:
+    gaps = column.null_count
+    if gaps:
+        first = pc.index(pc.is_null(column), True).as_py() + 1
+        raise UserError(f"the column {name!r} has {gaps} empty cells (first in row {first}){hint}")
+
+
+def labels_of(
+    column: pa.ChunkedArray, name: str, task: Task, given: Schema | None
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Class numbers and names, or targets."""
+    column = tidied(column)
+    _no_gap(column, name, "; every row needs its label")
+    if given is not None:
+        task = "classification" if given.classes else "regression"
+    task = task_of(column, name, task)
+    if task == "regression":
+        return numbers_of(column, name).astype(np.float32)[:, None], ()
+    if given is not None:
+        return _known_classes(column, name, given.classes)
+    return _numbered(column, name)
+
+
+def task_of(column: pa.ChunkedArray, name: str, task: Task) -> Task:
+    """What `auto` means for this label; a `UserError` where it may be either."""
+    if task != "auto":
+        return task
+    commas = is_text(column.type) and uses_commas(pc.unique(column.drop_null()), name)
+    if commas or pa.types.is_floating(column.type):
+        return "regression"
+    if is_text(column.type) or pa.types.is_integer(column.type):
+        values = len(pc.unique(column))
+        if values > max(MANY_CLASSES, len(column) / 2):
+            raise UserError(
+                f'the label {name!r} has {values:,} different values: say task = "regression" if it is a '
+                'number to predict, or task = "classification" if each is a class'
+            )
+    return "classification"
+
+
+def _known_classes(
+    column: pa.ChunkedArray, name: str, classes: tuple[str, ...]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    words = words_of(column, name)
+    places = pc.index_in(words, value_set=pa.array(classes, type=words.type))
+    if places.null_count:
+        row = pc.index(pc.is_null(places), True).as_py()
+        raise UserError(
+            f"the label {name!r} is {words[row].as_py()!r} in row {row + 1}; "
+            f"the schema's classes are {some(classes, 20)}"
+        )
+    return np.asarray(places.to_numpy(), dtype=np.int64), classes
+
+
+def _numbered(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, ...]]:
+    """Values numbered in their order, and what they are called."""
+    kind = column.type
+    if not (is_text(kind) or is_number(kind) or is_date(kind) or pa.types.is_boolean(kind)):
+        raise not_for_models(column, name)
+    values = column.to_pylist()
+    names = sorted(set(values))
+    number = {value: place for place, value in enumerate(names)}
+    return np.array([number[value] for value in values], dtype=np.int64), tuple(map(_word, names))
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def groups_of(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, ...]]:
+    """Whose row it is, numbered in the order of the names."""
+    column = tidied(column)
+    _no_gap(column, name, "; every row needs its client")
+    return _numbered(column, name)
+
+
+def split_rows(
+    whole: pa.Table,
+    first: int,
+    given: bool,
+    column: str | None,
+    share: float,
+    y: NDArray[Any],
+    ids: Indices | None,
+    classes: Sequence[str],
+    seed: int,
+) -> tuple[Indices, Indices]:
+    """Training and test rows."""
+    if given:
+        return np.arange(first), np.arange(first, len(whole))
+    if column is not None:
+        held = np.array([str(value).lower() == "test" for value in whole[column].to_pylist()])
+        if not held.any() or held.all():
+            raise UserError(
+                f"the column {column!r} says test for {held.sum()} of {len(held)} rows; some must"
+            )
+        return np.flatnonzero(~held), np.flatnonzero(held)
+    strata = y if classes else np.zeros(len(whole), dtype=np.int64)
+    if ids is None:
+        return stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
+    strata = ids * max(len(classes), 1) + strata
+    train, test = stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
+    return with_everybody(train, test, ids)
