@@ -255,6 +255,7 @@ STEPS: Registry[type] = Registry(
         "ClassMeans": "covey.steps.class_means:ClassMeans",
         "CrossEvaluate": "covey.steps.cross:CrossEvaluate",
         "DynTrain": "covey.steps.dyn:DynTrain",
+        "TakeHome": "covey.steps.take_home:TakeHome",
         "Embed": "covey.steps.embedding:Embed",
         "Evaluate": "covey.steps.evaluate:Evaluate",
         "EvaluateAdapted": "covey.steps.judged:EvaluateAdapted",

@@ -34,6 +34,7 @@ from covey.run_folder import (
     only_begun,
     taken,
 )
+from covey.steps.take_home import sent_home
 from covey.tables import read_tables
 from covey.tracking import Tracking, tracked, trackers_of
 from covey.writing import storing
@@ -260,6 +261,10 @@ def _go(
     except Interrupted as interrupted:
         tracking.end(interrupted.summary)
         raise
+    if not fleet.simulated:
+        there = sent_home(config.method, state, fleet)
+        if say is not None:
+            say(f"{len(there)} sites have taken their models home: covey model STATE")
     summary = recorder.finish(state, finished=True)
     if say is not None and (odd := odd_in_words(fleet.ledger)):
         say(odd)

@@ -14,6 +14,7 @@ from covey.deploy.site import Site
 from covey.deploy.wire import step_to_plain
 from covey.steps import Train
 from covey.steps.privacy import Privacy
+from covey.steps.served import Serving
 from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import Patient, shares
 from tests.deploy.test_privacy_account import encoder
@@ -26,7 +27,15 @@ TRAIN = Train(epochs=1, lr=0.1, batch=64)
 GIVEN: dict[str, Any] = {
     **dict.fromkeys(("train", "step", "local"), TRAIN),
     **{"holdout": 0.3, "models": 1, "clients": (), "attack": "flip", "threshold": 3, "measure": "kl"},
-    **{"clip": 0.5, "noise": 10.0, "epsilon": 1.0, "delta": 1e-6, "rounds": 1, "how": "8-bit"},
+    **{
+        "clip": 0.5,
+        "noise": 10.0,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "rounds": 1,
+        "how": "8-bit",
+        "serving": Serving(),
+    },
 }
 # With these a step adds noise; all others have none, or have it always.
 PROTECTED: dict[str, dict[str, Any]] = {
@@ -62,6 +71,8 @@ NOISED = {
 }
 # The protocol of secure sums: keys and shares say nothing about data; a masked update needs both (test_live_secure).
 PROTOCOL = ("SecureKeys", "SecureShares", "SecureOpen", "SecureUnmask", "SecureUpdate")
+# What a site does for itself: the answer is empty, whatever its data are.
+SILENT = ("TakeHome",)
 
 
 def made(name: str, **settings: Any) -> Step:
@@ -89,7 +100,7 @@ def asked(site: Site, step: Step) -> dict[str, Any]:
     return dict(from_bytes(site.answer(one_request(step=step_to_plain(step), **changes))))
 
 
-@pytest.mark.parametrize("name", [name for name in STEPS if name not in PROTECTED and name not in PROTOCOL])
+@pytest.mark.parametrize("name", [name for name in STEPS if name not in (*PROTECTED, *PROTOCOL, *SILENT)])
 def test_what_has_no_noise_is_refused_and_the_refusal_tells_nothing(name: str) -> None:
     """Word for word the same without a sample; nothing is booked, nothing else is sent."""
     site = a_site()
@@ -99,6 +110,19 @@ def test_what_has_no_noise_is_refused_and_the_refusal_tells_nothing(name: str) -
     assert answer == asked(a_site(without=1), made(name))
     assert site.account.epsilon == 0.0
     assert not site.account.told
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_a_site_does_for_itself_tells_nothing(name: str) -> None:
+    """Also where it trains, and takes one of two rows by its loss: the answer is the same without half of the data."""
+    step = made(name, serving=Serving(adapt=TRAIN))
+    two = {"task": {"models": torch.randn(2, 4810), "slots": (0, 1), "args": {}}}
+    request = one_request(step=step_to_plain(step), **two)
+    sites = [a_site(), a_site(without=50)]
+    told = [from_bytes(site.answer(request)) for site in sites]
+    assert told[0] == told[1]
+    assert told[0]["reply"] == {"id": 0, "vector": None, "slot": 0, "size": 0, "stats": {}}
+    assert all(site.account.epsilon == 0.0 and not site.account.told for site in sites)
 
 
 @pytest.mark.parametrize("name", PROTECTED)

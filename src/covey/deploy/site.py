@@ -20,6 +20,7 @@ from covey.data.realign import check_ranges, realigned, structure, sums
 from covey.data.schema import Schema
 from covey.data.table import read_table
 from covey.data.types import Dataset, Indices, Samples, Scale, View
+from covey.deploy.home import keep_model
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds
@@ -32,6 +33,7 @@ from covey.fleet.work import Call, Job, Outcome, do
 from covey.own_code import bare_name, load_own
 from covey.registry import only_installed
 from covey.steps.poison import Poisoned
+from covey.steps.take_home import SERVED
 from covey.text import printable
 from covey.version import __version__
 
@@ -172,6 +174,7 @@ class Site:
         self.data = self.own = SiteData.of(data)
         self.schema: Any = None  # what the run says of the columns, as it came
         self.name = name
+        self.folder = folder
         self.budget = budget
         # nothing leaves that the account does not count
         self.strict = budget is not None and not trust_server
@@ -306,6 +309,16 @@ class Site:
             "mistake": outcome.mistake,
             "seconds": 0.0 if self.strict else seconds,  # they would tell how many samples there are
         }
+        if (kept := outcome.state.pop(SERVED, None)) is not None and self.folder is not None:
+            about = {
+                "step": step,
+                "round": call.round,
+                "spec": spec,
+                "dataset": data.dataset,
+                "name": self.name,
+            }
+            path = keep_model(self.folder, run, kept, **about)
+            self.say(f"this site's model of the run: {path}")
         if not outcome.mistake:
             paid = outcome.reply is not None and self.account.drawn != drawn
             self.memory.close(run, outcome.state, (request, answer) if paid else None)
@@ -333,7 +346,7 @@ class Site:
         step = replace(
             step,
             **{
-                name: self._permitted(part, within=within or getattr(step, "accounted", False))
+                name: self._permitted(part, within=within or tells_nothing(step))
                 for name, part in parts.items()
                 if is_dataclass(part)
             },
@@ -352,6 +365,11 @@ def own_columns(data: SiteData, *, strict: bool) -> dict[str, Any]:
     if data.dataset.schema is None:
         raise Refused("its samples have no column names to compare; join with --table")
     return {"schema": structure(data.dataset.schema).plain(), "sums": sums(data.dataset, data.rows)}
+
+
+def tells_nothing(step: Any) -> bool:
+    """Whether of what is done within a step only what has noise leaves, or nothing at all."""
+    return getattr(step, "accounted", False) or not getattr(step, "about_data", True)
 
 
 def names_mark(classes: Sequence[str]) -> str:

@@ -1,0 +1,38 @@
+"""`covey model`: a site's own model, from its own folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from covey.errors import UserError
+from covey.progress import say
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(model)
+
+
+def model(
+    state: Annotated[Path, typer.Argument(help="A site's --state folder.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write. [default: only say where it is]")
+    ] = None,
+) -> None:
+    """Take a site's own model home: what it is, how good it was here, and a file to use with covey predict."""
+    from covey.deploy.home import model_at
+    from covey.deploy.secret_file import for_their_owner
+    from covey.served_model import write_model
+
+    path, found = model_at(state)
+    if out is not None:
+        if out.exists():
+            raise UserError(f"--out {out} exists already")
+        with for_their_owner():
+            write_model(out, found)
+        path = out
+    measured = ", ".join(f"{name} {value:.4f}" for name, value in found.facts.measured.items())
+    say(found.facts.given + (f"; {measured}" if measured else ""))
+    say(f"the model: {path}")
