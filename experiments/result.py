@@ -103,10 +103,11 @@ def read_stored(name: str, scale: str) -> dict[str, Any]:
 
 
 def with_paper(result: dict[str, Any]) -> dict[str, Any]:
-    """A stored result with the paper's numbers as the experiment has them now; these were not measured here."""
+    """A stored result with the paper's numbers and the note as the experiment has them now: neither was measured."""
     name = result["experiment"]
     experiment = replace(read_experiment(name, result["scale"]), rows=read_experiment(name, "full").rows)
     rows = {row.name for row in experiment.rows}
+    result["note"] = experiment.note
     for cell in result["cells"]:
         known = cell["row"] in rows
         cell["paper"] = experiment.paper_number(cell["case"], cell["row"], cell["column"]) if known else None

@@ -2,7 +2,9 @@
 
 A table stands between `<!-- table: PAPER/TABLE SCALE -->` and `<!-- end -->`, the overview of a paper's experiments
 between `<!-- overview: PAPER -->` and `<!-- end -->`, a method beside the best of the others on every fleet between
-`<!-- scoreboard: PAPER/TABLE SCALE METHOD BASELINE -->` and `<!-- end -->`; whatever is there is replaced.
+`<!-- scoreboard: PAPER/TABLE SCALE METHOD BASELINE -->` and `<!-- end -->`, and how many times a row's numbers the
+other rows' are between `<!-- times: PAPER/TABLE SCALE; ROW; COLUMN; COLUMN -->` and `<!-- end -->`; whatever is there
+is replaced.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from covey.seeds import short
+from covey.seeds import from_json, in_words, ratios, short
 from covey.writing import write_atomically
 from experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
 from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
@@ -25,11 +27,14 @@ OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 SCOREBOARD = re.compile(r"(<!-- scoreboard: (\S+) (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+TIMES = re.compile(r"(<!-- times: (\S+) (\S+); (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
 
 def filled(text: str) -> str:
     """The text with every table made anew."""
     text = BLOCK.sub(lambda match: match[1] + markdown(match[2], match[3]) + match[4], text)
     text = SCOREBOARD.sub(lambda match: match[1] + scoreboard(*match.groups()[1:5]) + match[6], text)
+    text = TIMES.sub(lambda match: match[1] + times(*match.groups()[1:4]) + match[5], text)
     return OVERVIEW.sub(lambda match: match[1] + overview(match[2]) + match[3], text)
 
 
@@ -80,6 +85,22 @@ def scoreboard(name: str, scale: str, method: str, baseline: str) -> str:
     for fleet, methods in accuracy.items():
         usual = in_percent(statistics.fmean(methods[baseline]))
         rows.append(line_of([fleet, usual, *first[fleet], *alike[fleet], *times[fleet]]))
+    return "\n".join([*rows, "", made_by(name, scale, result)]) + "\n"
+
+
+def times(name: str, scale: str, what: str) -> str:
+    """Every other row's numbers divided by those of one row, seed by seed: what it saves."""
+    result = read_stored(name, scale)
+    base, *columns = what.split("; ")
+    values = {
+        (c["case"], c["row"], c["column"]): [from_json(v) for v in c["values"]] for c in result["cells"]
+    }
+    head = ["case", f"row, times {base}", *columns]
+    rows = [line_of(head), "|" + " --- |" * len(head)]
+    for case, row in dict.fromkeys((c["case"], c["row"]) for c in result["cells"]):
+        if row != base:
+            pairs = [(values[case, row, column], values[case, base, column]) for column in columns]
+            rows.append(line_of([case, row, *(in_words(ratios(*pair), "ratio") for pair in pairs)]))
     return "\n".join([*rows, "", made_by(name, scale, result)]) + "\n"
 
 

@@ -24,6 +24,7 @@ from covey.fleet.fit import check_fit, check_steps
 from covey.fleet.guard import Guard
 from covey.fleet.local import LocalFleet
 from covey.measure import Measuring
+from covey.methods.published import as_published
 from covey.mix.robust import Robust
 from covey.models import build
 from covey.needs import MODEL_PER_CLIENT, gives_of
@@ -276,7 +277,7 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
     if not isinstance(method["name"], str):
         raise UserError(f"method.name is {shown(method['name'])}; allowed: text")
     own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
-    asked = {**method, **own}
+    asked = as_published(method["name"], {**method, **own})
     whole = _complete_choice("method", asked, METHODS)
     _fit_to_fleet("method", whole, asked, clients)
     if isinstance(whole.get("select"), dict):
@@ -303,7 +304,7 @@ def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
         maker = METHODS.find(name, f"methods.{name}")
         if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
             raise UserError(f"methods.{name} is {shown(table)}; it must be a table, and its train, too")
-        own = {key: value for key, value in table.items() if key != "train"}
+        own = as_published(name, {key: value for key, value in table.items() if key != "train"})
         checked(f"methods.{name}", settings_in("method", maker), own)
         checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
     return per_method

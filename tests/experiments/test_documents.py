@@ -6,7 +6,7 @@ import pytest
 
 from covey.seeds import in_words
 from experiments.spec import all_experiments, read_experiment
-from experiments.tables import filled, line_of, overview_line
+from experiments.tables import filled, line_of, overview_line, times
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,3 +48,12 @@ def test_every_experiment_of_a_paper_says_why_it_differs_or_what_it_would_take(n
     assert all(line), "no empty cell"
     if experiment.headline:
         assert line[2] != "none", "a headline has the paper's number beside ours"
+
+
+def test_how_many_times_a_rows_numbers_the_others_are() -> None:
+    """Of the stored Table V: IFCA's bytes on PACS are 2.6 times the centralised autoencoder's, FedAvg's a bound."""
+    lines = times("embedding/table5", "small", "ours (centralised); bytes to target").splitlines()
+    assert lines[0] == "| case | row, times ours (centralised) | bytes to target |"
+    assert any(line.startswith("| PACS | IFCA | 2.611 [") for line in lines)
+    assert any(line.startswith("| PACS | FedAvg | over ") for line in lines)
+    assert not any("| ours (centralised) |" in line for line in lines[1:])
