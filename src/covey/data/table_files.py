@@ -129,7 +129,10 @@ def _from_file(source: str | Path, reading: Reading) -> Opened:
         if ending in (".parquet", ".pq"):
             import pyarrow.parquet
 
-            return Opened(pyarrow.parquet.read_table(path))
+            found = pyarrow.parquet.read_table(path)
+            found.validate(full=True)  # texts and names that are no UTF-8 would be noticed only when they are used
+            _ = found.column_names
+            return Opened(found)
         if ending in EXCEL:
             return Opened(_from_excel(path, reading.sheet))
         return _from_csv(path, reading)

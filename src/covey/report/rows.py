@@ -104,6 +104,7 @@ def read_parquet(path: Path) -> Rows:
     try:
         with open_regular(path) as file:  # Arrow itself takes no path that is not UTF-8
             table = pq.ParquetFile(file, read_dictionary=TEXTS).read()
+        table.validate(full=True)
         missing = [name for name in SCHEMA.names if name not in table.column_names]
         if missing:
             raise UserError(f"{path} is damaged: the column {missing[0]!r} is missing.")
