@@ -128,6 +128,31 @@ def stolen_key() -> Outcome:
         return held(said) if grown < 200 and gone else broke(said)
 
 
+@attempt("12 bodies of 30 MB of several stolen keys: what is held when they were given up", seconds=300)
+def given_back() -> Outcome:
+    from tests.deploy.door_by_hand import Port, open_port
+
+    with open_port(pause_seconds=3.0) as here, contextlib.ExitStack() as stack:
+        piece, before, most, socks = bytes(2**20), memory(), 0.0, []
+        for number in range(12):
+            other = Port(here.port, None) if number % 3 == 0 else other  # noqa: F821
+            here.keys.add(other.key)
+            sock = stack.enter_context(here.connect())
+            socks.append(sock)
+            with contextlib.suppress(OSError):
+                sock.sendall(other.head(30 * 2**20))
+                for _ in range(29):
+                    sock.sendall(piece)
+            most = max(most, memory() - before)
+        gone = all(closed(sock, SLOW) for sock in socks)
+        until = time.monotonic() + SLOW
+        while memory() - before > 30 and time.monotonic() < until:
+            time.sleep(0.1)
+        left = memory() - before
+    said = f"{most:.0f} MB are held at most, {left:.0f} MB after all are closed"
+    return held(said) if gone and left <= 30 else broke(said)
+
+
 @attempt("a head of 10 MB, a body that says it has 10 GB, bytes that are no HTTP", seconds=300)
 def oversized() -> Outcome:
     from tests.deploy.door_by_hand import open_port

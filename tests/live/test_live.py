@@ -182,10 +182,11 @@ DAMAGES = [
 ]
 
 
-def test_a_damaged_run_is_one_row_with_its_reason_and_takes_no_other_away(tmp_path: Path) -> None:
-    unfinished(tmp_path)
+def damaged_beside(root: Path) -> Path:
+    """A good run, and one for every damage."""
+    unfinished(root)
     for number, (file, content) in enumerate(DAMAGES):
-        folder = tmp_path / f"{number:02d}"
+        folder = root / f"{number:02d}"
         folder.mkdir()
         (folder / "config.toml").write_text('rounds = 3\n[method]\nname = "fedavg"\n')
         (folder / "metrics.jsonl").write_text(LINE)
@@ -194,7 +195,11 @@ def test_a_damaged_run_is_one_row_with_its_reason_and_takes_no_other_away(tmp_pa
             os.mkfifo(folder / file)  # who opens it waits for ever
         else:
             (folder / file).write_text(content)
-    folder = RunsFolder(tmp_path)
+    return root
+
+
+def test_a_damaged_run_is_one_row_with_its_reason_and_takes_no_other_away(tmp_path: Path) -> None:
+    folder = RunsFolder(damaged_beside(tmp_path))
     changed, _ = folder.refresh()
     assert len(changed) == len(DAMAGES) + 1
     rows = {row["id"]: row for row in table_of(folder.runs.values())["runs"]}
