@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing as mp
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -61,23 +59,16 @@ def while_extended() -> Outcome:
 @attempt("20 runs killed with kill -9 while their folder is being begun", seconds=600)
 def while_begun() -> Outcome:
     folder, rng, resumed, anew = Path(tempfile.mkdtemp()), np.random.default_rng(0), 0, 0
-    program = (
-        "import sys; from pathlib import Path; from tests.test_failpoints import begun;"
-        "print('ready', flush=True); begun(Path(sys.argv[1]))"
-    )
     straight = begun(folder / "straight")
     for number in range(20):
         here = folder / f"{number}"
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, str(here)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        while not here.exists() and process.poll() is None:
+        process = mp.get_context("fork").Process(target=begun, args=(here,))
+        process.start()
+        while not here.exists() and process.is_alive():
             time.sleep(0.0005)
         time.sleep(float(rng.uniform(0, 0.03)))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
         resumed, anew = (
             resumed + (here / "config.toml").exists(),
             anew + (not (here / "config.toml").exists()),

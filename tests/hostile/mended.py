@@ -5,10 +5,13 @@ Each row is some tests of the suite, run again; which harm they stand for is the
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import contextlib
+import io
+import os
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.hostile.frame import Outcome, attempt, broke, held
 
@@ -20,11 +23,43 @@ def by_tests(what: str, *names: str) -> Callable[[], Outcome]:
 
     @attempt(what, seconds=300)
     def do() -> Outcome:
-        options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "-m", "not slow", "--no-header"]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *names], cwd=ROOT, capture_output=True, text=True
-        )
-        last = (done.stdout.strip().splitlines() or ["no output"])[-1]
-        return held(f"{', '.join(names)}: {last}") if done.returncode == 0 else broke(f"{names}: {last}")
+        os.chdir(ROOT)
+        options = ["-p", "no:cacheprovider", "-W", "ignore", "-m", "not slow"]
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            code = pytest.main([*options, *names])
+        last = (said.getvalue().strip().splitlines() or ["no output"])[-1]
+        words = f"{', '.join(name.rpartition('/')[2] for name in names)}: {last}"
+        return held(words) if code == 0 else broke(words)
 
     return do
+
+
+longer = by_tests(
+    "more rounds of a private run for which no budget is left: the noise grows without a word",
+    "tests/private/test_longer.py::test_more_rounds_are_refused_before_anything_is_written",
+    "tests/private/test_longer.py::test_the_same_noise_costs_what_is_said",
+)
+booked = by_tests(
+    "a private run that books more than it promised, or than covey privacy quoted",
+    "tests/private/test_true_epsilon.py::test_the_quoted_number_of_a_fixed_draw_is_that_of_dp_accounting",
+)
+byzantine = by_tests(
+    "an update times -9 by one client of ten, with the default settings",
+    "tests/fleet/test_hostile.py::test_by_default_an_update_times_minus_nine_does_little_harm",
+)
+own_code = by_tests(
+    "own code that was edited after the run, loaded with the old numbers",
+    "tests/test_trained.py::test_a_network_whose_code_has_changed_is_not_filled_with_the_old_numbers",
+)
+tables = by_tests(
+    "tables with stray texts, empty clients, nested columns, numbers beyond 2^53, thousands of columns",
+    "tests/data/test_bad_tables.py",
+)
+trackers = by_tests(
+    "a tracker at a dead port, one that never answers, and a password in its address",
+    "tests/trackers/test_unreachable.py",
+)
+certificates = by_tests(
+    "empty and early certificates, hosts that are none, a deleted list of sites",
+    "tests/deploy/test_enrolment.py",
+)

@@ -130,7 +130,8 @@ def _from_file(source: str | Path, reading: Reading) -> Opened:
             import pyarrow.parquet
 
             found = pyarrow.parquet.read_table(path)
-            found.validate(full=True)  # texts and names that are no UTF-8 would be noticed only when they are used
+            # Texts and names that are no UTF-8 would be noticed only when they are used.
+            found.validate(full=True)
             _ = found.column_names
             return Opened(found)
         if ending in EXCEL:
