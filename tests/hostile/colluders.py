@@ -1,4 +1,4 @@
-"""Two clients of eight lie together, within what the guard lets pass: what each robust combine saves."""
+"""Two clients of eight lie together, within what the guard does not refuse: what each robust combine saves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from covey.testing import small_fleet
 from tests.hostile.frame import Outcome, attempt, broke, held
 
 COLLUDERS = (1, 6)
-TIMES = -9.0  # what they make of their updates: backwards, and below guard.norm = 10
+TIMES = -9.0  # what they make of their updates: backwards, and not refused; the guard shortens them
 ROUNDS = 8
 WORSE = 0.1  # accuracy that may be lost
 RULES: dict[str, Rule] = {

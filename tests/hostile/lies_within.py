@@ -1,6 +1,6 @@
 """One client of eight tells lies that look like updates, for ten rounds: what they cost others, and what `clip` saves.
 
-The guard lets them pass: zeros move a model no farther than it is long, and while models still learn quickly the
+The guard refuses none of them: zeros move a model no farther than it is long, and while models still learn quickly the
 opposite sign is no more than ten times an update.
 """
 
