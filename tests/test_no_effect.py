@@ -230,6 +230,7 @@ def test_every_setting_of_a_method_makes_another_method_or_is_refused(name: str)
     [
         ({"bins": 30}, 'bins is 30, which summary = "labels" does not use; leave it out'),
         ({"bound": 2.0}, 'bound is 2.0, which summary = "labels" does not use'),
+        ({"missing": "ignored"}, 'missing is "ignored", which summary = "labels" does not use'),
         ({"summary": "joint", "bound": 2.0}, 'bound is 2.0, which summary = "joint" does not use'),
         (
             {"summary": "targets", "label_space": 5},

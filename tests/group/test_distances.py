@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from covey.errors import UserError
 from covey.group import distances
 from covey.group.density import Density, nearest_fellow, numbered, place, reaches
-from covey.group.distances import conditional, hellinger, hellinger_points, l2
+from covey.group.distances import conditional, hellinger, hellinger_points, l2, over_shared
 
 
 def test_hellinger_by_hand() -> None:
@@ -137,3 +137,13 @@ def test_wrong_settings_are_one_sentence(settings: dict[str, object], words: str
     with pytest.raises(UserError) as error:
         Density(**settings)  # type: ignore[arg-type]
     assert words in str(error.value)
+
+
+def test_over_the_labels_that_both_have_worked_out_by_hand() -> None:
+    """One label is shared each time and differs by sqrt(1 - sqrt(1/2)) = .5412; who shares none is 1 apart."""
+    a = np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.5, 0.5]]])
+    b = np.array([[[0.5, 0.5], [1.0, 0.0]]])
+    has_a, has_b = np.array([[True, False], [False, True]]), np.array([[True, True]])
+    found = over_shared(a, b, has_a, has_b)
+    assert found[:, 0] == pytest.approx([0.541196, 0.541196], abs=1e-6)
+    assert over_shared(a, a, has_a, has_a).tolist() == [[0.0, 1.0], [1.0, 0.0]]

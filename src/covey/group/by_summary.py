@@ -13,7 +13,7 @@ from covey.ask_once import answers, news
 from covey.core import Reply, Round
 from covey.errors import UserError
 from covey.group.density import Density, nearest_fellow, place, reaches
-from covey.group.distances import conditional, hellinger_points, l2
+from covey.group.distances import conditional, hellinger_points, l2, over_shared
 from covey.group.figures import note_groups
 from covey.needs import GROUPS, Facts, Key
 from covey.ranges import Natural, Share
@@ -22,6 +22,7 @@ from covey.shows import Shows, by_answers
 from covey.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
 
 Distance = Literal["l2", "hellinger"]
+Missing = Literal["apart", "ignored"]
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 SUMMARIES: Key[dict[str, Any]] = Key("summaries")
@@ -51,13 +52,15 @@ class BySummary:
 
     ask: which summary. distance: between shares of P(y) or P(X, y); P(X|y) always takes the mean Hellinger distance
     (eq. 3). watch: every so many rounds clients are asked whether their data moved by more than `tolerance` (total
-    variation); 0 never asks. Newcomers and moved clients are placed one by one, and nobody else moves, until
+    variation); 0 never asks. missing: a label that one of two clients lacks sets their P(X|y) apart, or is ignored.
+    Newcomers and moved clients are placed one by one, and nobody else moves, until
     they are more than the share `recluster` of all: then everything is clustered anew.
     """
 
     ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
     distance: Distance = "l2"
     density: Density = Density()
+    missing: Missing = "apart"
     watch: Natural = 0
     tolerance: Share = 0.1
     recluster: Share = 0.2
@@ -151,6 +154,8 @@ class BySummary:
 
     def _distances(self, a: Told, b: Told, over: NDArray[np.bool_]) -> Array:
         if a.shares.ndim == 3:
+            if self.missing == "ignored":
+                return over_shared(a.shares, b.shares, a.has, b.has)
             return conditional(a.shares, b.shares, a.has, b.has, over=over)
         left = self._points(a)
         return l2(left, left if a is b else self._points(b))

@@ -46,6 +46,17 @@ def conditional(a: Array, b: Array, has_a: Mask, has_b: Mask, *, over: Mask | No
     return _same(_mean_distance(left, right), a is b)
 
 
+def over_shared(a: Array, b: Array, has_a: Mask, has_b: Mask) -> Array:
+    """The same over the labels that both of two clients have; 1, the farthest, where they share none."""
+    total, shared = np.zeros((len(a), len(b))), np.zeros((len(a), len(b)))
+    for label in np.flatnonzero(has_a.any(axis=0) & has_b.any(axis=0)):
+        both = np.outer(has_a[:, label], has_b[:, label])
+        left, right = hellinger_points(a[:, label]), hellinger_points(b[:, label])
+        total += np.where(both, _mean_distance([left], [right]), 0.0)
+        shared += both
+    return _same(np.where(shared > 0, total / np.maximum(shared, 1), 1.0), a is b)
+
+
 def _mean_distance(left: Sequence[Array], right: Sequence[Array]) -> Array:
     """Mean over the pairs (x, y) of `left` and `right` of the Euclidean distances between their rows."""
     table = np.zeros((len(left[0]), len(right[0])))

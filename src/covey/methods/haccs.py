@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from covey.core import Method
 from covey.errors import UserError
-from covey.group.by_summary import BySummary, Distance
+from covey.group.by_summary import BySummary, Distance, Missing
 from covey.group.density import Algorithm, Density, Extract
 from covey.mix.average import Average, Weighting
 from covey.ranges import Count, Epsilon, Natural, Positive, Range, Share
@@ -37,6 +37,7 @@ def by_summary(
     high: float = 1.0,
     bound: Positive | None = None,
     distance: Distance | None = None,
+    missing: Missing = "apart",
     algorithm: Algorithm = "optics",
     extract: Extract | None = None,
     eps: Positive | None = None,
@@ -59,6 +60,7 @@ def by_summary(
         high: upper end of the histogram of features or targets.
         bound: what one sample may add to the feature histogram; none is no bound (joint: always 1 in all).
         distance: between summaries; none is l2 for labels, hellinger for joint.
+        missing: features: a label that one of two clients lacks counts 1/sqrt 2 in their distance, or is ignored.
         algorithm: of the clustering by density: optics, dbscan or hdbscan.
         extract: how OPTICS cuts: dbscan or xi; none is xi for features, else dbscan.
         eps: radius of a neighbourhood; none is 0.25 for labels, 0.5 for joint.
@@ -85,12 +87,15 @@ def by_summary(
             raise UserError(
                 f'{name} is {given[name]!r}, which summary = "{summary}" does not use; leave it out'
             )
+    if missing != "apart" and summary != "features":
+        raise UserError(f'missing is "{missing}", which summary = "{summary}" does not use; leave it out')
     extract = extract or ("xi" if summary == "features" else "dbscan")
     distance = distance or ("hellinger" if summary == "joint" else "l2")
     eps = (0.5 if summary == "joint" else 0.25) if eps is None else eps
     return BySummary(
         ask=ask,
         distance=distance,
+        missing=missing,
         density=Density(algorithm=algorithm, extract=extract, eps=eps, xi=xi, min_samples=min_samples),
         watch=watch,
         tolerance=tolerance,
