@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from covey.core import Client, Fleet, Method, Reply, State, Step, Task, served
+from covey.settings import validated
 from covey.steps.evaluate import Evaluate
 from covey.steps.served import Serving, served_row, share_of
 
 SERVED = "served"  # in a client's state
 
 
+@validated
 @dataclass(frozen=True, kw_only=True)
 class TakeHome(Step):
     """Keeps the row that the client uses, and how good it is on the client's own test data, in the client's state.
