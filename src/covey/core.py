@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from covey.bench.base import one_thread
 from covey.errors import RunError, SilentRoundError, UserError
 from covey.messages import Reply, Task, plain_bytes
 from covey.needs import ONE_MODEL, check_parts, declares, named_parts
@@ -325,6 +326,7 @@ def check_run(method: Any, fleet: Any, rounds: Any) -> None:
         warnings.warn(f"per_round is {asked}, but there are {there} clients: all of them work", stacklevel=3)
 
 
+@one_thread()
 def run(
     method: Method,
     fleet: Fleet,

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 # Slow to import, and not needed by a plain run: torch's compilers, with a computer algebra system; graphs; plots; other
-# methods. (Scikit-learn, whose digits these are, imports pandas; a run on MNIST does without.)
-NOT_NEEDED = ("torch._dynamo", "sympy", "networkx", "matplotlib", "covey.methods.cafa")
+# methods; scikit-learn, though the digits come with it, and pandas.
+NOT_NEEDED = ("torch._dynamo", "sympy", "networkx", "matplotlib", "covey.methods.cafa", "sklearn", "pandas")
 
 RUN = """
 import sys

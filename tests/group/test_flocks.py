@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from covey.group.class_distances import (
     ClassDistances,
@@ -86,6 +88,35 @@ def test_average_linkage_merges_the_nearest_clusters_first():
     found = ClassDistances(distance=distance, weight=1 - np.eye(4))
     assert tree(found) == [(0, 1), (2, 3), (0, 2)]
     assert cut_into(tree(found), 4, 2).tolist() == [0, 0, 1, 1]
+
+
+def every_pair_again(found: ClassDistances) -> list[tuple[int, int]]:
+    """Average linkage as it is defined: all pairs of clusters are compared for every merge."""
+    count = len(found.distance)
+    clusters = {i: [i] for i in range(count)}
+    merges = []
+    while len(clusters) > 1:
+        far = {}
+        for a in clusters:
+            for b in clusters:
+                weight = found.weight[np.ix_(clusters[a], clusters[b])]
+                total = (weight * found.distance[np.ix_(clusters[a], clusters[b])]).sum()
+                if a < b and weight.sum() > 0:
+                    far[a, b] = total / weight.sum()
+        a, b = min(far, key=lambda pair: (far[pair], pair)) if far else sorted(clusters)[:2]
+        clusters[a] += clusters.pop(b)
+        merges.append((a, b))
+    return merges
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 12), st.integers(0, 10_000))
+def test_the_tree_is_average_linkage_also_with_ties_and_clients_that_share_nothing(clients, seed):
+    rng = np.random.default_rng(seed)
+    distance = np.triu(rng.integers(0, 8, (clients, clients)), 1).astype(float)  # whole numbers: many ties
+    weight = np.triu(rng.choice([0.0, 1.0, 2.0], (clients, clients)), 1)
+    found = ClassDistances(distance=distance + distance.T, weight=weight + weight.T)
+    assert tree(found) == every_pair_again(found)
 
 
 def test_who_was_joined_too_early_moves_to_the_nearer_flock():

@@ -1,5 +1,6 @@
 """What a client tells of its classes: unbiased, in two halves that share nothing."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,12 +10,14 @@ import torch
 from covey.core import Task, empty_state, open_round
 from covey.data import Dataset, Samples
 from covey.errors import UserError
+from covey.steps import portrait
 from covey.steps.portrait import (
     RANGE,
     DescribeClasses,
     class_means,
     classes_in,
     described,
+    gradients,
     halves_by_themselves,
     portraits_of,
     standardised,
@@ -63,6 +66,42 @@ def test_real_targets_are_told_as_two_classes_below_and_above_the_median():
 def test_asking_again_tells_nothing_new():
     first, second = replies(DescribeClasses()), replies(DescribeClasses())
     assert all(np.array_equal(a.stats["bits"], b.stats["bits"]) for a, b in zip(first, second, strict=True))
+
+
+def test_what_is_told_of_unchanged_data_is_worked_out_once(monkeypatch: pytest.MonkeyPatch):
+    worked = []
+    views = portrait.views_of
+    monkeypatch.setattr(portrait, "_ANSWERS", {})
+    monkeypatch.setattr(portrait, "views_of", lambda x: worked.append(len(x)) or views(x))
+    first = replies(DescribeClasses())
+    fleet = small_fleet()
+    now = open_round(empty_state(fleet), fleet)
+    asked = len(worked)
+    again = now.ask(DescribeClasses(), now.here)
+    assert len(worked) == asked
+    assert all(np.array_equal(a.stats["bits"], b.stats["bits"]) for a, b in zip(first, again, strict=True))
+    now.ask(DescribeClasses(flip=0.2), now.here)  # another question
+    assert len(worked) == 2 * asked
+    share = fleet.data.shares[0]
+    fewer = replace(share.train, index=share.train.index[1:])  # data that changed
+    client = SimpleNamespace(id=0, seed=fleet.seed, live=False, account=None, train=fewer, stream=now.stream)
+    DescribeClasses().known_answer(client, standardised(client), classes_in(fewer))
+    assert len(worked) == 2 * asked + 1
+
+
+def test_a_gradient_counts_for_its_two_nearest_directions_in_every_part_of_the_picture():
+    """By the definition, one direction after the other: the same bits."""
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 2, 13, 11)).astype(np.float32))
+    across, down = gradients(x)
+    place = torch.atan2(down, across) / torch.pi % 1.0 * 8
+    lower, length = place.floor(), (across**2 + down**2).sqrt()
+    parts = []
+    for d in range(8):
+        near = (lower % 8 == d) * (1 - (place - lower)) + ((lower + 1) % 8 == d) * (place - lower)
+        parts.append(torch.nn.functional.adaptive_avg_pool2d(length * near, 4).flatten(1))
+    whole = torch.cat(parts, dim=1)
+    scaled = whole / (whole.norm(dim=1, keepdim=True) + 1e-3) * (128**0.5 / 2)
+    np.testing.assert_array_equal(strokes(x), (scaled - 0.35).numpy().astype(np.float64))
 
 
 def test_a_picture_is_told_by_its_values_and_its_edges():

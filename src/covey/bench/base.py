@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Required, TypedDict, Unpack
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from covey.model import Layout
@@ -18,6 +20,20 @@ if TYPE_CHECKING:
 
 # The loss of a batch in a method's own words: the model, inputs, targets, and which samples these are.
 Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread: sums come out in the same order whatever the machine, and small models run no slower.
+
+    A second one would spin between short operations and take the time of whoever else works on the machine.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True, kw_only=True)

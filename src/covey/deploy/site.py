@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from covey.bench import Bench
+from covey.bench.base import one_thread
 from covey.codec import named_from_bytes, to_bytes
 from covey.core import Reply, Task
 from covey.data.realign import check_ranges, realigned, structure, sums
@@ -28,7 +29,6 @@ from covey.deploy.site_budget import check_budget, check_choice, check_counted
 from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
-from covey.fleet.executors import one_thread
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.own_code import bare_name, load_own
 from covey.registry import only_installed

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from covey.bench import Bench
+from covey.bench.base import one_thread
 from covey.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
@@ -31,17 +32,6 @@ from covey.fleet.work import Call, Job, Outcome, client_of, do, outcomes_of
 
 MakeBench = Callable[[], Bench]
 COHORT = 256  # clients whose data are put together at a time; how many are stacked is up to memory
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread: sums come out in the same order whatever the machine, and small models run no slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Serial:

@@ -107,12 +107,12 @@ def _label_curves(shares: Vectors, groups: Mapping[int, int], clients: Sequence[
 
 def plane(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """The first two principal components of every point."""
-    from sklearn.decomposition import PCA
-
     count = min(2, *points.shape)
     flat = np.zeros((len(points), 2))
     if np.ptp(points, axis=0).any():
-        flat[:, :count] = PCA(n_components=count, random_state=0).fit_transform(points)
+        left, lengths, axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+        largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1, keepdims=True), axis=1)
+        flat[:, :count] = (left * lengths * np.sign(largest).T)[:, :count]
     return flat
 
 

@@ -120,23 +120,34 @@ def tree(found: ClassDistances) -> list[tuple[int, int]]:
     """
     count = len(found.distance)
     sums, weights = found.distance * found.weight, found.weight.copy()
+    mean = np.divide(sums, weights, out=np.full_like(sums, np.inf), where=weights > 0)
+    np.fill_diagonal(mean, np.inf)
     alive = np.ones(count, bool)
+    # of every row its nearest cluster: only rows that pointed at the two merged ones are searched again
+    nearest = mean.argmin(axis=1)
+    least = mean[np.arange(count), nearest]
     merges: list[tuple[int, int]] = []
     for _ in range(count - 1):
-        mean = np.divide(sums, weights, out=np.full_like(sums, np.inf), where=weights > 0)
-        mean[~alive, :] = np.inf
-        mean[:, ~alive] = np.inf
-        np.fill_diagonal(mean, np.inf)
-        place = int(np.argmin(mean))
+        row = int(least.argmin())
         a, b = (
-            sorted(divmod(place, count))
-            if np.isfinite(mean.flat[place])
+            sorted((row, int(nearest[row])))
+            if np.isfinite(least[row])
             else np.flatnonzero(alive)[:2].tolist()
         )
         for table in (sums, weights):
             table[a] += table[b]
             table[:, a] += table[:, b]
         alive[b] = False
+        mean[b], mean[:, b], least[b] = np.inf, np.inf, np.inf
+        new = np.divide(sums[a], weights[a], out=np.full(count, np.inf), where=(weights[a] > 0) & alive)
+        new[a] = np.inf
+        mean[a], mean[:, a] = new, new
+        # of equally near ones the lowest-numbered counts
+        nearer = alive & ((new < least) | ((new == least) & (a < nearest)))
+        nearest[nearer], least[nearer] = a, new[nearer]
+        again = np.flatnonzero(alive & ~nearer & ((nearest == a) | (nearest == b)) | (np.arange(count) == a))
+        nearest[again] = mean[again].argmin(axis=1)
+        least[again] = mean[again, nearest[again]]
         merges.append((int(a), int(b)))
     return merges
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from covey.data.convert import stratified_split
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
+from covey.errors import UserError
 from covey.settings import validated_in
 
 
@@ -27,11 +30,8 @@ def digits(
     Args:
         scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
     """
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
-    labels = bunch.target.astype(np.int64)
+    values, labels = _stored()
+    images = np.rint(values * (255 / 16)).astype(np.uint8)
     train, test = stratified_split(labels, test_fraction=0.2, rng=np.random.default_rng(0))
     x = torch.from_numpy(images[:, None])
     return Dataset(
@@ -43,3 +43,12 @@ def digits(
         classes=tuple("0123456789"),
         scale=scale_for(scaling, x, train),
     )
+
+
+def _stored() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Images and labels from the file that scikit-learn brings; importing it would take most of a short run's start."""
+    spec = find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise UserError("the data set digits needs scikit-learn, which is not installed")
+    table = np.loadtxt(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)
