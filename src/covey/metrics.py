@@ -291,3 +291,19 @@ def base_name(name: str) -> str:
     """`accuracy-worst10` -> `accuracy`."""
     base, dash, last = name.rpartition("-")
     return base if dash and last in AGGREGATES else name
+
+
+def split_name(name: str) -> tuple[str, str, str]:
+    """`local-test/accuracy-worst10` -> ("local-test", "accuracy", "worst10"); no aggregate gives ""."""
+    split, _, metric = name.partition("/")
+    base, dash, last = metric.rpartition("-")
+    return (split, base, last) if dash and last in AGGREGATES else (split, metric, "")
+
+
+BUILT_IN = Metrics()
+
+
+def higher_is_better(name: str, metrics: Metrics = BUILT_IN) -> bool | None:
+    """Whether a larger value of the metric is the better one; None where nobody said it."""
+    _, base, aggregate = split_name(name)
+    return metrics[base].higher_is_better if aggregate != "std" else False

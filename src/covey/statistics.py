@@ -11,9 +11,8 @@ import numpy as np
 from torch import Tensor
 
 from covey.data.types import Scale
+from covey.objective import LARGEST
 
-# of float32: what a client computed cannot be larger, and squares of it are finite
-LARGEST = 3.4028234663852886e38
 ROUNDING = 1e-6  # by which a sum may miss its bounds
 
 

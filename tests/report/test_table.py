@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from covey.metrics import Metrics
+from covey.metrics import Metrics, higher_is_better
 from covey.report.folder import RunView, read_run
 from covey.report.replicas import mean_words, paired_words
 from covey.report.table import (
@@ -22,7 +22,6 @@ from covey.report.table import (
 )
 from covey.report.wording import (
     epsilon_words,
-    higher_is_better,
     metric_title,
     show_bytes,
     show_count,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from covey.live.folder import Run
-from covey.report.wording import higher_is_better, is_share, metric_title
+from covey.metrics import higher_is_better
+from covey.report.wording import is_share, metric_title
 
 MOST_SETTINGS = 40
 

@@ -9,11 +9,10 @@ from typing import Any
 from covey.about import About, read_about
 from covey.checksums import Index, Piece, check_files, read_index
 from covey.errors import UserError
-from covey.metrics import Metrics
+from covey.metrics import Metrics, split_name
 from covey.reading import read_json, read_whole
 from covey.report.rows import Rows, read_journal, read_parquet
 from covey.report.summary import Summary, Target, parse_summary, progress_of, reach
-from covey.report.wording import split_name
 from covey.tables import check_tables
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from covey.metrics import Metrics
+from covey.metrics import Metrics, higher_is_better, split_name
 from covey.report.folder import RunView
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import measured_names
@@ -11,7 +11,6 @@ from covey.report.table import best_rows, headline_metric, known_metrics, of_fin
 from covey.report.wording import (
     NOTHING,
     epsilon_words,
-    higher_is_better,
     metric_title,
     short_title,
     show_bytes,
@@ -20,7 +19,6 @@ from covey.report.wording import (
     show_seconds,
     show_target,
     show_value,
-    split_name,
 )
 
 Cells = tuple[Html, list[Html]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.metrics import Metrics
+from covey.metrics import Metrics, higher_is_better, split_name
 from covey.report.folder import RunView
 from covey.report.payload import kept_rounds
 from covey.report.rows import Rows
@@ -21,16 +21,7 @@ from covey.report.table import (
     targets_of,
 )
 from covey.report.thin import short
-from covey.report.wording import (
-    NOTHING,
-    higher_is_better,
-    is_share,
-    show_bytes,
-    show_count,
-    show_seconds,
-    show_value,
-    split_name,
-)
+from covey.report.wording import NOTHING, is_share, show_bytes, show_count, show_seconds, show_value
 from covey.seeds import Paired, holm, interval_within, paired
 
 Floats = NDArray[np.float64]

@@ -9,9 +9,8 @@ import numpy as np
 
 from covey.errors import UserError
 from covey.ledger import Cost, Problem
-from covey.metrics import Metrics
+from covey.metrics import BUILT_IN, Metrics, higher_is_better, split_name
 from covey.report.rows import Rows
-from covey.report.wording import BUILT_IN, higher_is_better, split_name
 
 KNOWN_SCHEMA = 1
 MEASURED = ("global-test/", "local-test/")

@@ -8,18 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from covey.ledger import Cost
-from covey.metrics import Metrics
+from covey.metrics import Metrics, higher_is_better, split_name
 from covey.report.folder import RunView
 from covey.report.summary import MEASURING
 from covey.report.wording import (
-    higher_is_better,
     metric_title,
     show_bytes,
     show_count,
     show_seconds,
     show_target,
     show_value,
-    split_name,
     unlike_labels,
 )
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from covey.metrics import Metrics
+from covey.metrics import BUILT_IN, Metrics, split_name
 
 SPLITS = {"global-test": "global test", "local-test": "local test"}
 AGGREGATES = {
@@ -13,14 +13,6 @@ AGGREGATES = {
     "worst10": "worst 10% of clients",
 }
 NOTHING = "–"
-BUILT_IN = Metrics()
-
-
-def split_name(name: str) -> tuple[str, str, str]:
-    """`local-test/accuracy-worst10` -> ("local-test", "accuracy", "worst10"); no aggregate gives ""."""
-    split, _, metric = name.partition("/")
-    base, dash, last = metric.rpartition("-")
-    return (split, base, last) if dash and last in AGGREGATES else (split, metric, "")
 
 
 def metric_title(name: str) -> str:
@@ -35,12 +27,6 @@ def short_title(name: str) -> str:
     split, _, aggregate = split_name(name)
     where = SPLITS.get(split, split)
     return where if not aggregate else f"{where}, {AGGREGATES[aggregate].replace(' over clients', '')}"
-
-
-def higher_is_better(name: str, metrics: Metrics = BUILT_IN) -> bool | None:
-    """Whether a larger value of the metric is the better one; None where nobody said it."""
-    _, base, aggregate = split_name(name)
-    return metrics[base].higher_is_better if aggregate != "std" else False
 
 
 def is_share(name: str, metrics: Metrics = BUILT_IN) -> bool:

@@ -12,10 +12,9 @@ from covey.comparing import in_file_names, with_method
 from covey.config import Config, resolve
 from covey.errors import UserError
 from covey.folder_lock import folder_lock
-from covey.metrics import Metrics
+from covey.metrics import Metrics, higher_is_better
 from covey.objective import objective_named
 from covey.reading import read_json
-from covey.report.wording import higher_is_better
 from covey.run_folder import make, taken
 from covey.study.execute import Show, Studied, StudyInterrupted, execute
 from covey.study.plan import Job, Plan
