@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.core import Reply, Step, Task, empty_state, one_round
+from covey.core.round import Reply, Step, Task, empty_state, one_round
 from covey.data.partitions import PARTITIONS
 from covey.data.types import Dataset, Federation, Samples, Share
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.group import silhouette
 from covey.methods.cafa import cafa
-from covey.models import build
-from covey.steps import Train
-from covey.steps.evaluate import Evaluate
+from covey.parts.group import silhouette
+from covey.parts.steps import Train
+from covey.parts.steps.evaluate import Evaluate
+from covey.training.models import build
 
 FLEETS = (20, 60, 200, 1_000, 5_000)
 CLIENTS, SAMPLES, ROUNDS = 20, 1_000, 3

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from benchmarks.lane_speed import CASES, Case, cpu_time
-from covey.bench import Bench, Recipe
-from covey.bench.choose import choose_bench
-from covey.bench.clipping import Clipping
-from covey.model import read_row
-from covey.models import build
-from covey.objective import Classification
+from covey.training.bench import Bench, Recipe
+from covey.training.bench.choose import choose_bench
+from covey.training.bench.clipping import Clipping
+from covey.training.models import build
+from covey.training.objective import Classification
+from covey.training.rows import read_row
 
 MODELS = ("softmax", "mlp", "W3", "W1", "cnn-mnist-small")
 STEPS = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from covey.group.ward import Ward
+from covey.methods.embedding.ward import Ward
 from experiments.studies.scaling import measured
 
 SIZES = (100, 1_000, 3_550, 10_000, 100_000, 1_000_000)

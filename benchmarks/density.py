@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from covey.group.density import Density
-from covey.group.distances import conditional, hellinger_points
+from covey.parts.group.density import Density
+from covey.parts.group.distances import conditional, hellinger_points
 
 SIZES = (1_000, 5_000, 10_000)
 LABELS, BINS = 10, 20

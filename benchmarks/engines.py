@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.workloads import Workload
-from covey.core import empty_state, one_round
+from covey.core.round import empty_state, one_round
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
-from covey.models import build
-from covey.steps import Train
+from covey.parts.steps import Train
+from covey.training.models import build
 
 
 def local(workload: Workload, engine: Engine) -> Callable[[int], None]:

@@ -6,8 +6,8 @@ import time
 
 import psutil
 
-from covey.config import fleet_of, resolve
-from covey.core import RoundEnd, run
+from covey.core.round import RoundEnd, run
+from covey.runs.config import fleet_of, resolve
 
 CLIENTS = 10_000
 ROUNDS = 200

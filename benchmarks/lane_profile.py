@@ -14,7 +14,7 @@ import torch
 
 import lanes
 from benchmarks.lane_speed import CASES, machine
-from covey.models import build
+from covey.training.models import build
 from lanes.compiled.operations import Operation
 from lanes.workspace import Program
 

@@ -24,8 +24,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import lanes
-from covey.model import read_row
-from covey.models import build
+from covey.training.models import build
+from covey.training.rows import read_row
 
 
 @dataclass(frozen=True, kw_only=True)

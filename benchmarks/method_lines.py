@@ -15,7 +15,7 @@ import tokenize
 from pathlib import Path
 
 from benchmarks.files_per_paper import ROOMS, SOURCES, imported
-from covey.catalogue import METHODS
+from covey.settings.catalogue import METHODS
 
 SILENT = {
     tokenize.COMMENT,

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.workloads import EVERY, Workload
-from covey.models import build
+from covey.training.models import build
 
 State = dict[str, Tensor]
 Data = list[tuple[Tensor, Tensor]]

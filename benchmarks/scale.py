@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.config import resolve
 from covey.data.types import Dataset
+from covey.runs.config import resolve
 
 SAMPLES = 4  # a client
 FEATURES = 16
@@ -92,7 +92,7 @@ def tables(clients: int, method: str, rounds: int) -> dict[str, Any]:
 
 def one(clients: int, method: str = "fedavg", rounds: int = ROUNDS) -> dict[str, Any]:
     """What one run takes, in this process."""
-    from covey.runs import run_config
+    from covey.runs.run import run_config
 
     before = time.process_time()
     ends: list[float] = []

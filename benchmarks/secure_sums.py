@@ -11,9 +11,9 @@ import math
 import os
 import time
 
-from covey.private.neighbours import neighbours_for
-from covey.private.secure import stays
-from covey.steps.secure import primitives
+from covey.privacy.neighbours import neighbours_for
+from covey.privacy.secure import stays
+from covey.privacy.secure_steps import primitives
 
 ROW = 61_706  # numbers of LeNet-5
 MOST = 200

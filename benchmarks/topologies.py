@@ -12,17 +12,17 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from covey.core import Mixing, Reply, empty_state, one_round
+from covey.core.ledger import Cost
+from covey.core.round import Mixing, Reply, empty_state, one_round
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.ledger import Cost
 from covey.methods import METHODS
-from covey.mix.apply import apply_mixings
-from covey.mix.graphs import adjacency, graph, mixing
-from covey.mix.topology import collect
-from covey.models import build
-from covey.steps import Train
+from covey.parts.mix.apply import apply_mixings
+from covey.parts.mix.graphs import adjacency, graph, mixing
+from covey.parts.mix.topology import collect
+from covey.parts.steps import Train
+from covey.training.models import build
 
 
 def peak() -> float:

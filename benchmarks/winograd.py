@@ -13,7 +13,7 @@ import numpy as np
 
 import lanes
 from benchmarks.lane_speed import CASES
-from covey.models import build
+from covey.training.models import build
 from lanes.stages import stages
 from lanes.timing import alone_in_a_graph, stage_key, step_seconds
 from lanes.winograd import form_of_stage

@@ -77,7 +77,7 @@ def benchmark(
 ) -> None:
     """Compare methods on many heterogeneous fleets: heat map, ranks, tests; interrupted, it is resumed."""
     from covey.errors import UserError
-    from covey.progress import say
+    from covey.terminal import say
     from experiments.benchmark_page import write_page
     from experiments.reproduction import reproduce_experiment
     from experiments.result import read_stored
@@ -95,8 +95,8 @@ def benchmark(
 @app.command()
 def advice() -> None:
     """Write what `covey advise` concludes from, out of the stored results, into the package."""
-    from covey.advice import EVIDENCE
-    from covey.writing import write_atomically
+    from covey.files import write_atomically
+    from covey.runs.advise import EVIDENCE
     from experiments.advice import text
 
     write_atomically(EVIDENCE, text())

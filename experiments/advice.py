@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from covey.advice import Row
-from covey.unlikeness import Unlikeness
+from covey.parts.heterogeneity import Unlikeness
+from covey.runs.advise import Row
 from experiments.result import read_stored
 from experiments.spec import Experiment, read_experiment
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from covey.config import Config, resolve
-from covey.core import Watcher
+from covey.core.round import Watcher
 from covey.errors import UserError
-from covey.run_folder import finished_summary
-from covey.runs import run_or_resume
-from covey.seeds import Number, differences, from_json, ratios, to_json, value_of
-from covey.study.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
-from covey.writing import write_atomically
+from covey.files import write_atomically
+from covey.report.seeds import Number, differences, from_json, ratios, to_json, value_of
+from covey.runs.config import Config, resolve
+from covey.runs.place import finished_summary
+from covey.runs.run import run_or_resume
+from covey.runs.study.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
 from experiments.origin import (
     changed,
     fingerprint,

@@ -10,9 +10,9 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from covey.catalogue import METHODS, MODELS, PARTITIONS, SHIFTS
-from covey.sections import ModelSection, settings_in
-from covey.settings import settings_of
+from covey.runs.sections import ModelSection, settings_in
+from covey.settings.catalogue import METHODS, MODELS, PARTITIONS, SHIFTS
+from covey.settings.signatures import settings_of
 
 Table = Mapping[str, Any]
 

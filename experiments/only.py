@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from covey.errors import UserError
-from covey.seeds import from_json
+from covey.report.seeds import from_json
 from experiments.execute import Made, Values, add_comparisons
 from experiments.spec import Experiment
 

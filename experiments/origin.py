@@ -17,7 +17,7 @@ import covey
 import experiments
 import lanes
 from covey.errors import UserError
-from covey.writing import write_atomically
+from covey.files import write_atomically
 
 FILE = "origin.json"  # in the folder of a run that an experiment made
 
@@ -82,7 +82,7 @@ def require_clean(what: str) -> None:
 @functools.cache
 def instructions() -> str:
     """The vector instructions of the fast trainer and of PyTorch; results may differ in the last bits between them."""
-    from covey.bench.lanes_bench import instruction_set
+    from covey.training.bench.lanes_bench import instruction_set
 
     return f"lanes {instruction_set()}, torch {torch.backends.cpu.get_cpu_capability().lower()}"
 

@@ -10,10 +10,9 @@ import numpy as np
 from rich.table import Table
 
 from covey.errors import UserError
-from covey.progress import live, say
-from covey.runs import Interrupted
-from covey.seeds import in_words, value_of
-from covey.terminal import Console
+from covey.report.seeds import in_words, value_of
+from covey.runs.run import Interrupted
+from covey.terminal import Console, live, say
 from experiments.check import check_experiment
 from experiments.execute import Made, execute_runs, execute_study, safe
 from experiments.only import kept_of, only, together

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
-from covey.seeds import from_json, in_words, short, to_json
+from covey.files import strict_json, write_atomically
+from covey.report.seeds import from_json, in_words, short, to_json
 from covey.version import __version__
-from covey.writing import strict_json, write_atomically
 from experiments.execute import Made
 from experiments.origin import processor
 from experiments.spec import Experiment, experiments_folder, read_experiment

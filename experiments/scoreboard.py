@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from covey.report.figures import INK, one_picture
-from covey.seeds import Bound, from_json, may_be_equal
+from covey.report.seeds import Bound, from_json, may_be_equal
 from experiments.result import read_stored
 
 # The columns of covey/unlike that say who is first.

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from covey.errors import UserError
-from covey.seeds import Number
-from covey.settings import unknown
-from covey.tables import read_tables
+from covey.report.seeds import Number
+from covey.settings.signatures import unknown
+from covey.settings.toml import read_tables
 from experiments.merge import forgotten, merged
 
 ExperimentScale = Literal["smoke", "small", "full"]

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from covey.seeds import from_json, in_words, ratios, short
-from covey.writing import write_atomically
+from covey.files import write_atomically
+from covey.report.seeds import from_json, in_words, ratios, short
 from experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
 from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
 from experiments.spec import all_experiments, read_experiment

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from covey.config import resolve
 from covey.errors import SpoiledRunError, UserError
+from covey.runs.config import resolve
 from experiments.execute import Announce, one_run, run_folder
 from experiments.merge import merged
 from experiments.origin import read_origin

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from covey.core import Reply, Round, stream
+from covey.core.round import Reply, Round, stream
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.model import Layout
-from covey.models import build
+from covey.training.models import build
+from covey.training.rows import Layout
 
 
 class FakeFleet(SimpleNamespace):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from covey.config import resolve
 from covey.errors import UserError
-from covey.runs import Finished, resume, run_or_resume
-from covey.writing import failing_at
+from covey.files import failing_at
+from covey.runs.config import resolve
+from covey.runs.run import Finished, resume, run_or_resume
 from tests.hostile.damaged_folders import Killed
-from tests.test_runs import same
+from tests.runs.test_run import same
 
 TABLES = {
     "rounds": 2,

@@ -63,7 +63,7 @@ def edges() -> dict[tuple[str, str], str]:
 def layers() -> list[set[str]]:
     """The table "Layers" of docs/architecture.md, the lowest first."""
     page = (ROOT / "docs" / "architecture.md").read_text()
-    table = page.split("## Layers", 1)[1].split("\n## ", 1)[0]
+    table = page.split("## Rooms and layers", 1)[1].split("\n## ", 1)[0]
     rows = re.findall(r"^\| *-?\d+ *\|([^|]*)\|", table, flags=re.M)
     return [set(re.findall(r"`(\w+)", row)) for row in rows][::-1]
 
@@ -114,4 +114,4 @@ def test_lanes_stands_alone_and_is_known_to_one_file() -> None:
         for module, path in modules().items()
         if re.search(r"^\s*(from|import) lanes\b", path.read_text(), flags=re.M)
     }
-    assert (of_lanes, users) == ([], {"covey.bench.lanes_bench"})
+    assert (of_lanes, users) == ([], {"covey.training.bench.lanes_bench"})

@@ -12,20 +12,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from covey import metrics
-from covey.config import resolve
-from covey.core import run
+from covey.core.round import run
 from covey.deploy.wire import step_from_plain, step_to_plain
 from covey.errors import Refused, UserError
-from covey.measure import Measuring, scores
+from covey.folder.read import read_run
 from covey.methods.baselines import fedavg
-from covey.metrics import Metric
-from covey.objective import Classification
-from covey.report.folder import read_run
+from covey.parts.measure import Measuring, scores
+from covey.parts.steps import Evaluate, Train
 from covey.report.table import summary_columns
-from covey.runs import run_config
-from covey.steps import Evaluate, Train
+from covey.runs.config import resolve
+from covey.runs.run import run_config
 from covey.testing import small_fleet
+from covey.training import metrics
+from covey.training.metrics import Metric
+from covey.training.objective import Classification
 from tests.report.made_up_run import MadeUp, write_run
 
 OWN = """

@@ -14,9 +14,9 @@ from covey.data import federate, from_tensors
 from covey.data.types import Dataset, Federation
 from covey.errors import RunError, UserError
 from covey.fleet.local import LocalFleet
+from covey.folder.read import read_run
 from covey.methods import fedavg
-from covey.report.folder import read_run
-from covey.steps import Train
+from covey.parts.steps import Train
 
 X, Y = torch.rand(60, 4, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
 

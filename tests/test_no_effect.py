@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from covey.catalogue import METHODS
-from covey.config import ALWAYS, IF_ASKED, resolve
 from covey.errors import UserError
-from covey.measure import Measuring
-from covey.objective import Regression
-from covey.sections import SECTIONS, DataSection, ModelSection, Top, settings_in
-from covey.settings import settings_of
-from covey.steps import Train
-from covey.stopping import Stopping
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
+from covey.runs.config import ALWAYS, IF_ASKED, resolve
+from covey.runs.sections import SECTIONS, DataSection, ModelSection, Top, settings_in
+from covey.runs.stopping import Stopping
+from covey.settings.catalogue import METHODS
+from covey.settings.signatures import settings_of
+from covey.training.objective import Regression
 
 QUIET = {"private": {"secure": True, "clip": 1.0}}
 LOCAL = {"private": {"level": "local", "epsilon": 8.0, "clip": 1.0}}

@@ -13,12 +13,12 @@ import torch
 from typer.testing import CliRunner
 
 import covey as covey_package
-from covey.checkpoint import load_checkpoint
 from covey.cli import app
-from covey.config import resolve
 from covey.errors import UserError
-from covey.runs import Interrupted, resume, run_config
-from covey.tables import read_tables
+from covey.folder.checkpoint import load_checkpoint
+from covey.runs.config import resolve
+from covey.runs.run import Interrupted, resume, run_config
+from covey.settings.toml import read_tables
 from experiments.__main__ import app as experiments
 
 MINE = '''
@@ -26,12 +26,12 @@ import math
 import torch
 from torch import nn
 import covey
-from covey.core import Method
+from covey.core.round import Method
 from covey.data import from_tensors
-from covey.mix.average import Average
-from covey.objective import Classification
-from covey.select.plain import Uniform
-from covey.steps import Train
+from covey.parts.mix.average import Average
+from covey.training.objective import Classification
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps import Train
 
 def few(train: Train, *, per_round: int = 2, sure: bool = True) -> Method:
     """A few clients per round, all the same.
@@ -116,7 +116,8 @@ def test_a_method_of_ones_own_is_shown_with_its_settings(mine: Path) -> None:
 def test_a_part_of_ones_own_is_shown_where_nothing_else_was_imported(mine: Path) -> None:
     """In a process of its own: there the file is the first that imports torch."""
     mine.write_text(
-        'from covey.core import Round\n\ndef first(now: Round):\n    """The first client."""\n    return now.here[:1]\n'
+        "from covey.core.round import Round\n\n"
+        'def first(now: Round):\n    """The first client."""\n    return now.here[:1]\n'
     )
     words = [sys.executable, "-m", "covey", "parts", "select", "mine.py:first"]
     here = {**os.environ, "PYTHONPATH": str(Path(covey_package.__file__).parents[1])}

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from covey.config import federation_of, resolve
-from covey.tables import read_tables
+from covey.runs.config import federation_of, resolve
+from covey.settings.toml import read_tables
 
 
 def load(name):

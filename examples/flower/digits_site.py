@@ -5,9 +5,9 @@ A real site returns its own samples: `covey.data.from_tensors(x, y, name="mine",
 
 from pathlib import Path
 
-from covey.config import federation_of, resolve
 from covey.data import Samples
-from covey.tables import read_tables
+from covey.runs.config import federation_of, resolve
+from covey.settings.toml import read_tables
 
 
 def load(name: str) -> tuple[Samples, Samples]:

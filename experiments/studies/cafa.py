@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.catalogue import PARTITIONS
-from covey.core import stream
-from covey.group.figures import plane
-from covey.group.label_mix import IID
-from covey.group.silhouette import Clusters, cluster
+from covey.core.round import stream
+from covey.methods.cafa.label_mix import IID
+from covey.parts.group.figures import plane
+from covey.parts.group.silhouette import Clusters, cluster
+from covey.settings.catalogue import PARTITIONS
 from experiments.spec import Findings
 
 Array = NDArray[np.float64]

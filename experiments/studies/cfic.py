@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.config import fleet_of, resolve
-from covey.core import Method, run
-from covey.measure import Measuring
-from covey.seeds import Bound, Number
-from covey.steps.poison import Poisoned
-from covey.study.cells import series
+from covey.core.round import Method, run
+from covey.parts.measure import Measuring
+from covey.parts.steps.poison import Poisoned
+from covey.report.seeds import Bound, Number
+from covey.runs.config import fleet_of, resolve
+from covey.runs.study.cells import series
 from experiments.execute import one_run, run_folder
 from experiments.spec import Findings, read_experiment
 

@@ -12,20 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from covey.bench import Recipe
-from covey.bench.torch_bench import TorchBench
-from covey.config import fleet_of, resolve
-from covey.core import Task, empty_state, open_round, stream
+from covey.core.round import Task, empty_state, open_round, stream
 from covey.data import Samples, load
 from covey.fleet.local import LocalFleet
-from covey.group.centroids import settled
-from covey.group.denoise import denoise
-from covey.group.ward import Ward
-from covey.methods.pretraining import Pretrain
-from covey.model import read_row, write_row
-from covey.models import build
-from covey.objective import Objective, Reconstruction, Regression
-from covey.steps.embedding import Bits, Embed, answers, respond, unpack
+from covey.methods.embedding.denoise import denoise
+from covey.methods.embedding.pretraining import Pretrain
+from covey.methods.embedding.ward import Ward
+from covey.parts.group.centroids import settled
+from covey.parts.steps.embedding import Bits, Embed, answers, respond, unpack
+from covey.runs.config import fleet_of, resolve
+from covey.training.bench import Recipe
+from covey.training.bench.torch_bench import TorchBench
+from covey.training.models import build
+from covey.training.objective import Objective, Reconstruction, Regression
+from covey.training.rows import read_row, write_row
 from experiments.spec import Findings
 from experiments.studies.pictures import of_curves
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from covey.bench import Bench, Recipe
-from covey.bench.choose import choose_bench
-from covey.bench.torch_bench import TorchBench
-from covey.config import Config, fleet_of, resolve
-from covey.core import stream
+from covey.core.round import stream
 from covey.data.types import View
 from covey.fleet.local import LocalFleet
-from covey.model import Layout, read_row
-from covey.models.encoders import Pictures, autoencoder, encode, encoder
-from covey.steps.embedding import Bits, answers, class_means, quantise, respond
+from covey.parts.steps.embedding import Bits, answers, class_means, quantise, respond
+from covey.runs.config import Config, fleet_of, resolve
+from covey.training.bench import Bench, Recipe
+from covey.training.bench.choose import choose_bench
+from covey.training.bench.torch_bench import TorchBench
+from covey.training.models.encoders import Pictures, autoencoder, encode, encoder
+from covey.training.rows import Layout, read_row
 from experiments.merge import merged
 from experiments.spec import Findings, read_experiment
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.config import fleet_of, resolve
-from covey.core import run
+from covey.core.round import run
 from covey.data import load
 from covey.data.effects import turned
 from covey.data.types import Dataset, Federation, Indices, Samples, Share
-from covey.given import data_tables
+from covey.runs.config import fleet_of, resolve
+from covey.runs.objects import data_tables
 from covey.streams import stream
 from experiments.spec import Findings
 

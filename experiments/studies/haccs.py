@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.config import fleet_of, resolve
-from covey.core import RoundEnd, Task, empty_state, open_round, run, stream
+from covey.core.round import RoundEnd, Task, empty_state, open_round, run, stream
 from covey.fleet.local import LocalFleet
-from covey.group.density import Density
-from covey.seeds import Number
-from covey.steps.evaluate import Evaluate
-from covey.steps.privacy import Privacy, add_noise, shares
+from covey.parts.group.density import Density
+from covey.parts.steps.evaluate import Evaluate
+from covey.parts.steps.privacy import Privacy, add_noise, shares
+from covey.report.seeds import Number
+from covey.runs.config import fleet_of, resolve
 from experiments.spec import Findings
 
 Array = NDArray[np.float64]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from covey.config import Config, fleet_of, resolve
-from covey.core import RoundEnd, run, served
-from covey.steps import Evaluate
+from covey.core.round import RoundEnd, run, served
+from covey.parts.steps import Evaluate
+from covey.runs.config import Config, fleet_of, resolve
 from experiments.spec import Findings
 from experiments.studies.pictures import of_curves
 

@@ -12,20 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core import Reply, Step, Task, run
+from covey.core.round import Reply, Step, Task, run
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
-from covey.model import write_row
-from covey.models import build
-from covey.private.apply import made_private
-from covey.private.settings import Private
-from covey.steps import Evaluate, Train
-from covey.steps.noisy_evaluate import NoisyEvaluate
-from covey.steps.private import Noised
+from covey.parts.steps import Evaluate, Train
+from covey.parts.steps.noisy_evaluate import NoisyEvaluate
+from covey.parts.steps.private import Noised
+from covey.privacy.apply import made_private
+from covey.privacy.settings import Private
 from covey.streams import stream
+from covey.training.models import build
+from covey.training.rows import write_row
 from experiments.spec import Findings
 from experiments.studies.pictures import of_curves
 

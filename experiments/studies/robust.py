@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from covey.config import fleet_of, resolve
-from covey.core import run
+from covey.core.round import run
 from covey.fleet.hostile import ATTACKS, Liars, attacked
 from covey.fleet.odd import odd_clients
-from covey.measure import on_local_tests
+from covey.parts.measure import on_local_tests
+from covey.runs.config import fleet_of, resolve
 from experiments.spec import Findings
 
 NAMES = {

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.group.ward import BAYES_STEPS, RANDOM_POINTS, Ward
+from covey.methods.embedding.ward import BAYES_STEPS, RANDOM_POINTS, Ward
 from experiments.spec import Findings
 
 BITS, GROUPS, FLIP, MIN_SIZE = 200, 20, 0.1, 2

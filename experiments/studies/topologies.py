@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from covey.mix.estimate import Design, estimate
+from covey.parts.mix.estimate import Design, estimate
 from experiments.spec import Findings
 
 

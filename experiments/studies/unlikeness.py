@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from covey.config import fleet_of, resolve
-from covey.steps.privacy import Privacy
-from covey.unlikeness import measure_unlikeness
+from covey.parts.heterogeneity import measure_unlikeness
+from covey.parts.steps.privacy import Privacy
+from covey.runs.config import fleet_of, resolve
 from experiments.spec import Findings, read_experiment
 
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 from covey.version import __version__
 
 if TYPE_CHECKING:
-    from covey import data, methods, models
-    from covey.api import compare, simulate
-    from covey.config import resolve
-    from covey.core import run
+    from covey import data, methods
+    from covey.core.round import run
     from covey.data import (
         federate,
         from_clients,
@@ -27,17 +25,20 @@ if TYPE_CHECKING:
     from covey.fleet.devices import Devices
     from covey.fleet.engine import Engine
     from covey.fleet.local import LocalFleet
-    from covey.measure import Measuring, scores
-    from covey.metrics import Metric, metric
-    from covey.results import Comparison, Run, Study
-    from covey.runs import Interrupted
-    from covey.served_model import read_model
-    from covey.steps import Train
-    from covey.trained import export, load_models
+    from covey.folder.served_model import read_model
+    from covey.parts.measure import Measuring, scores
+    from covey.parts.steps import Train
+    from covey.runs.api import compare, simulate
+    from covey.runs.config import resolve
+    from covey.runs.models import export, load_models
+    from covey.runs.results import Comparison, Run, Study
+    from covey.runs.run import Interrupted
+    from covey.training import models
+    from covey.training.metrics import Metric, metric
 
 # Where each public name lives; imported when it is first used, so that `import covey` costs nothing.
 _HOMES = {
-    "run": "covey.core",
+    "run": "covey.core.round",
     "load": "covey.data",
     "federate": "covey.data",
     "from_clients": "covey.data",
@@ -48,25 +49,26 @@ _HOMES = {
     "read_leaf": "covey.data",
     "read_split": "covey.data",
     "read_table": "covey.data",
-    "Metric": "covey.metrics",
-    "metric": "covey.metrics",
+    "Metric": "covey.training.metrics",
+    "metric": "covey.training.metrics",
     "Devices": "covey.fleet.devices",
     "Engine": "covey.fleet.engine",
     "LocalFleet": "covey.fleet.local",
-    "Measuring": "covey.measure",
-    "scores": "covey.measure",
-    "Train": "covey.steps",
-    "resolve": "covey.config",
-    "simulate": "covey.api",
-    "compare": "covey.api",
-    "load_models": "covey.trained",
-    "export": "covey.trained",
-    "read_model": "covey.served_model",
-    "Interrupted": "covey.runs",
-    "Run": "covey.results",
-    "Comparison": "covey.results",
-    "Study": "covey.results",
+    "Measuring": "covey.parts.measure",
+    "scores": "covey.parts.measure",
+    "Train": "covey.parts.steps",
+    "resolve": "covey.runs.config",
+    "simulate": "covey.runs.api",
+    "compare": "covey.runs.api",
+    "load_models": "covey.runs.models",
+    "export": "covey.runs.models",
+    "read_model": "covey.folder.served_model",
+    "Interrupted": "covey.runs.run",
+    "Run": "covey.runs.results",
+    "Comparison": "covey.runs.results",
+    "Study": "covey.runs.results",
 }
+_ROOMS = {"data": "covey.data", "methods": "covey.methods", "models": "covey.training.models"}
 
 __all__ = [
     "Comparison",
@@ -108,6 +110,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in ("data", "methods", "models"):
-        return import_module(f"covey.{name}")
+    if name in _ROOMS:
+        return import_module(_ROOMS[name])
     raise AttributeError(f"module 'covey' has no attribute {name!r}")

@@ -1,13 +1,54 @@
-"""The terminal: colours are ours, and nothing that is shown can steer it, whoever wrote it."""
+"""The live line of a run: round, the main number, time left."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import rich.console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
-from covey.text import uncontrolled
+if TYPE_CHECKING:
+    from covey.core.round import RoundEnd, Watcher
+
+LONGEST = 500  # characters of a foreign text that are shown or kept
+
+
+def printable(text: str) -> str:
+    """The text on one line, without what could steer a terminal or cannot be written as UTF-8."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:LONGEST])
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8: bytes of another encoding in a command become characters that cannot."""
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def uncontrolled(text: str) -> str:
+    """The text as it is, lines and all, without what could steer a terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+# Characters that turn the direction of what follows: with them a name can make others read as something else.
+TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def in_order(text: str) -> str:
+    """The text with nothing in it that turns the direction of what stands around it."""
+    return text.translate(dict.fromkeys(map(ord, TURNS), "\N{REPLACEMENT CHARACTER}"))
 
 
 class Console(rich.console.Console):
@@ -19,3 +60,121 @@ class Console(rich.console.Console):
 
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(uncontrolled(text), **{**settings, "markup": False, "emoji": False})
+
+
+console = Console(stderr=True)
+LINES = 20  # of a whole run
+QUIET_SECONDS = 10.0  # without a line, at most
+
+
+def say(text: str) -> None:
+    """One line about what takes a while; the text may be a stranger's, so nothing in it is markup."""
+    console.print(Text(printable(text), style="dim"))
+
+
+class Due:
+    """Whether a round is worth a line: the first and the last are, and one in twenty, or after ten seconds."""
+
+    def __init__(
+        self, rounds: int, *, every_round: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.rounds = rounds
+        self.step = 1 if every_round else max(1, rounds // LINES)
+        self.clock = clock
+        self.last = -math.inf
+
+    def __call__(self, number: int) -> bool:
+        now = self.clock()
+        due = number == self.rounds or number % self.step == 0 or now - self.last >= QUIET_SECONDS
+        self.last = now if due else self.last
+        return due
+
+
+def bars(*more: ProgressColumn, transient: bool) -> Progress:
+    """Bars with a title, how many of how many, a number and the time; and more columns."""
+    return Progress(
+        TextColumn("{task.description}", style="bold", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[value]}", markup=False),
+        TimeElapsedColumn(),
+        *more,
+        console=console,
+        transient=transient,
+    )
+
+
+@contextmanager
+def live(title: str, rounds: int, *, every_round: bool = False) -> Iterator[Watcher]:
+    """A progress bar for the time of a run; what it yields is the watcher that moves it.
+
+    Where the output is no terminal it is lines: about twenty, and one at least every ten seconds, or one per round.
+    """
+    due = Due(rounds, every_round=every_round)
+    bar = bars(TextColumn("left"), TimeRemainingColumn(), transient=not console.is_terminal)
+    with bar:
+        task = bar.add_task(title, total=rounds, value="")
+
+        def watch(end: RoundEnd) -> None:
+            text = main_numbers(end)
+            if text:
+                bar.update(task, value=text)
+            bar.update(task, completed=end.state.round)
+            if not console.is_terminal and due(end.state.round):
+                say(f"{title}: round {end.state.round} of {rounds}: {len(end.state.worked)} clients  {text}")
+
+        yield watch
+
+
+def main_numbers(end: RoundEnd) -> str:
+    """The main numbers of a round, where they were measured."""
+    main = end.fleet.objective.main
+    found = [(s, end.value(s, m)) for s, m in (("global-test", main), ("local-test", f"{main}-mean"))]
+    return "  ".join(f"{split} {value:.4f}" for split, value in found if value is not None)
+
+
+class Many:
+    """Several runs at once: a bar for each of those that go on, and one for all."""
+
+    def __init__(self, bar: Progress, total: int, say: Callable[[str], None] = say) -> None:
+        self.bar, self.total, self.ended, self.say = bar, total, 0, say
+        self.all = bar.add_task("all runs", total=total, value="")
+        self.tasks: dict[str, TaskID] = {}
+        self.last: dict[str, str] = {}
+
+    def round(self, title: str, number: int, rounds: int, text: str) -> None:
+        if title not in self.tasks:
+            self.tasks[title] = self.bar.add_task(title, total=rounds, value="")
+        self.last[title] = text or self.last.get(title, "")
+        self.bar.update(self.tasks[title], completed=number, value=self.last[title])
+
+    def done(self, title: str, words: str) -> None:
+        """A run has come to its end, with `words` about it where it was not the usual one."""
+        self.ended += 1
+        if title in self.tasks:
+            self.bar.remove_task(self.tasks.pop(title))
+        self.bar.update(self.all, completed=self.ended)
+        self.say(f"{self.ended}/{self.total} {title}: {words or self.last.pop(title, '')}")
+
+    def watcher(self, title: str) -> Watcher:
+        """For a run in this process."""
+        return lambda end: self.round(title, end.state.round, end.rounds, main_numbers(end))
+
+
+@contextmanager
+def live_many(total: int) -> Iterator[Many]:
+    """Bars for the time of a study; where the output is no terminal, a line per finished run."""
+    with bars(transient=True) as bar:
+        yield Many(bar, total)
+
+
+@contextmanager
+def unseen(title: str, rounds: int) -> Iterator[Watcher]:  # noqa: ARG001
+    """A run in silence."""
+    yield lambda _: None
+
+
+@contextmanager
+def many_unseen(total: int) -> Iterator[Many]:
+    """A study in silence."""
+    yield Many(Progress(disable=True), total, say=lambda _: None)

@@ -11,18 +11,18 @@ from typing import Any
 
 import torch
 
-from covey.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from covey.config import resolve
-from covey.core import Client, Method, Reply, State, Step, Task, run, served
+from covey.core.needs import Facts, gives_of
+from covey.core.round import Client, Method, Reply, State, Step, Task, run, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, Executor, Job, Outcome
-from covey.model import BufferPolicy, Layout
-from covey.models import build
-from covey.needs import Facts, gives_of
-from covey.tables import read_tables
+from covey.folder.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from covey.runs.config import resolve
+from covey.settings.toml import read_tables
+from covey.training.models import build
+from covey.training.rows import BufferPolicy, Layout
 
 CLIENTS = 8
 ROUNDS = 3

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from covey.config import resolve
-from covey.report.folder import read_run
-from covey.runs import run_config
+from covey.folder.read import read_run
+from covey.runs.config import resolve
+from covey.runs.run import run_config
 from tests.report.made_up_run import MadeUp, known_notes, write_run
 
 MISSING = "make browser installs what these tests need"
@@ -124,8 +124,8 @@ def many(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def served(root: Path) -> Iterator[str]:
     """The address of the folder's live page, for as long as it is served."""
     pytest.importorskip("uvicorn", reason="no uvicorn: pip install 'covey[watch]'")
-    from covey.live.app import make_app
-    from covey.live.serve import in_background
+    from covey.report.live.app import make_app
+    from covey.report.live.serve import in_background
 
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))

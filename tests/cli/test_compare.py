@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from covey.cli.run import compared
-from covey.comparing import on_equal_data
-from covey.config import resolve
 from covey.errors import UserError
+from covey.runs.compare import on_equal_data
+from covey.runs.config import resolve
 
 COMPOSED = Path(__file__).parents[2] / "examples" / "composed.toml"
 

@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from covey.cli import app
-from covey.config import resolve
 from covey.errors import UserError
-from covey.runs import run_config
+from covey.runs.config import resolve
+from covey.runs.run import run_config
 
 dp = pytest.importorskip("dp_accounting")
 pytest.importorskip("dp_accounting.pld")

@@ -18,7 +18,7 @@ try:
     main()
 except SystemExit as end:
     assert not end.code, end.code
-from covey.models import build
+from covey.training.models import build
 build("lenet5", input_shape=(1, 28, 28), outputs=10)
 print("imported:", *(name for name in {names} if name in sys.modules))
 """
@@ -35,5 +35,5 @@ def test_a_run_of_one_method_imports_nothing_of_the_others(tmp_path: Path) -> No
 
 def test_a_run_does_not_import_scipys_solvers() -> None:
     """Three times as slow to import as Covey itself; only CFL-GP and MGDA solve anything with them."""
-    code = "import sys, covey.runs; sys.exit('scipy.optimize' in sys.modules)"
+    code = "import sys, covey.runs.run; sys.exit('scipy.optimize' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

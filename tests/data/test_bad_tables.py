@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from covey.about import Inputs
 from covey.data import from_tensors, load, read_images
 from covey.data.table import read_table
 from covey.data.types import Dataset
 from covey.errors import UserError
+from covey.folder.about import Inputs
 
 ROWS = 40
 ILL = ["yes" if i % 2 else "no" for i in range(ROWS)]

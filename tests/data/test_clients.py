@@ -10,10 +10,10 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import covey
-from covey.config import federation_of, resolve
 from covey.data.types import Federation
 from covey.errors import UserError
-from covey.given import data_tables, given_data
+from covey.runs.config import federation_of, resolve
+from covey.runs.objects import data_tables, given_data
 
 NAMES = ("Bonn", "Kiel", "Ulm")
 

@@ -7,7 +7,7 @@ import pytest
 
 from covey.data import DATASETS, PARTITIONS, SHIFTS
 from covey.data.federate import GIVEN
-from covey.settings import settings_of
+from covey.settings.signatures import settings_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 ROWS = {row.split("|")[1].strip().strip("`"): row for row in PAGE.splitlines() if row.startswith("| `")}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from covey.config import resolve
 from covey.data.image_folder import read_images
 from covey.errors import UserError
+from covey.runs.config import resolve
 
 
 def write(folder: Path, count: int, colour: int) -> None:

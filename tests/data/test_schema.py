@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from covey.about import About, Inputs, read_about
 from covey.data.encoding import encode, sums_of
 from covey.data.schema import Column, Schema, differences, read_schema, union
 from covey.data.table import read_table
 from covey.errors import UserError
+from covey.folder.about import About, Inputs, read_about
 
 SCHEMA = Schema(
     columns=(

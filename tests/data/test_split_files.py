@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from covey.config import federation_of, resolve
 from covey.data import read_leaf, read_split
 from covey.data.types import Federation
 from covey.errors import UserError
+from covey.runs.config import federation_of, resolve
 
 
 def write(folder: Path, split: str, users: dict[str, tuple[list[Any], list[Any]]]) -> None:

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from covey.config import fleet_of, resolve
 from covey.data import Samples, federate
 from covey.data.encoding import encode
 from covey.data.table import read_table
 from covey.errors import UserError
+from covey.runs.config import fleet_of, resolve
 
 ROWS = 40
 COLUMNS = {

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 
 import covey
-from covey.config import federation_of, fleet_of, resolve
 from covey.data.types import Dataset
 from covey.errors import UserError
-from covey.given import data_tables
+from covey.runs.config import federation_of, fleet_of, resolve
+from covey.runs.objects import data_tables
 
 
 def clients_of(data: Any, **tables: Any) -> tuple[str, int, tuple[str, ...]]:

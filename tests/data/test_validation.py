@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from covey.config import federation_of, resolve
 from covey.data.types import Dataset, Federation
 from covey.data.validation import evenly_spaced, on_validation
 from covey.errors import UserError
-from covey.runs import run_config
+from covey.runs.config import federation_of, resolve
+from covey.runs.run import run_config
 
 TABLES = {"rounds": 2, "data": {"name": "digits", "clients": 5}, "shift": {"name": "rotation"}}
 

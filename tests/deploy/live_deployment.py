@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from covey.checkpoint import load_checkpoint
-from covey.config import resolve
-from covey.core import State
+from covey.core.round import State
 from covey.deploy.certs import make_certs
+from covey.folder.checkpoint import load_checkpoint
+from covey.runs.config import resolve
 
 # A site's own file: its share of the digits. While `hold-NAME` exists it stays in training, and `busy-NAME` says so.
 SITE = """
 import time
 from pathlib import Path
 
-from covey.config import federation_of, resolve
-from covey.tables import read_tables
-from covey.steps import Train
-from covey.steps.dyn import DynTrain
+from covey.runs.config import federation_of, resolve
+from covey.settings.toml import read_tables
+from covey.parts.steps import Train
+from covey.methods.feddyn import DynTrain
 
 HERE = Path(__file__).parent
 
@@ -153,7 +153,7 @@ class Deployment:
     def simulate(self, name: str, *assignments: str, file: str = "digits.toml") -> State:
         """The same configuration on the local engine, in this process."""
         from covey.cli.run import gathered
-        from covey.runs import run_config
+        from covey.runs.run import run_config
 
         tables = gathered(self.folder / file, None, None, list(assignments), None, None)
         engine = {"lanes": False, "mode": "serial"}

@@ -3,9 +3,9 @@
 import opendp.prelude  # noqa: F401
 import torch
 
-from covey.catalogue import STEPS
 from covey.data import load
 from covey.deploy.superlink import need_flower
+from covey.settings.catalogue import STEPS
 
 torch.set_num_threads(1)
 need_flower()

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 import covey
-from covey.codec import to_bytes
+from covey.core.codec import to_bytes
 from covey.deploy.wire import ModelSpec, step_to_plain
-from covey.steps import Train
+from covey.parts.steps import Train
 
 SPEC = ModelSpec(
     name="mlp", settings={"hidden": (64,)}, shape=(1, 8, 8), outputs=10, objective="classification"

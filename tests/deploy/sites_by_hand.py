@@ -15,7 +15,7 @@ from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Response
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.models import build
+from covey.training.models import build
 from tests.deploy.one_request import SPEC
 
 CLIENTS = 4

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from covey.core import run
+from covey.core.round import run
 from covey.deploy.transport import Response
 from covey.methods import fedavg
-from covey.steps import Train
-from covey.steps.compress import Compression, with_compression
+from covey.parts.steps import Train
+from covey.parts.steps.compress import Compression, with_compression
 from covey.testing import check_toml
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, sites
 

@@ -142,8 +142,8 @@ def test_one_server_and_three_sites_with_keys_of_their_own() -> None:
 
 def test_the_run_that_is_tried_fits_its_sites() -> None:
     from covey.cli.serve import loaded
-    from covey.config import resolve
-    from covey.tables import read_tables
+    from covey.runs.config import resolve
+    from covey.settings.toml import read_tables
 
     config = resolve(read_tables(PLACE / "try" / "run.toml"))
     assert config["data"]["clients"] == 3

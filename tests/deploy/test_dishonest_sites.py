@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.codec import from_bytes, named_from_bytes, to_bytes
-from covey.core import Reply, Task, empty_state, open_round, run
+from covey.core.codec import from_bytes, named_from_bytes, to_bytes
+from covey.core.round import Reply, Task, empty_state, open_round, run
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.outcomes import outcome_of
 from covey.deploy.protocol import SPOKEN
@@ -21,10 +21,10 @@ from covey.deploy.site_registry import _hello
 from covey.deploy.transport import Response
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Outcome
-from covey.measure import Measuring
 from covey.methods.baselines import fedavg
-from covey.methods.pretraining import look
-from covey.steps import Train
+from covey.methods.embedding.pretraining import look
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
 from covey.testing import check_toml
 from tests.deploy.one_request import with_header
 from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, deployed, sites
@@ -235,7 +235,7 @@ def test_who_does_not_say_what_samples_look_like_is_passed_over(stats: dict[str,
 def test_a_stranger_cannot_write_markup_or_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    from covey import progress
+    from covey import terminal as progress
 
     console = Console(file=io.StringIO(), width=100)
     monkeypatch.setattr(progress, "console", console)

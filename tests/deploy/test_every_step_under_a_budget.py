@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 import torch
 
-from covey.catalogue import STEPS
-from covey.codec import from_bytes
-from covey.core import Step
+from covey.core.codec import from_bytes
+from covey.core.round import Step
 from covey.data.types import Samples
 from covey.deploy.site import Site
 from covey.deploy.wire import step_to_plain
-from covey.steps import Train
-from covey.steps.privacy import Privacy
-from covey.steps.served import Serving
+from covey.parts.steps import Train
+from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.served import Serving
+from covey.settings.catalogue import STEPS
 from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import Patient, shares
 from tests.deploy.test_privacy_account import encoder

@@ -253,10 +253,10 @@ def test_a_client_app_answers_covey_and_nothing_else(tmp_path: Path) -> None:
     from flwr.app import Context, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
-    from covey.codec import from_bytes, to_bytes
+    from covey.core.codec import from_bytes, to_bytes
     from covey.data import load
+    from covey.deploy.flower import client_app
     from covey.deploy.flower_transport import from_record, to_record
-    from covey.flower import client_app
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     client = client_app(lambda _: load("digits"))
@@ -275,13 +275,13 @@ def test_a_client_app_keeps_its_budget(tmp_path: Path) -> None:
     from flwr.app import Context, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
-    from covey.codec import from_bytes
+    from covey.core.codec import from_bytes
     from covey.data import load
+    from covey.deploy.flower import client_app
     from covey.deploy.flower_transport import from_record, to_record
     from covey.deploy.wire import step_to_plain
-    from covey.flower import client_app
-    from covey.steps.privacy import Privacy
-    from covey.steps.summaries import LabelSummary
+    from covey.parts.steps.privacy import Privacy
+    from covey.parts.steps.summaries import LabelSummary
     from tests.deploy.one_request import one_request
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1

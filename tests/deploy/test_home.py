@@ -8,17 +8,17 @@ import torch
 from typer.testing import CliRunner
 
 from covey.cli import app
-from covey.core import Task, run, served
+from covey.core.round import Task, run, served
 from covey.deploy.home import model_at
 from covey.errors import UserError
+from covey.folder.served_model import read_model
 from covey.methods.baselines import fedavg
 from covey.methods.ifca import ifca
 from covey.methods.personal import ditto, fedrep, fine_tuned
-from covey.served_model import read_model
-from covey.steps import Train
-from covey.steps.evaluate import Evaluate
-from covey.steps.served import Serving, TakeServed
-from covey.steps.take_home import sent_home
+from covey.parts.steps import Train
+from covey.parts.steps.evaluate import Evaluate
+from covey.parts.steps.served import Serving, TakeServed
+from covey.parts.steps.take_home import sent_home
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, shares, simulated, sites
 
 TRAIN = Train(epochs=1, lr=0.1)

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
-from covey.checkpoint import load_checkpoint
-from covey.config import resolve
-from covey.runs import run_config
-from covey.tables import read_tables
+from covey.folder.checkpoint import load_checkpoint
+from covey.runs.config import resolve
+from covey.runs.run import run_config
+from covey.settings.toml import read_tables
 
 pytestmark = pytest.mark.slow
 

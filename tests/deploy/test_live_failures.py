@@ -8,7 +8,7 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
-from covey.codec import from_bytes
+from covey.core.codec import from_bytes
 from covey.deploy.certs import make_certs
 from tests.deploy.live_deployment import DIGITS, Deployment
 

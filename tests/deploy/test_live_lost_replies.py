@@ -28,7 +28,7 @@ from flwr.proto.message_pb2 import (
 from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from covey.codec import from_bytes
+from covey.core.codec import from_bytes
 from covey.deploy import connection, outgoing
 from covey.deploy.connection import answer_one, connected, pulled_message
 from covey.deploy.door import door
@@ -38,8 +38,8 @@ from covey.deploy.site import Site
 from covey.deploy.superlink import free_port, superlink
 from covey.deploy.transport import Response
 from covey.deploy.wire import step_to_plain
-from covey.steps.privacy import Privacy
-from covey.steps.summaries import LabelSummary
+from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.summaries import LabelSummary
 from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import sites
 

@@ -8,11 +8,11 @@ import torch
 from torch.nn.utils import vector_to_parameters
 
 pytest.importorskip("flwr")
-from covey.config import resolve
 from covey.data import Samples, load
 from covey.deploy.superlink import superlink
-from covey.models import build
-from covey.tables import read_tables
+from covey.runs.config import resolve
+from covey.settings.toml import read_tables
+from covey.training.models import build
 from tests.deploy.live_deployment import Deployment
 
 # Real sites draw all noise from a secure source that no seed repeats: these runs have none.

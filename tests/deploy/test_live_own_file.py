@@ -13,10 +13,10 @@ MINE = """
 import os
 from pathlib import Path
 
-from covey.core import Method
-from covey.mix.average import Average
-from covey.select.plain import Uniform
-from covey.steps import Train
+from covey.core.round import Method
+from covey.parts.mix.average import Average
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps import Train
 
 (Path(__file__).parent / f"imported-{os.getpid()}").touch()
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
-from covey.checkpoint import load_checkpoint
-from covey.checksums import read_index
-from covey.core import State
+from covey.core.round import State
+from covey.folder.checkpoint import load_checkpoint
+from covey.folder.checksums import read_index
 from tests.examples.test_plugin import PLUGIN, command, install
 
 SECONDS = 900.0

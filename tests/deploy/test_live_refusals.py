@@ -35,7 +35,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 import covey
-from covey.codec import from_bytes
+from covey.core.codec import from_bytes
 from covey.deploy.certs import make_certs, private_key
 from covey.deploy.connection import TurnedAway, connected, pulled_message
 from covey.deploy.door import door
@@ -44,8 +44,8 @@ from covey.deploy.flower_transport import GridTransport, flower_run, to_record
 from covey.deploy.site_list import SiteList, listed_sites, site_list, write_list
 from covey.deploy.superlink import Link, superlink
 from covey.deploy.wire import step_to_plain
-from covey.steps.privacy import Privacy
-from covey.steps.summaries import LabelSummary
+from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.summaries import LabelSummary
 from tests.deploy.live_deployment import Deployment
 from tests.deploy.one_request import SPEC, one_request
 

@@ -7,17 +7,16 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
-from covey.codec import from_bytes, to_bytes
-from covey.core import Client, Task, run
+from covey.core.codec import from_bytes, to_bytes
+from covey.core.round import Client, Task, run
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site import Site
 from covey.errors import Refused, UserError
 from covey.methods.baselines import fedavg
-from covey.private.apply import made_private
-from covey.private.secure import masked_sum, plain_sum
-from covey.private.settings import Private
-from covey.steps import Train
-from covey.steps.secure import (
+from covey.parts.steps import Train
+from covey.privacy.apply import made_private
+from covey.privacy.secure import masked_sum, plain_sum
+from covey.privacy.secure_steps import (
     LEVELS,
     SecureKeys,
     SecureShares,
@@ -29,6 +28,7 @@ from covey.steps.secure import (
     quantised,
     to_ring,
 )
+from covey.privacy.settings import Private
 from tests.deploy.sites_by_hand import CLIENTS, Hand, Patient, deployed, shares, simulated, sites
 
 TRAIN = Train(epochs=1, lr=0.1)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
-from covey.config import fleet_of, resolve
-from covey.core import Task
-from covey.private.secure import plain_sum
-from covey.steps.secure import LEVELS, SecureUpdate
-from covey.tables import read_tables
+from covey.core.round import Task
+from covey.privacy.secure import plain_sum
+from covey.privacy.secure_steps import LEVELS, SecureUpdate
+from covey.runs.config import fleet_of, resolve
+from covey.settings.toml import read_tables
 from tests.deploy.live_deployment import DIGITS, Deployment
 
 SITES, KILLED = 8, (6, 7)

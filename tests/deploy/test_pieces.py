@@ -24,7 +24,7 @@ def test_a_message_is_put_together_from_its_pieces() -> None:
 
 
 def test_what_many_sites_get_is_the_same_pieces_whoever_they_are_for() -> None:
-    from covey.codec import to_bytes
+    from covey.core.codec import to_bytes
 
     row = torch.arange(10**6, dtype=torch.float32)
     one, other = (sent(to_bytes({"client": client, "models": row}))[1] for client in (1, 12345))

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from covey.codec import from_bytes
+from covey.core.codec import from_bytes
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.site import Site
 from covey.deploy.wire import step_to_plain
 from covey.errors import Refused, UserError
+from covey.methods.covey.portrait import DescribeClasses
 from covey.methods.embedding import embedding
-from covey.models.encoders import autoencoder
-from covey.steps.embedding import Embed, Spending, answers_of_bytes, unpack
-from covey.steps.portrait import DescribeClasses
-from covey.steps.privacy import Privacy
-from covey.steps.summaries import LabelSummary
+from covey.parts.steps.embedding import Embed, Spending, answers_of_bytes, unpack
+from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.summaries import LabelSummary
+from covey.training.models.encoders import autoencoder
 from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, deployed, shares, sites
 
@@ -28,8 +28,8 @@ CLASSES, CODE = 10, 20
 
 def encoder(seed: int = 0) -> torch.Tensor:
     """The row of an encoder for the digits."""
-    from covey.model import read_row
-    from covey.models.encoders import encoder as without_decoder
+    from covey.training.models.encoders import encoder as without_decoder
+    from covey.training.rows import read_row
 
     return read_row(without_decoder(autoencoder("ae-fc", (1, 8, 8), DATA.dataset.scale, seed)))
 
@@ -199,8 +199,8 @@ def test_bits_lie_with_the_probability_that_was_asked_for() -> None:
 
 
 def test_a_whole_method_over_sites_with_a_folder(tmp_path: Path) -> None:
-    from covey.core import run
-    from covey.steps import Train
+    from covey.core.round import run
+    from covey.parts.steps import Train
 
     method = embedding(Train(lr=0.1), per_round=CLIENTS, flip=0.1, pretrain_rounds=1, pretrain_epochs=1)
     told = []
@@ -224,7 +224,7 @@ def test_a_loss_is_on_disk_before_the_noise_is_drawn(tmp_path: Path, monkeypatch
     def dies(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("covey.steps.summaries.add_noise", dies)
+    monkeypatch.setattr("covey.parts.steps.summaries.add_noise", dies)
     with pytest.raises(KeyboardInterrupt):
         summary(a_site(tmp_path), 0.6)
     assert (tmp_path / "epsilon").read_text() == "0.6"
@@ -248,7 +248,7 @@ def test_the_server_books_what_it_asked_for_even_when_the_answer_comes_too_late(
     fleet = deployed(post)
     here = fleet.begin(1)
     post.away = {102, 103}
-    from covey.core import Task
+    from covey.core.round import Task
 
     fleet.ask(LabelSummary(privacy=Privacy(epsilon=0.5)), dict.fromkeys(here, Task()))
     assert fleet.ledger.epsilon == {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5}

@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from covey import __version__
-from covey.core import run
+from covey.core.round import run
 from covey.deploy.protocol import agreed
 from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
 from covey.errors import Refused
 from covey.methods import fedavg
-from covey.steps import Train
+from covey.parts.steps import Train
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, shares, simulated, sites
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +121,7 @@ def test_a_site_that_does_not_say_its_name_is_left_out_under_the_one_of_its_key(
 
 ANSWERING = """
 import sys
-from covey.config import federation_of, resolve
+from covey.runs.config import federation_of, resolve
 from covey.data import federate, load
 from covey.deploy.site import Site
 share = federate(load("digits"), partition="dir-class", clients=4, seed=3, alpha=0.5).shares[1]

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
-from covey.codec import from_bytes, to_bytes
-from covey.core import Task, run
+from covey.core.codec import from_bytes, to_bytes
+from covey.core.round import Task, run
 from covey.deploy.site import Site
 from covey.errors import Refused, RunError
 from covey.methods.baselines import fedavg
-from covey.private.apply import made_private
-from covey.private.secure import LIARS, plain_sum
-from covey.private.settings import Private
-from covey.steps import Train
-from covey.steps.secure import LEVELS, MOST_TRIES, SecureKeys, SecureUpdate
+from covey.parts.steps import Train
+from covey.privacy.apply import made_private
+from covey.privacy.secure import LIARS, plain_sum
+from covey.privacy.secure_steps import LEVELS, MOST_TRIES, SecureKeys, SecureUpdate
+from covey.privacy.settings import Private
 from tests.deploy.sites_by_hand import CLIENTS, Hand, Patient, deployed, shares, simulated, sites
 from tests.deploy.test_live_secure import a_client
 

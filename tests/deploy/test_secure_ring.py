@@ -10,11 +10,11 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
-from covey.core import Client, Reply, Step, Task
+from covey.core.ledger import Ledger
+from covey.core.round import Client, Reply, Step, Task
 from covey.errors import Refused
-from covey.ledger import Ledger
-from covey.private.secure import masked_sum, plain_sum
-from covey.steps.secure import LEVELS, SecureShares, SecureUnmask, SecureUpdate
+from covey.privacy.secure import masked_sum, plain_sum
+from covey.privacy.secure_steps import LEVELS, SecureShares, SecureUnmask, SecureUpdate
 
 CLIENTS, COLUMNS = 12, 5
 

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from covey.codec import from_bytes
+from covey.core.codec import from_bytes
 from covey.deploy.site import Site
 from covey.deploy.site_bounds import Bounds
 from covey.deploy.wire import step_to_plain
 from covey.errors import Refused, UserError
-from covey.steps import Evaluate, Train
-from covey.steps.summaries import FeatureSummary
-from covey.terminal import Console
-from covey.text import uncontrolled
+from covey.parts.steps import Evaluate, Train
+from covey.parts.steps.summaries import FeatureSummary
+from covey.terminal import Console, uncontrolled
 from tests.deploy.one_request import SPEC, one_request
 from tests.deploy.sites_by_hand import shares
 

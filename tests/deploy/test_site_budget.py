@@ -6,24 +6,24 @@ from typing import Any
 import pytest
 import torch
 
-from covey.codec import from_bytes
-from covey.core import run
+from covey.core.codec import from_bytes
+from covey.core.privacy_loss import Loss
+from covey.core.round import run
 from covey.deploy.secret_file import for_their_owner
 from covey.deploy.wire import step_to_plain
 from covey.errors import RunError, UserError
-from covey.measure import Measuring
+from covey.files import write_atomically
 from covey.methods.baselines import fedavg
 from covey.methods.haccs import haccs
-from covey.privacy_loss import Loss
-from covey.private.apply import made_private
-from covey.private.composition import composed
-from covey.private.settings import Private
-from covey.steps import Evaluate, Train
-from covey.steps.example import ExampleTrain
-from covey.steps.noisy_evaluate import NoisyEvaluate
-from covey.steps.private import Noised, Quiet
-from covey.steps.secure import SecureUpdate
-from covey.writing import write_atomically
+from covey.parts.measure import Measuring
+from covey.parts.steps import Evaluate, Train
+from covey.parts.steps.noisy_evaluate import NoisyEvaluate
+from covey.parts.steps.private import Noised, Quiet
+from covey.privacy.apply import made_private
+from covey.privacy.composition import composed
+from covey.privacy.example import ExampleTrain
+from covey.privacy.secure_steps import SecureUpdate
+from covey.privacy.settings import Private
 from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, sites
 

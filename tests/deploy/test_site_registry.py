@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import covey
-from covey.codec import from_bytes, to_bytes
-from covey.core import Task, run
+from covey.core.codec import from_bytes, to_bytes
+from covey.core.round import Task, run
 from covey.data import from_tensors, load
 from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.transport import Response
-from covey.steps import Train
+from covey.parts.steps import Train
 from covey.testing import check_toml
 from lanes import LanesError
 from tests.deploy.one_request import SPEC, one_request
@@ -149,7 +149,7 @@ def test_a_site_that_cannot_compile_says_so_when_it_is_asked_to_train(
     def broken(*_: object) -> None:
         raise LanesError("no compiler")
 
-    monkeypatch.setattr("covey.bench.lanes_bench.ensure_built", broken)
+    monkeypatch.setattr("covey.training.bench.lanes_bench.ensure_built", broken)
     hello = {"covey": covey.__version__, "hello": True, "lanes": True}
     assert from_bytes(sites()[100].answer(to_bytes(hello)))["name"] == "site-0"
 

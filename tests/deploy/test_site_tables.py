@@ -11,8 +11,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.config import resolve
-from covey.core import run
+from covey.core.round import run
 from covey.data import read_table
 from covey.data.realign import realigned
 from covey.data.types import Dataset, Federation, Samples, Share
@@ -25,7 +24,8 @@ from covey.errors import RunError, UserError
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.embedding import embedding
-from covey.steps import Train
+from covey.parts.steps import Train
+from covey.runs.config import resolve
 from tests.deploy.sites_by_hand import Hand, Patient
 from tests.methods.test_embedding import of_tables
 

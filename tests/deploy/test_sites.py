@@ -12,11 +12,9 @@ import torch
 from typer.testing import CliRunner
 
 import covey
-from covey.catalogue import STEPS
 from covey.cli import app
-from covey.codec import from_bytes, to_bytes
-from covey.config import resolve
-from covey.core import Task, run
+from covey.core.codec import from_bytes, to_bytes
+from covey.core.round import Task, run
 from covey.data import federate, from_tensors, load
 from covey.deploy import fleet as fleet_module
 from covey.deploy import site as site_module
@@ -28,14 +26,16 @@ from covey.deploy.transport import Response
 from covey.deploy.wire import model_from_plain, step_from_plain, step_kinds, step_to_plain
 from covey.errors import Refused, UserError
 from covey.fleet.work import Call
-from covey.measure import Measuring
 from covey.methods import METHODS
-from covey.objective import Classification
-from covey.runs import Interrupted, run_config
-from covey.steps import Train
-from covey.steps.privacy import Privacy
-from covey.steps.summaries import LabelSummary
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
+from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.summaries import LabelSummary
+from covey.runs.config import resolve
+from covey.runs.run import Interrupted, run_config
+from covey.settings.catalogue import STEPS
 from covey.testing import Broken, check_toml, same
+from covey.training.objective import Classification
 from tests.deploy.one_request import SPEC, one_request, with_header
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, simulated, sites
 

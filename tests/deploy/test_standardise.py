@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.config import resolve
-from covey.core import run
+from covey.core.round import run
 from covey.data import from_tensors, load
 from covey.data.types import Federation, Samples, Scale
 from covey.deploy.fleet import SiteFleet
@@ -17,11 +16,12 @@ from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
-from covey.runs import run_config
-from covey.steps import Train
-from covey.steps.privacy import Privacy
-from covey.steps.scale import TellScale, to_scale, told_scale
-from covey.trained import export, load_models
+from covey.parts.steps import Train
+from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.scale import TellScale, to_scale, told_scale
+from covey.runs.config import resolve
+from covey.runs.models import export, load_models
+from covey.runs.run import run_config
 from tests.deploy.one_request import SPEC
 from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, Patient, shares, simulated
 
@@ -126,7 +126,7 @@ def test_who_has_a_scale_already_is_asked_nothing() -> None:
 
 def test_numbers_by_hand() -> None:
     # one feature: 1, 3 at one site and 8 at another: mean 4, mean square (1 + 9 + 64) / 3, variance 26 / 3
-    from covey.messages import Reply
+    from covey.core.messages import Reply
 
     replies = [Reply(id=i, stats={"sums": np.array(sums)}) for i, sums in enumerate([(2, 4, 10), (1, 8, 64)])]
     scale = told_scale(TellScale(), replies, "torch.float32")
@@ -152,7 +152,7 @@ def test_a_scale_that_is_none_is_refused(plain) -> None:
 
 
 def test_a_site_refuses_a_scale_of_another_size_in_one_sentence() -> None:
-    from covey.codec import named_from_bytes
+    from covey.core.codec import named_from_bytes
     from tests.deploy.one_request import one_request
 
     site = raw_sites()[100]

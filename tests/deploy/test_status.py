@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from covey.cli import app
-from covey.core import Task
+from covey.core.round import Task
 from covey.deploy.certs import make_certs
 from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
@@ -22,8 +22,8 @@ from covey.deploy.status import ALIVE, BETWEEN, HOUR, MOST_REFUSED, Status, metr
 from covey.deploy.status_page import FILE, PagePlace, page, shown
 from covey.deploy.superlink import free_port
 from covey.errors import UserError
-from covey.folder_lock import folder_lock
-from covey.steps import Evaluate
+from covey.files import folder_lock
+from covey.parts.steps import Evaluate
 from tests.deploy.sites_by_hand import Hand, deployed, sites
 
 LISTED = {"key-a": ("a", 0), "key-b": ("b", 1), "key-c": ("c", 2)}
@@ -343,7 +343,7 @@ def test_no_name_and_no_key_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
 
 def test_the_live_table_names_the_data_and_waits_for_nobody_once_the_server_has_ended(tmp_path: Path) -> None:
     """The configuration of a run over sites may name no data at all, which then says digits."""
-    from covey.live.folder import RunsFolder
+    from covey.report.live.folder import RunsFolder
 
     status = busy()
     status.now.dataset = "a hospital"

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from covey.codec import from_bytes
-from covey.core import run
+from covey.core.codec import from_bytes
+from covey.core.round import run
 from covey.deploy.wire import step_to_plain
 from covey.errors import UserError
-from covey.measure import Measuring
-from covey.steps import Evaluate, Train
-from covey.steps.cross import CrossEvaluate
-from covey.steps.poison import Poisoned
-from covey.steps.privacy import Privacy
-from covey.steps.summaries import LabelSummary
+from covey.parts.measure import Measuring
+from covey.parts.steps import Evaluate, Train
+from covey.parts.steps.cross import CrossEvaluate
+from covey.parts.steps.poison import Poisoned
+from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.summaries import LabelSummary
 from covey.testing import check_toml
 from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, sites

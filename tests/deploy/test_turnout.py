@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from covey.config import resolve
-from covey.core import run
+from covey.core.round import run
 from covey.deploy.run import site_fleet
 from covey.deploy.status import Status
 from covey.deploy.turnout import Turnout
 from covey.errors import RunError, UserError
 from covey.methods.baselines import fedavg
 from covey.methods.covey import covey
-from covey.private.apply import made_private
-from covey.private.settings import Private
-from covey.steps import Train
+from covey.parts.steps import Train
+from covey.privacy.apply import made_private
+from covey.privacy.settings import Private
+from covey.runs.config import resolve
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, sites
 
 TRAIN = Train(epochs=1, lr=0.1)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from covey.core import Task, run
+from covey.core.round import Task, run
 from covey.deploy.transport import Response
 from covey.methods.stale import fedbuff
-from covey.steps import Train
+from covey.parts.steps import Train
 from tests.deploy.sites_by_hand import Hand, deployed, simulated, sites
 
 TRAIN = Train(lr=0.1, epochs=1)

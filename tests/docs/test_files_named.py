@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.config import resolve
-from covey.tables import read_tables
+from covey.runs.config import resolve
+from covey.settings.toml import read_tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

@@ -18,13 +18,13 @@ import torch
 from torch import nn
 
 import covey
-from covey.catalogue import METHODS, METRICS, MODELS, STEPS
-from covey.checkpoint import load_checkpoint
-from covey.checksums import read_index
-from covey.core import run
+from covey.core.round import run
 from covey.deploy.wire import step_from_plain, step_to_plain
 from covey.errors import Refused
-from covey.steps import Train
+from covey.folder.checkpoint import load_checkpoint
+from covey.folder.checksums import read_index
+from covey.parts.steps import Train
+from covey.settings.catalogue import METHODS, METRICS, MODELS, STEPS
 from covey.testing import check_method, small_fleet
 
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugin"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from covey.report.rows import SCHEMA, table_of
-from covey.study.cells import read_cell, series
+from covey.folder.rows import SCHEMA, table_of
+from covey.runs.study.cells import read_cell, series
 
 
 @pytest.fixture

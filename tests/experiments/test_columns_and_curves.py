@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from covey.errors import UserError
-from covey.study.cells import read_cell
+from covey.runs.study.cells import read_cell
 from experiments.smooth import kernel_smoothed, smoothed
 from experiments.spec import read_experiment
 

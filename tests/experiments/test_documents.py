@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.seeds import in_words
+from covey.report.seeds import in_words
 from experiments.spec import all_experiments, read_experiment
 from experiments.tables import filled, line_of, overview_line, times
 

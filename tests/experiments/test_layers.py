@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from covey.config import resolve
 from covey.errors import UserError
+from covey.runs.config import resolve
 from experiments.merge import forgotten, merged
 from experiments.spec import Case, Experiment, Row, all_experiments, read_experiment
 

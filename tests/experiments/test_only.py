@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from covey.errors import UserError
-from covey.seeds import Bound
+from covey.report.seeds import Bound
 from experiments.execute import execute_runs
 from experiments.only import kept_of, only, together
 from experiments.result import result_of

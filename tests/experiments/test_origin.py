@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from covey.config import resolve
 from covey.errors import UserError
-from covey.seeds import Bound
+from covey.report.seeds import Bound
+from covey.runs.config import resolve
 from experiments import execute, origin
 from experiments.__main__ import app
 from experiments.check import check_experiment, close
@@ -110,8 +110,10 @@ def test_a_half_run_of_other_sources_starts_anew(tmp_path: Path) -> None:
 
 
 def test_changed_sources_are_refused_before_anything_runs(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origin, "changed", lambda: ("src/covey/core.py",))
-    with pytest.raises(UserError, match=r"p/tiny is not stored from changed sources \(src/covey/core.py\)"):
+    monkeypatch.setattr(origin, "changed", lambda: ("src/covey/core/round.py",))
+    with pytest.raises(
+        UserError, match=r"p/tiny is not stored from changed sources \(src/covey/core/round.py\)"
+    ):
         reproduce_experiment(tiny, scale="small", seeds=1, out=None)
     assert not Path("runs").exists()
     reproduce_experiment(tiny, scale="small", seeds=1, out=Path("try"))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.progress import live_many
-from covey.study.execute import execute
-from covey.study.story import Line, between, read_story, story_columns
+from covey.runs.study.execute import execute
+from covey.runs.study.story import Line, between, read_story, story_columns
+from covey.terminal import live_many
 
 SMALL = """
 title = "small"

@@ -12,21 +12,21 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from covey import measure
-from covey.config import resolve
-from covey.core import RoundEnd, Task, run
+from covey.core.ledger import Ledger
+from covey.core.round import RoundEnd, Task, run
 from covey.data.types import Samples, Shift
 from covey.errors import UserError
 from covey.fleet.evaluations import Evaluations, Scored
 from covey.fleet.local import LocalFleet
-from covey.ledger import Ledger
-from covey.measure import FREE, Measuring, interval, seldom_measured
 from covey.methods.baselines import fedavg, local_only
-from covey.metrics import metric_named
-from covey.runs import Interrupted, resume, run_config
-from covey.steps import Train
-from covey.steps.evaluate import Evaluate
+from covey.parts import measure
+from covey.parts.measure import FREE, Measuring, interval, seldom_measured
+from covey.parts.steps import Train
+from covey.parts.steps.evaluate import Evaluate
+from covey.runs.config import resolve
+from covey.runs.run import Interrupted, resume, run_config
 from covey.testing import small_fleet
+from covey.training.metrics import metric_named
 
 
 class Counting:
@@ -234,9 +234,9 @@ def test_a_resumed_run_measures_the_rounds_that_a_straight_one_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "covey.measure.FREE", 0.0
+        "covey.parts.measure.FREE", 0.0
     )  # from the first measurement on, measuring may cost too much
-    monkeypatch.setattr("covey.measure.POINTS", 4)
+    monkeypatch.setattr("covey.parts.measure.POINTS", 4)
     tables = {
         "rounds": 9,
         "checkpoint_seconds": 0.0,

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from covey.core import run
+from covey.core.round import run
 from covey.data.types import Dataset, Federation
 from covey.errors import UserError
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
-from covey.models import build
-from covey.objective import Regression
-from covey.steps import Train
+from covey.parts.steps import Train
 from covey.testing import small_federation
+from covey.training.models import build
+from covey.training.objective import Regression
 
 
 def changed(change: Callable[[Dataset], Dataset]) -> Federation:

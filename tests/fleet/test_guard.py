@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.core import Reply, Task
+from covey.core.round import Reply, Task
 from covey.errors import UserError
 from covey.fleet.guard import BUFFERS, Guard, Lengths, lengths_of, medians_of_others
-from covey.model import Layout
+from covey.training.rows import Layout
 
 LAYOUT = Layout(names=("w",), shapes=((4,),), trainable=4, size=4, buffers="average")
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import Reply, Task, run
+from covey.core.round import Reply, Task, run
 from covey.fleet.hostile import Attack, Liars, attacked, false_portraits, false_updates, with_false_labels
-from covey.measure import scores
 from covey.methods.baselines import fedavg
-from covey.steps import Train
+from covey.parts.measure import scores
+from covey.parts.steps import Train
 from covey.testing import small_federation, small_fleet
 
 TASK = Task(models=torch.tensor([[1.0, 1.0]]), slots=(0,))

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import Client, Reply, Step, Task, empty_state, one_round, open_round, run, server_client
+from covey.core.round import Client, Reply, Step, Task, empty_state, one_round, open_round, run, server_client
 from covey.errors import Refused, RunError, UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.fleet.replies import check_reply
-from covey.measure import Measuring
 from covey.methods.baselines import fedavg
-from covey.model import Layout, fresh_row, read_row
-from covey.models import build
-from covey.steps import Evaluate, Train
+from covey.parts.measure import Measuring
+from covey.parts.steps import Evaluate, Train
 from covey.testing import Broken, small_federation, small_fleet
+from covey.training.models import build
+from covey.training.rows import Layout, fresh_row, read_row
 
 TRAIN = Train(lr=0.1, batch=16)
 ROW = 4 * 4810  # bytes of the small model

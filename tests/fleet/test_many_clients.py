@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from covey.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, short_ids
-from covey.core import State, empty_state, one_round, open_round, run, with_newcomers
+from covey.core.round import State, empty_state, one_round, open_round, run, with_newcomers
 from covey.data import federate, from_tensors
 from covey.data.types import Shares
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.journal import DESCRIBED, data_rows
-from covey.measure import Measuring
+from covey.folder.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, short_ids
+from covey.folder.journal import DESCRIBED, data_rows
 from covey.methods.baselines import fedavg
-from covey.models import build
-from covey.steps import Train
-from covey.unlikeness import evenly
+from covey.parts.heterogeneity import evenly
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
+from covey.training.models import build
 
 METHOD = fedavg(Train(lr=0.1, batch=2), per_round=5)
 
@@ -102,7 +102,7 @@ def test_everybody_is_one_number_in_a_checkpoint(tmp_path: Path) -> None:
 def test_the_journal_describes_the_first_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     data = fleet_of(30).data
     everybody = data_rows(data, {"size_skew": 0.5})
-    monkeypatch.setattr("covey.journal.DESCRIBED", 10)
+    monkeypatch.setattr("covey.folder.journal.DESCRIBED", 10)
     some = data_rows(data, {"size_skew": 0.5})
     assert DESCRIBED == 10_000
     assert some == [row for row in everybody if row[3] < 10]

@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from covey.catalogue import METHODS
-from covey.config import fleet_of, resolve
-from covey.core import Task, run, served
+from covey.core.round import Task, run, served
 from covey.data import federate, from_tensors
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods import fedavg, flux
 from covey.methods.pacfl import TellSubspace
-from covey.steps import Train
+from covey.parts.steps import Train
+from covey.runs.config import fleet_of, resolve
+from covey.settings.catalogue import METHODS
 
 LATE = [{"clients": [4, 5], "round": 2, "labels": False}]
 

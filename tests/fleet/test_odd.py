@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from covey import runs
-from covey.config import fleet_of, resolve
-from covey.core import Reply, Task
+from covey.core.ledger import Conduct, Ledger
+from covey.core.round import Reply, Task
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.hostile import attacked
 from covey.fleet.odd import note_conduct, odd_clients, odd_in_words
-from covey.ledger import Conduct, Ledger
-from covey.model import Layout
-from covey.runs import run_config
+from covey.runs import run as runs
+from covey.runs.config import fleet_of, resolve
+from covey.runs.run import run_config
+from covey.training.rows import Layout
 
 LAYOUT = Layout(names=("w",), shapes=((2,),), trainable=2, size=2, buffers="average")
 

@@ -13,8 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from covey.config import fleet_of, resolve
-from covey.core import Client, Reply, Step, Task, run
+from covey.core.round import Client, Reply, Step, Task, run
 from covey.data import federate, load
 from covey.errors import RunError, UserError
 from covey.fleet.client_data import ClientData
@@ -23,13 +22,14 @@ from covey.fleet.engine import Engine
 from covey.fleet.executors import pack_apart
 from covey.fleet.local import LocalFleet
 from covey.fleet.ray_data import shared
-from covey.measure import Measuring
 from covey.methods import METHODS
 from covey.methods.baselines import fedavg
-from covey.models import build
-from covey.objective import Classification
-from covey.steps import Train
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
+from covey.runs.config import fleet_of, resolve
 from covey.testing import final, same, small_federation, small_fleet
+from covey.training.models import build
+from covey.training.objective import Classification
 
 TRAIN = Train(lr=0.1, batch=16)
 

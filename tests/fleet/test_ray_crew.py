@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from covey.core import Task
+from covey.core.round import Task
 from covey.errors import RunError
 from covey.fleet.work import Job
 from covey.version import __version__

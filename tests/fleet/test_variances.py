@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from covey.config import resolve
-from covey.core import Method, Reply, run
+from covey.core.round import Method, Reply, run
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.measure import on_local_tests
-from covey.model import Layout
-from covey.models import build
+from covey.parts.measure import on_local_tests
+from covey.runs.config import resolve
+from covey.training.models import build
+from covey.training.rows import Layout
 from tests.hostile.liar import with_liars
 
 CLIENTS = 4

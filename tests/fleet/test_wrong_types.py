@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from covey.core import Client, Reply, Step, Task, run
+from covey.core.round import Client, Reply, Step, Task, run
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
-from covey.steps import Train
+from covey.parts.steps import Train
 from covey.testing import small_fleet
 
 TRAIN = Train(lr=0.1, batch=16)

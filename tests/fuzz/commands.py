@@ -103,12 +103,12 @@ def child(line: list[str], wire: Connection) -> None:
     """Does what the command line says until training would begin; tells a fault, or nothing."""
     import uvicorn
 
-    import covey.runs
-    import covey.study.execute
-    import covey.study.tuning
+    import covey.runs.run
+    import covey.runs.study.execute
+    import covey.runs.study.tuning
 
-    covey.runs._go = enough  # type: ignore[assignment]
-    covey.study.execute.run_jobs = covey.study.tuning.run_jobs = enough  # type: ignore[attr-defined]
+    covey.runs.run._go = enough  # type: ignore[assignment]
+    covey.runs.study.execute.run_jobs = covey.runs.study.tuning.run_jobs = enough  # type: ignore[attr-defined]
     uvicorn.Server.run = lambda *_, **__: None
     os.chdir(scratch())
     signal.alarm(SECONDS)

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from covey.config import Config, fleet_of, resolve
-from covey.core import run
+from covey.core.round import run
 from covey.errors import RunError, UserError
+from covey.runs.config import Config, fleet_of, resolve
 
 LONGEST = 1000  # characters of a sentence that a user reads
 

@@ -25,27 +25,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from covey.about import read_about
-from covey.checkpoint import read_checkpoint
-from covey.checksums import Index, Kept, Piece, read_index
-from covey.codec import from_bytes, task_to_bytes
-from covey.config import resolve
-from covey.core import Task
+from covey.core.codec import from_bytes, task_to_bytes
+from covey.core.round import Task
 from covey.data.files import read_idx, read_npz
 from covey.data.schema import read_schema
 from covey.data.table import read_table
 from covey.deploy.site_list import listed_sites
 from covey.errors import RunError, UserError
-from covey.live.folder import RunsFolder
-from covey.live.table import table_of
-from covey.report.folder import read_config, read_run, read_summary
+from covey.files import strict_json
+from covey.folder.about import read_about
+from covey.folder.checkpoint import read_checkpoint
+from covey.folder.checksums import Index, Kept, Piece, read_index
+from covey.folder.read import read_config, read_run, read_summary
+from covey.folder.rows import read_journal, read_parquet
+from covey.report.live.folder import RunsFolder
+from covey.report.live.table import table_of
 from covey.report.page import page
-from covey.report.rows import read_journal, read_parquet
-from covey.runs import run_config
-from covey.study.plan import Plan, read_plan
-from covey.study.tuning import read_tuning
-from covey.tables import read_tables
-from covey.writing import strict_json
+from covey.runs.config import resolve
+from covey.runs.run import run_config
+from covey.runs.study.plan import Plan, read_plan
+from covey.runs.study.tuning import read_tuning
+from covey.settings.toml import read_tables
 from tests.fuzz.frame import HEAD, Subject, damaged, fuzz
 from tests.fuzz.strategies import HUGE, TEXTS, WIDE
 

@@ -9,18 +9,18 @@ from typing import Annotated, Any, Literal, Union
 
 from hypothesis import strategies as st
 
-from covey.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.guard import Guard
-from covey.measure import Measuring
-from covey.private.settings import Private
-from covey.ranges import Range
-from covey.sections import SECTIONS, DataSection, ModelSection, Top, settings_in
-from covey.settings import Setting, settings_of
-from covey.steps import Train
-from covey.steps.compress import Compression
-from covey.stopping import Stopping
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
+from covey.parts.steps.compress import Compression
+from covey.privacy.settings import Private
+from covey.runs.sections import SECTIONS, DataSection, ModelSection, Top, settings_in
+from covey.runs.stopping import Stopping
+from covey.settings.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
+from covey.settings.ranges import Range
+from covey.settings.signatures import Setting, settings_of
 
 Values = st.SearchStrategy[Any]
 

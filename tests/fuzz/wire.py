@@ -15,7 +15,7 @@ from importlib.util import find_spec
 import torch
 from hypothesis import strategies as st
 
-from covey.codec import from_bytes, to_bytes
+from covey.core.codec import from_bytes, to_bytes
 from covey.deploy.door import is_open
 from covey.deploy.outcomes import outcome_of
 from covey.deploy.signatures import KEY, SIGNATURE, TIME, Refusal, check_signature
@@ -24,7 +24,7 @@ from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_registry import _hello
 from covey.deploy.transport import Response
 from covey.deploy.wire import step_to_plain
-from covey.steps import Train
+from covey.parts.steps import Train
 from tests.deploy.one_request import SPEC, one_request
 from tests.deploy.sites_by_hand import DATA, shares
 from tests.fuzz.frame import HEAD, Subject, damaged, fuzz

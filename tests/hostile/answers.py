@@ -18,8 +18,8 @@ def asked(block: bytes) -> tuple[list[int], str, float]:
     """Who replied when one of four sites answers with that block, what is said of it, and after how many seconds."""
     import torch
 
-    from covey.core import Task
-    from covey.steps import Train
+    from covey.core.round import Task
+    from covey.parts.steps import Train
     from tests.deploy.sites_by_hand import Hand, deployed, sites
     from tests.deploy.test_dishonest_sites import Liar
 
@@ -41,7 +41,7 @@ def left_out(block: bytes, seconds: float = 60.0) -> Outcome:
 def huge() -> Outcome:
     import torch
 
-    from covey.codec import to_bytes
+    from covey.core.codec import to_bytes
     from tests.deploy.test_dishonest_sites import ANSWER, REPLY
 
     return left_out(to_bytes({**ANSWER, "reply": {**REPLY, "id": 3, "vector": torch.zeros(75_000_000)}}))

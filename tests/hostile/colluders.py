@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache, partial
 
-from covey.core import Mix, Rule, run
-from covey.measure import scores
+from covey.core.round import Mix, Rule, run
 from covey.methods.baselines import fedavg
-from covey.mix.robust import Clip, Krum, Median, Robust, TrimmedMean
-from covey.steps import Train
-from covey.steps.poison import Poisoned
+from covey.parts.measure import scores
+from covey.parts.mix.robust import Clip, Krum, Median, Robust, TrimmedMean
+from covey.parts.steps import Train
+from covey.parts.steps.poison import Poisoned
 from covey.testing import small_fleet
 from tests.hostile.frame import Outcome, attempt, broke, held
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from covey.errors import UserError
-from covey.runs import Finished, resume
-from covey.writing import failing_at
+from covey.files import failing_at
+from covey.runs.run import Finished, resume
 from tests.hostile.damaged_folders import Killed
 from tests.hostile.frame import Outcome, attempt, broke, held
+from tests.runs.test_run import same
 from tests.test_failpoints import Count, again, begun, changes, extended
-from tests.test_runs import same
 
 
 def dying(act: object, folder: Path, straight: Finished, what: str) -> Outcome:
@@ -89,8 +89,8 @@ def last_checkpoint() -> Outcome:
         if end.state.round == 2:  # type: ignore[attr-defined]
             raise Killed
 
-    from covey.config import resolve
-    from covey.runs import run_config
+    from covey.runs.config import resolve
+    from covey.runs.run import run_config
     from tests.test_failpoints import TABLES
 
     with contextlib.suppress(Killed):

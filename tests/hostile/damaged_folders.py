@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 
-from covey.config import resolve
 from covey.errors import UserError
-from covey.report.folder import RunView, read_run
-from covey.runs import Finished, Interrupted, resume, run_config
+from covey.folder.read import RunView, read_run
+from covey.runs.config import resolve
+from covey.runs.run import Finished, Interrupted, resume, run_config
 from tests.hostile.frame import Outcome, attempt, broke, held
 
 ROUNDS, STOP = 4, 2

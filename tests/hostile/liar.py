@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.config import resolve
-from covey.core import Method, Reply, State, run
+from covey.core.round import Method, Reply, State, run
 from covey.errors import UserError
 from covey.fleet.hostile import HostileFleet, hostile
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Outcome
 from covey.methods import METHODS
+from covey.runs.config import resolve
 from covey.testing import CLIENTS, small_fleet
 
 LIARS = (3,)

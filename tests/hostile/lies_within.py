@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from covey.measure import on_local_tests
-from covey.mix.robust import Clip, Robust
+from covey.parts.measure import on_local_tests
+from covey.parts.mix.robust import Clip, Robust
 from tests.hostile.frame import Outcome, attempt, broke, held
 from tests.hostile.liar import HONEST, LIARS, WITHIN, Lie, method, run_with
 

@@ -20,19 +20,19 @@ def prepare() -> None:
     """What all tries import, once."""
     import uvicorn
 
-    import covey.live.app
-    import covey.live.serve
-    import tests.live.test_live
+    import covey.report.live.app
+    import covey.report.live.serve
+    import tests.report.live.test_live
 
-    assert all((uvicorn, covey.live.app, covey.live.serve, tests.live.test_live))
+    assert all((uvicorn, covey.report.live.app, covey.report.live.serve, tests.report.live.test_live))
 
 
 @attempt("27 damaged run folders beside a good one: lists, text, brackets, pipes where numbers should be")
 def damaged_runs() -> Outcome:
-    from covey.live.folder import RunsFolder
-    from covey.live.table import table_of
-    from covey.writing import strict_json
-    from tests.live.test_live import DAMAGES, damaged_beside
+    from covey.files import strict_json
+    from covey.report.live.folder import RunsFolder
+    from covey.report.live.table import table_of
+    from tests.report.live.test_live import DAMAGES, damaged_beside
 
     folder = RunsFolder(damaged_beside(Path(tempfile.mkdtemp())))
     folder.refresh()
@@ -47,8 +47,8 @@ def damaged_runs() -> Outcome:
 @attempt("60 listeners that never read, and a run that changes 200 times")
 def deaf_listeners() -> Outcome:
     from covey.deploy.superlink import free_port
-    from covey.live import app
-    from covey.live.serve import in_background
+    from covey.report.live import app
+    from covey.report.live.serve import in_background
 
     root = Path(tempfile.mkdtemp())
     run = root / "run"

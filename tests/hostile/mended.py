@@ -36,12 +36,12 @@ def by_tests(what: str, *names: str) -> Callable[[], Outcome]:
 
 longer = by_tests(
     "more rounds of a private run for which no budget is left: the noise grows without a word",
-    "tests/private/test_longer.py::test_more_rounds_are_refused_before_anything_is_written",
-    "tests/private/test_longer.py::test_the_same_noise_costs_what_is_said",
+    "tests/privacy/test_longer.py::test_more_rounds_are_refused_before_anything_is_written",
+    "tests/privacy/test_longer.py::test_the_same_noise_costs_what_is_said",
 )
 booked = by_tests(
     "a private run that books more than it promised, or than covey privacy quoted",
-    "tests/private/test_true_epsilon.py::test_the_quoted_number_of_a_fixed_draw_is_that_of_dp_accounting",
+    "tests/privacy/test_true_epsilon.py::test_the_quoted_number_of_a_fixed_draw_is_that_of_dp_accounting",
 )
 byzantine = by_tests(
     "an update times -9 by one client of ten, with the default settings",
@@ -49,7 +49,7 @@ byzantine = by_tests(
 )
 own_code = by_tests(
     "own code that was edited after the run, loaded with the old numbers",
-    "tests/test_trained.py::test_a_network_whose_code_has_changed_is_not_filled_with_the_old_numbers",
+    "tests/runs/test_models.py::test_a_network_whose_code_has_changed_is_not_filled_with_the_old_numbers",
 )
 tables = by_tests(
     "tables with stray texts, empty clients, nested columns, numbers beyond 2^53, thousands of columns",
@@ -57,7 +57,7 @@ tables = by_tests(
 )
 trackers = by_tests(
     "a tracker at a dead port, one that never answers, and a password in its address",
-    "tests/trackers/test_unreachable.py",
+    "tests/runs/trackers/test_unreachable.py",
 )
 certificates = by_tests(
     "empty and early certificates, hosts that are none, a deleted list of sites",

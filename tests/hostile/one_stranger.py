@@ -7,8 +7,8 @@ from functools import cache, partial
 
 import torch
 
-from covey.measure import on_local_tests
-from covey.mix.robust import Clip, Robust
+from covey.parts.measure import on_local_tests
+from covey.parts.mix.robust import Clip, Robust
 from covey.testing import CLIENTS
 from tests.hostile.frame import Outcome, attempt, broke, held
 from tests.hostile.liar import ALL, HONEST, LIARS, LIES, SILENT, WITHIN, Lie, method, run_with

@@ -18,7 +18,7 @@ def prepare() -> None:
 
 def refused(*, within: float = 60.0, **changes: Any) -> Outcome:
     """Whether a site refuses a request with these changes, at once."""
-    from covey.codec import from_bytes
+    from covey.core.codec import from_bytes
     from tests.deploy.one_request import one_request
     from tests.deploy.test_privacy_account import a_site
 
@@ -51,7 +51,7 @@ def bins() -> Outcome:
 @attempt("work that takes longer than the server waits")
 def slow() -> Outcome:
     from covey.deploy.wire import step_to_plain
-    from covey.steps import Train
+    from covey.parts.steps import Train
 
     return refused(step=step_to_plain(Train(lr=1e-9, epochs=900, batch=1)), seconds=1.0)
 
@@ -60,7 +60,7 @@ def slow() -> Outcome:
 def majority() -> Outcome:
     import numpy as np
 
-    from covey.steps.embedding import unpack
+    from covey.parts.steps.embedding import unpack
     from tests.deploy.test_privacy_account import a_site, bits
 
     folder = Path(tempfile.mkdtemp())

@@ -76,7 +76,7 @@ def wrong_types() -> Outcome:
     import warnings
     from dataclasses import replace
 
-    from covey.core import run
+    from covey.core.round import run
     from covey.methods import METHODS
     from covey.testing import small_fleet
     from tests.fleet.test_wrong_types import WRONG, Mine

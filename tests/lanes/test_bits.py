@@ -6,7 +6,7 @@ import numpy as np
 from torch import nn
 
 import lanes
-from covey.models import build
+from covey.training.models import build
 from tests.lanes.reference import row_of
 
 SHAPE = (1, 28, 28)

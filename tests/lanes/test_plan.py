@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import lanes
 from covey.data.types import Scale
-from covey.models import MODELS, build
-from covey.models.encoders import autoencoder
+from covey.training.models import MODELS, build
+from covey.training.models.encoders import autoencoder
 from tests.lanes.reference import gradient, row_of
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import lanes
-from covey.models import build
+from covey.training.models import build
 from tests.lanes.reference import row_of
 
 

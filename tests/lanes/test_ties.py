@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import lanes
-from covey.models import build
+from covey.training.models import build
 from tests.lanes.reference import row_of
 
 TIE = 8662  # of the second convolution's outputs

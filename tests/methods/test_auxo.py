@@ -1,7 +1,7 @@
 """Auxo: its cohorts share a round's clients equally."""
 
 from covey.methods.auxo import auxo
-from covey.steps.train import Train
+from covey.parts.steps.train import Train
 from tests.made_up_rounds import make_round
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import Mixing, Reply, Round, empty_state, open_round, run, stream
+from covey.core.round import Mixing, Reply, Round, empty_state, open_round, run, stream
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
-from covey.mix.apply import apply_mixings
-from covey.mix.average import Average, weighted_rows
-from covey.mix.peers import links
-from covey.steps import Train
+from covey.parts.mix.apply import apply_mixings
+from covey.parts.mix.average import Average, weighted_rows
+from covey.parts.mix.peers import links
+from covey.parts.steps import Train
 from covey.testing import CLIENTS, final, small_fleet
 
 TRAIN = Train(lr=0.1, batch=16)

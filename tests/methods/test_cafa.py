@@ -10,28 +10,28 @@ import numpy as np
 import pytest
 import torch
 
-from covey.comparing import on_equal_data
-from covey.core import Client, Reply, Round, Step, Task, empty_state, one_round, run
+from covey.core.ledger import Cost, Ledger
+from covey.core.round import Client, Reply, Round, Step, Task, empty_state, one_round, run
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import LocalFleet
-from covey.ledger import Cost, Ledger
 from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
-from covey.mix.accuracy import (
+from covey.methods.cafa.accuracy import (
     LikenessAverage,
     accuracy_table,
     accuracy_weights,
     balanced_accuracy,
     cluster_weights,
 )
-from covey.objective import Reconstruction
-from covey.select.largest import LargestGroup
-from covey.steps import Train
-from covey.steps.cross import CrossEvaluate
-from covey.steps.evaluate import Evaluate
+from covey.methods.cafa.largest import LargestGroup
+from covey.parts.steps import Train
+from covey.parts.steps.cross import CrossEvaluate
+from covey.parts.steps.evaluate import Evaluate
+from covey.runs.compare import on_equal_data
 from covey.testing import check_method, final, small_federation, small_fleet
+from covey.training.objective import Reconstruction
 
 TRAIN = Train(lr=0.1, batch=16, holdout=0.2)
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import Reply, Task, run
+from covey.core.round import Reply, Task, run
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.group.reports import cut_tree
 from covey.methods.cfl import SplitAndAverage
 from covey.methods.cflgp import as_before, cfl_gp, folded, spectral_groups
 from covey.methods.feddrift import LAST, MERGED, ORIGIN, ByDrift, cluster_distances, joined, models_of_drift
@@ -20,8 +19,9 @@ from covey.methods.fesem import NearestCentre, coordinates
 from covey.methods.flis import disagreement
 from covey.methods.flux import MISSING, between, between_scaled, cut_at_knee, flux, knee
 from covey.methods.pacfl import TellSubspace, first_singular, pacfl, principal_angles, smallest_angles
-from covey.models import build
-from covey.steps import Train
+from covey.parts.group.reports import cut_tree
+from covey.parts.steps import Train
+from covey.training.models import build
 from tests.made_up_rounds import make_round
 
 

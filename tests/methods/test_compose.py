@@ -9,19 +9,19 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from covey.config import resolve
-from covey.core import Method, run, served
+from covey.core.round import Method, run, served
 from covey.data import Federation, federate, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import LocalFleet
 from covey.methods import compose, fedavg
-from covey.models import build
-from covey.part_catalogue import PARTS
-from covey.parts import QUESTIONS, part_settings
-from covey.steps import Train
-from covey.tables import with_setting
+from covey.parts.steps import Train
+from covey.runs.config import resolve
+from covey.settings.part_catalogue import PARTS
+from covey.settings.parts import QUESTIONS, part_settings
+from covey.settings.toml import with_setting
 from covey.testing import check_method
+from covey.training.models import build
 
 CLIENTS = 6
 TRAIN = {"lr": 0.1, "batch": 8, "batches": 2, "holdout": 0.2}

@@ -7,14 +7,14 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.config import fleet_of, resolve
-from covey.core import run
+from covey.core.round import run
 from covey.errors import UserError
-from covey.group.by_portrait import with_parents
-from covey.measure import Measuring
 from covey.methods import covey
-from covey.select.within import cut_by_label
-from covey.steps import Train
+from covey.methods.covey.by_portrait import with_parents
+from covey.methods.covey.within import cut_by_label
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
+from covey.runs.config import fleet_of, resolve
 
 SKEWED = {"partition": {"name": "dir-class", "alpha": 0.3, "minimum": 10}}
 TURNED = {"partition": {"name": "dir-class", "alpha": 10.0, "minimum": 10}, "shift": {"name": "rotation"}}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from covey.config import fleet_of, resolve
-from covey.core import run
+from covey.core.round import run
 from covey.fleet.hostile import Portrayal, attacked
+from covey.runs.config import fleet_of, resolve
 
 TABLES = {
     "data": {"name": "digits", "clients": 16},

@@ -10,8 +10,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.config import fleet_of, resolve
-from covey.core import Method, State, Task, empty_state, open_round, run, served
+from covey.core.round import Method, State, Task, empty_state, open_round, run, served
 from covey.data import Dataset, Federation, federate, from_tensors, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -19,16 +18,17 @@ from covey.fleet.engine import Engine
 from covey.fleet.fit import check_steps
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, client_of
-from covey.group.membership import read_membership
-from covey.measure import Measuring
 from covey.methods.baselines import fedavg
 from covey.methods.embedding import embedding
 from covey.methods.ifca import AllModels, ifca
 from covey.methods.ladd import ladd, style_clusters
-from covey.models import build
-from covey.models.encoders import load_encoder
-from covey.steps import Train
-from covey.steps.embedding import Embed
+from covey.parts.group.membership import read_membership
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
+from covey.parts.steps.embedding import Embed
+from covey.runs.config import fleet_of, resolve
+from covey.training.models import build
+from covey.training.models.encoders import load_encoder
 
 TRAIN = Train(lr=0.1, batch=16)
 CLIENTS = 24

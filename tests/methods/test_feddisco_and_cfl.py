@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import run
+from covey.core.round import run
 from covey.data import federate, load
 from covey.data.types import Federation, Share, Shift
 from covey.errors import UserError
@@ -12,8 +12,8 @@ from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.cfl import cfl, halves, should_split
 from covey.methods.feddisco import disco_weights, discrepancy, feddisco
-from covey.models import build
-from covey.steps import Train
+from covey.parts.steps import Train
+from covey.training.models import build
 
 
 @pytest.mark.parametrize(

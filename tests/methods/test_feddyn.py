@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core import Method, Round, run
+from covey.core.round import Method, Round, run
 from covey.data.types import Dataset, Federation, Samples, Share
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.methods.feddyn import feddyn
-from covey.objective import Regression
-from covey.select import Everybody
-from covey.steps import Train
+from covey.parts.selection import Everybody
+from covey.parts.steps import Train
+from covey.training.objective import Regression
 
 STEPS, LR, ALPHA = 20, 0.05, 0.1
 

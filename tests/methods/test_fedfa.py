@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import run
+from covey.core.round import run
 from covey.errors import UserError
-from covey.methods.fedfa import FairAverage, fair_weights, fedfa
-from covey.steps import Train
-from covey.update.momentum import ServerMomentum
+from covey.methods.fedfa import FairAverage, ServerMomentum, fair_weights, fedfa
+from covey.parts.steps import Train
 
 
 def test_weights_worked_by_hand() -> None:

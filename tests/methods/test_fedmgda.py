@@ -6,13 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.core import run
+from covey.core.round import run
 from covey.errors import UserError
-from covey.methods.fedmgda import fedmgda
-from covey.mix.apply import apply_mixings
-from covey.mix.gram import products
-from covey.mix.mgda import CommonDescent, shortest
-from covey.steps import Train
+from covey.methods.fedmgda import CommonDescent, fedmgda, shortest
+from covey.parts.mix.apply import apply_mixings
+from covey.parts.mix.gram import products
+from covey.parts.steps import Train
 
 
 def unit_gram(seed: int, clients: int, width: int) -> np.ndarray:

@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.config import resolve
-from covey.core import Method, State, empty_state, one_round, run
+from covey.core.round import Method, State, empty_state, one_round, run
 from covey.data import Dataset, Federation, Samples, Share, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -20,10 +19,11 @@ from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.haccs import haccs
 from covey.methods.schedulers import oort, power_of_choice, tifl
-from covey.models import build
-from covey.steps import Train
-from covey.steps.train import only_used
+from covey.parts.steps import Train
+from covey.parts.steps.train import only_used
+from covey.runs.config import resolve
 from covey.testing import check_method
+from covey.training.models import build
 
 TRAIN = Train(lr=0.1, batch=16, batches=1)
 PAIRS = ((0, 1), (2, 3), (4, 5))

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import run, served
+from covey.core.round import run, served
 from covey.errors import UserError
-from covey.measure import scores
 from covey.methods.apfl import apfl
 from covey.methods.baselines import fedavg
 from covey.methods.fedala import fedala
@@ -14,8 +13,9 @@ from covey.methods.fedamp import attention, fedamp
 from covey.methods.per_fedavg import per_fedavg
 from covey.methods.personal import fedper, fedrep
 from covey.methods.pfedme import pfedme
-from covey.mix.gram import products
-from covey.steps import Train
+from covey.parts.measure import scores
+from covey.parts.mix.gram import products
+from covey.parts.steps import Train
 from tests.methods.test_feddyn import LR, STEPS, full_batch, least_squares
 from tests.methods.test_personal import ONE_STEP, two_clients
 

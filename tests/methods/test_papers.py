@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from covey.catalogue import METHODS
+from covey.settings.catalogue import METHODS
 
 PAPER = re.compile(r"et al\.|\([A-Z][^()]*, (?:19|20)\d\d\)|CAFA \(")
 OURS = {"covey", "compose", "local", "centralized"}

@@ -5,17 +5,17 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core import run, served
+from covey.core.round import run, served
 from covey.data.types import Dataset, Federation, Samples, Share
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.measure import Measuring, scores
 from covey.methods.baselines import fedavg
 from covey.methods.personal import ditto, fedbn, fedper, fine_tuned
-from covey.model import Layout
-from covey.objective import Regression
-from covey.steps import Train
-from covey.steps.home import places_at_home
+from covey.parts.measure import Measuring, scores
+from covey.parts.steps import Train
+from covey.parts.steps.home import places_at_home
+from covey.training.objective import Regression
+from covey.training.rows import Layout
 from tests.methods.test_feddyn import LR, STEPS, full_batch, least_squares
 
 

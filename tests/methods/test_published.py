@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from covey.config import Config, resolve
 from covey.errors import UserError
 from covey.methods import METHODS
 from covey.methods.published import PUBLISHED, published
+from covey.runs.config import Config, resolve
 
 
 def configured(name: str, **settings: Any) -> Config:

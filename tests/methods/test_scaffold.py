@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from covey.core import run
+from covey.core.round import run
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.methods.scaffold import scaffold
-from covey.steps import Train
+from covey.parts.steps import Train
 from tests.methods.test_feddyn import LR, STEPS, full_batch, least_squares
 
 SIZES = [30, 60, 90]

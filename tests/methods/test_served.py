@@ -13,23 +13,23 @@ import torch
 from torch import Tensor
 
 import covey
-from covey import served_rows
-from covey.catalogue import DATASETS
-from covey.checkpoint import read_checkpoint
-from covey.checksums import SERVED
-from covey.core import Client, RoundEnd
+from covey.core.round import Client, RoundEnd
 from covey.errors import UserError
-from covey.extend import extended
 from covey.fleet.evaluations import Evaluations
+from covey.folder import served_rows
+from covey.folder.checkpoint import read_checkpoint
+from covey.folder.checksums import SERVED
 from covey.methods import METHODS
-from covey.model import read_row
-from covey.record import remove_derived
-from covey.run_folder import config_in, index_in
-from covey.runs import Pruned
-from covey.steps import evaluate, judged, personal
-from covey.steps.evaluate import Evaluate
+from covey.parts.steps import evaluate, judged, personal
+from covey.parts.steps.evaluate import Evaluate
+from covey.runs.extend import extended
+from covey.runs.models import TrainedModels, load_models
+from covey.runs.place import config_in, index_in
+from covey.runs.recorder import remove_derived
+from covey.runs.run import Pruned
+from covey.settings.catalogue import DATASETS
 from covey.testing import small_federation
-from covey.trained import TrainedModels, load_models
+from covey.training.rows import read_row
 from tests.methods.test_contract import QUICK
 
 QUIET = {"progress": False, "report": False, "engine": {"mode": "serial"}, "train": {"lr": 0.1}}

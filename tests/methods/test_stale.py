@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core import Task, run
+from covey.core.round import Task, run
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.methods.baselines import fedavg

@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core import run
+from covey.core.round import run
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.methods.fednova import fednova, local_lengths
 from covey.methods.mime import mime_lite
 from covey.methods.moon import contrastive, moon
-from covey.steps import Train
+from covey.parts.steps import Train
 from tests.made_up_rounds import digits_fleet  # noqa: F401
 from tests.methods.test_feddyn import LR, STEPS, full_batch, least_squares
 

@@ -11,22 +11,21 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core import Client, Method, Reply, State, Step, Task, run
+from covey.core.round import Client, Method, Reply, State, Step, Task, run
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.group import labels
-from covey.group.labels import LabelClusters
 from covey.methods import METHODS
 from covey.methods.baselines import fedavg
-from covey.methods.topologies import decentralized, hierarchical, semi_decentralized
-from covey.mix.exchange import note_spread
-from covey.steps import Train
+from covey.methods.topologies import decentralized, hierarchical, labels, semi_decentralized
+from covey.methods.topologies.labels import LabelClusters
+from covey.parts.mix.exchange import note_spread
+from covey.parts.steps import Train
 from covey.testing import check_toml, small_fleet
-from tests.mix.table_1 import TABLE_1
+from tests.parts.mix.table_1 import TABLE_1
 
 TRAIN = Train(lr=0.1, batch=8, batches=1)
 

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from covey.folder.rows import read_journal
 from covey.report.fleet_view import fleet_view
-from covey.report.rows import read_journal
 
 
 def test_a_client_that_trains_twice_in_a_round_worked_in_one(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from covey.about import About
-from covey.ledger import Problem
-from covey.report.folder import RunView, read_run
+from covey.core.ledger import Problem
+from covey.folder.about import About
+from covey.folder.read import RunView, read_run
+from covey.folder.summary import Losses
 from covey.report.page import page, write_report
 from covey.report.payload import page_data
-from covey.report.summary import Losses
 from tests.report.made_up_run import MadeUp, write_run
 
 CLASSES = ("healthy", "influenza", "pneumonia")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from covey.errors import RunError, UserError
-from covey.report.folder import RunView, read_run
+from covey.folder.read import RunView, read_run
 from covey.report.page import SCRIPTS, page, part_of_page, write_report
 from tests.report.made_up_run import MadeUp, known_notes, records_of, write_run
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from covey.config import resolve
-from covey.report.folder import read_run
+from covey.files import strict_json
+from covey.folder.read import read_run
+from covey.folder.summary import MEASURING, reach
 from covey.report.page import page
-from covey.report.summary import MEASURING, reach
-from covey.runs import run_config
-from covey.writing import strict_json
+from covey.runs.config import resolve
+from covey.runs.run import run_config
 from tests.report.made_up_run import MadeUp, write_run
 
 

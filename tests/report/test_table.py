@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from covey.metrics import Metrics, higher_is_better
-from covey.report.folder import RunView, read_run
+from covey.folder.read import RunView, read_run
 from covey.report.replicas import mean_words, paired_words
+from covey.report.seeds import paired
 from covey.report.table import (
     cost_columns,
     cost_table,
@@ -29,7 +29,7 @@ from covey.report.wording import (
     show_value,
     unlike_labels,
 )
-from covey.seeds import paired
+from covey.training.metrics import Metrics, higher_is_better
 from tests.report.made_up_run import MadeUp, write_run
 
 

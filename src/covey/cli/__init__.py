@@ -38,10 +38,10 @@ from covey.cli import (
     watch,
 )
 from covey.errors import RunError, UserError
-from covey.own_code import own_place, said
-from covey.text import uncontrolled
+from covey.files import reason
+from covey.settings.own_code import own_place, said
+from covey.terminal import uncontrolled
 from covey.version import __version__
-from covey.writing import reason
 
 USERS_MISTAKE = 2
 INTERRUPTED = 130

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from covey import progress
+from covey import terminal as progress
 from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption
 from covey.cli.serve import PORT, CertsOption, InsecureOption
 from covey.errors import UserError
-from covey.report.unlikeness_words import LEVELS, WORDS, level_of, meaning
+from covey.parts.heterogeneity import LEVELS, WORDS, level_of, meaning
 from covey.terminal import Console
 
 if TYPE_CHECKING:
-    from covey.advice import Advice
-    from covey.config import Config
-    from covey.core import Fleet
-    from covey.unlikeness import Unlikeness
+    from covey.core.round import Fleet
+    from covey.parts.heterogeneity import Unlikeness
+    from covey.runs.advise import Advice
+    from covey.runs.config import Config
 
 BAR = 20  # characters
 HELD = 0.01  # by which the advised method may be behind the best, and the advice hold
@@ -62,12 +62,12 @@ def advise(
     insecure: InsecureOption = False,
 ) -> None:
     """Say how unlike the clients are, which method to use, what to expect, and the file to run."""
-    from covey.advice import advise as conclude
-    from covey.advice import evidence
     from covey.cli.run import gathered
-    from covey.config import fleet_of, resolve
-    from covey.steps.privacy import Privacy
-    from covey.unlikeness import measure_unlikeness
+    from covey.parts.heterogeneity import measure_unlikeness
+    from covey.parts.steps.privacy import Privacy
+    from covey.runs.advise import advise as conclude
+    from covey.runs.advise import evidence
+    from covey.runs.config import fleet_of, resolve
 
     if check and sites:
         raise UserError("--check runs in a simulation; with --sites start the file with covey serve")
@@ -153,7 +153,7 @@ def show(found: Unlikeness, advice: Advice, epsilon: float | None) -> None:
 
 def sentence(advice: Advice) -> str:
     """What to use, and what it should bring."""
-    from covey.advice import ALONE, REFERENCE
+    from covey.runs.advise import ALONE, REFERENCE
 
     alone = advice.gains.get(ALONE)
     beside = f" Each client alone: {100 * alone:+.1f} points." if alone is not None else ""
@@ -175,8 +175,8 @@ def sentence(advice: Advice) -> str:
 
 def costs(advice: Advice, usual: float, rounds: int) -> None:
     """Bytes, seconds and privacy."""
-    from covey.advice import REFERENCE
     from covey.report.wording import show_bytes
+    from covey.runs.advise import REFERENCE
 
     beside = f", {advice.bytes:.1f} times FedAvg's, and {advice.seconds:.1f} times its seconds"
     Console().print(
@@ -191,7 +191,7 @@ def print_file(tables: dict[str, Any], method: str, command: str) -> None:
     """The file to run, and how."""
     import tomli_w
 
-    from covey.comparing import with_method
+    from covey.runs.compare import with_method
 
     Console().print(f"\nRun this file with covey {command} FILE.toml:\n", highlight=False)
     typer.echo(tomli_w.dumps(with_method(tables, method)))
@@ -211,16 +211,16 @@ def draw(found: Unlikeness, path: Path) -> None:
 
 def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | None) -> None:
     """Runs the advised method, FedAvg and local, and says whether the advice held."""
-    from covey.advice import ALONE, REFERENCE
     from covey.cli.run import interruptible
     from covey.cli.run import show as show_runs
-    from covey.comparing import with_method
-    from covey.config import resolve
-    from covey.folders import new_run_folder
-    from covey.progress import live
-    from covey.report.folder import read_run
+    from covey.files import new_run_folder
+    from covey.folder.read import read_run
     from covey.report.page import write_report
-    from covey.runs import run_or_resume
+    from covey.runs.advise import ALONE, REFERENCE
+    from covey.runs.compare import with_method
+    from covey.runs.config import resolve
+    from covey.runs.run import run_or_resume
+    from covey.terminal import live
 
     folder = out or new_run_folder("advise")
     finished = {}

@@ -11,8 +11,7 @@ from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from covey.errors import UserError
-from covey.progress import console
-from covey.terminal import Console
+from covey.terminal import Console, console
 
 Folder = Annotated[
     Path, typer.Argument(help="The server's folder of certificates and keys.", show_default=False)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from covey.errors import UserError
-from covey.progress import console
+from covey.terminal import console
 
 
 def register(app: typer.Typer) -> None:

@@ -9,8 +9,8 @@ import typer
 
 from covey.cli.run import OutOption, ProcessesOption, SeedsOption
 from covey.errors import RunError, UserError
-from covey.folders import new_run_folder
-from covey.progress import console, live_many, say
+from covey.files import new_run_folder
+from covey.terminal import console, live_many, say
 
 WIDTH = 130  # where the output is no terminal
 
@@ -32,9 +32,9 @@ def demo(
 ) -> None:
     """What each of the five ideas is for: against the baseline it is meant to beat, on a fleet where it matters."""
     from covey.report.table import rich_table
-    from covey.study.execute import StudyInterrupted, execute, failures
-    from covey.study.plan import read_plan
-    from covey.study.story import STORY, read_story, story_columns
+    from covey.runs.study.execute import StudyInterrupted, execute, failures
+    from covey.runs.study.plan import read_plan
+    from covey.runs.study.story import STORY, read_story, story_columns
     from covey.terminal import Console
 
     if resume is not None and (out or seeds):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from covey.progress import console
+from covey.terminal import console
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def export(
     ] = False,
 ) -> None:
     """Write the trained models of a run as clients use them, one file per model."""
-    from covey.trained import export as write
+    from covey.runs.models import export as write
 
     for path in write(folder, format=format, out=out, client=client, changed_code=changed_code):  # type: ignore[arg-type]
         console.print(f"wrote {path}", highlight=False)

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from covey.errors import UserError
-from covey.registry import Registry
-from covey.settings import Setting, description
+from covey.settings.registry import Registry
+from covey.settings.signatures import Setting, description
 from covey.terminal import Console
 
 Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
@@ -24,8 +24,8 @@ def register(app: typer.Typer) -> None:
 
 def methods(name: Name = None) -> None:
     """List the methods by the question that they answer; with a name, its settings."""
-    from covey.catalogue import METHODS
-    from covey.families import FAMILIES
+    from covey.settings.catalogue import METHODS
+    from covey.settings.families import FAMILIES
 
     if name is not None:
         show("method", METHODS, name)
@@ -45,9 +45,9 @@ def parts(
     name: Name = None,
 ) -> None:
     """List the parts that a method can be composed of; with a question, its parts; with a name, its settings."""
-    from covey.part_catalogue import PARTS
-    from covey.parts import QUESTIONS, part_settings
-    from covey.settings import unknown
+    from covey.settings.part_catalogue import PARTS
+    from covey.settings.parts import QUESTIONS, part_settings
+    from covey.settings.signatures import unknown
 
     if kind is not None and kind not in PARTS:
         raise UserError(unknown(f"parts {kind!r}", kind, PARTS))
@@ -61,8 +61,8 @@ def parts(
 
 def datasets(name: Name = None) -> None:
     """List the data sets; with a name, its settings."""
-    from covey.catalogue import DATASETS
     from covey.data.sources import SOURCES
+    from covey.settings.catalogue import DATASETS
 
     show("data", DATASETS, name)
     if name in SOURCES:
@@ -80,28 +80,28 @@ def datasets(name: Name = None) -> None:
 
 def partitions(name: Name = None) -> None:
     """List the partitions (who gets which data); with a name, its settings."""
-    from covey.catalogue import PARTITIONS
+    from covey.settings.catalogue import PARTITIONS
 
     show("partition", PARTITIONS, name)
 
 
 def shifts(name: Name = None) -> None:
     """List the shifts (how clients' data differ beside their labels); with a name, its settings."""
-    from covey.catalogue import SHIFTS
+    from covey.settings.catalogue import SHIFTS
 
     show("shift", SHIFTS, name)
 
 
 def models(name: Name = None) -> None:
     """List the networks; with a name, its settings."""
-    from covey.catalogue import MODELS
+    from covey.settings.catalogue import MODELS
 
     show("model", MODELS, name)
 
 
 def show(table_name: str, registry: Registry[Any], name: str | None) -> None:
     """One line for each entry, or one entry in full."""
-    from covey.sections import settings_in
+    from covey.runs.sections import settings_in
 
     if name is None:
         show_all(registry)
@@ -122,7 +122,7 @@ def show_all(registry: Mapping[str, Callable[..., Any]], indent: int = 0) -> Non
 
 def show_one(table_name: str, name: str, maker: Callable[..., Any], settings: Mapping[str, Setting]) -> None:
     """One entry in full."""
-    from covey.settings import REQUIRED
+    from covey.settings.signatures import REQUIRED
 
     console = Console()
     console.print(Text.assemble((name, "bold"), "  ", "\n\n".join(description(maker)), "\n"))

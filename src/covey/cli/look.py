@@ -12,8 +12,7 @@ from rich.text import Text
 
 from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption, configured
-from covey.progress import say
-from covey.terminal import Console
+from covey.terminal import Console, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,8 +36,8 @@ def look(
 ) -> None:
     """Draw the partition: clients down, labels across, the darker the more; and say how unlike the clients are."""
     from covey.cli.advise import numbers
-    from covey.config import fleet_of
-    from covey.unlikeness import measure_unlikeness, of_simulation
+    from covey.parts.heterogeneity import measure_unlikeness, of_simulation
+    from covey.runs.config import fleet_of
 
     own = with_own_table(set_, data, label, client, dataset)
     fleet = fleet_of(configured(file, dataset=dataset, assignments=own, seed=seed), say)

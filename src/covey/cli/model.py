@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from covey.errors import UserError
-from covey.progress import say
+from covey.terminal import say
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +24,7 @@ def model(
     """Take a site's own model home: what it is, how good it was here, and a file to use with covey predict."""
     from covey.deploy.home import model_at
     from covey.deploy.secret_file import for_their_owner
-    from covey.served_model import write_model
+    from covey.folder.served_model import write_model
 
     path, found = model_at(state)
     if out is not None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from covey.errors import UserError
-from covey.progress import say
+from covey.terminal import say
 
 if TYPE_CHECKING:
-    from covey.served_model import ServedModel
+    from covey.folder.served_model import ServedModel
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +39,7 @@ def predict(
     ] = False,
 ) -> None:
     """Say what a trained model answers: the class of every sample with the probability of each, or its value."""
-    from covey.writing import storing, write_atomically
+    from covey.files import storing, write_atomically
 
     if not samples.exists():
         raise UserError(f"INPUT {samples} is not there")
@@ -57,10 +57,10 @@ def predict(
 def model_at(path: Path, client: str | None, changed_code: bool) -> ServedModel:
     """The model of a file, or of a client or a newcomer of a run folder."""
     if path.is_dir():
-        from covey.trained import load_models
+        from covey.runs.models import load_models
 
         return load_models(path, changed_code=changed_code).model_for(client)
-    from covey.served_model import read_model
+    from covey.folder.served_model import read_model
 
     found = read_model(path)
     if client is not None and client != found.facts.client:

@@ -35,9 +35,9 @@ def privacy(
     set_: SetOption = None,
 ) -> None:
     """Say how much noise an epsilon needs, or what a noise costs: what a run with these settings would use."""
-    from covey.config import resolve
-    from covey.private.quote import quote
-    from covey.private.settings import Private
+    from covey.privacy.quote import quote
+    from covey.privacy.settings import Private
+    from covey.runs.config import resolve
 
     tables = with_options(file, method, set_, rounds, clients=clients, per_round=per_round)
     table = private_table(tables.get("private", {}), epsilon, noise, delta, level)

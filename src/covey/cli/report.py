@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from covey.errors import UserError
-from covey.progress import say
+from covey.terminal import say
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +37,7 @@ def report(
         return
     if set_:
         raise UserError("--set goes with --to: a report has no settings")
-    from covey.report.folder import read_run
+    from covey.folder.read import read_run
     from covey.report.page import write_report
     from covey.report.table import labels_of, summary_table, unfinished
     from covey.terminal import Console
@@ -53,8 +53,8 @@ def report(
 
 def tell_trackers(folders: list[Path], names: list[str], assignments: list[str]) -> None:
     """All runs in the folders, or beneath them, told to each tracker."""
-    from covey.tables import with_setting
-    from covey.trackers.replay import run_folders, told_after
+    from covey.runs.trackers.replay import run_folders, told_after
+    from covey.settings.toml import with_setting
 
     settings: dict[str, Any] = {}
     for assignment in assignments:

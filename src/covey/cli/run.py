@@ -9,14 +9,14 @@ import typer
 
 from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.errors import RunError, UserError
-from covey.folders import new_run_folder
-from covey.own_code import bare_name
-from covey.progress import console, live, say
+from covey.files import new_run_folder
+from covey.settings.own_code import bare_name
+from covey.terminal import console, live, say
 
 if TYPE_CHECKING:
-    from covey.config import Config
-    from covey.private.longer import Budget
-    from covey.runs import Finished
+    from covey.privacy.longer import Budget
+    from covey.runs.config import Config
+    from covey.runs.run import Finished
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="A TOML file with the run's settings.", show_default=False)
@@ -86,8 +86,8 @@ def run(
     ] = None,
 ) -> None:
     """Run one method and write a run folder with its report."""
-    from covey.runs import resume as go_on
-    from covey.runs import run_config
+    from covey.runs.run import resume as go_on
+    from covey.runs.run import run_config
 
     if resume is not None:
         if any(
@@ -97,7 +97,7 @@ def run(
                 "--resume goes on with the folder's own settings; it takes no other option but --rounds, --epsilon and "
                 "--from"
             )
-        from covey.run_folder import config_in
+        from covey.runs.place import config_in
 
         total = rounds or config_in(resume).top.rounds
         with live(resume.name, total) as watch, interruptible():
@@ -177,8 +177,8 @@ def compare(
     first method.
     """
     from covey.cli.study import go_on_with_study, make_study
-    from covey.comparing import configs_of, run_all
-    from covey.study.plan import Plan
+    from covey.runs.compare import configs_of, run_all
+    from covey.runs.study.plan import Plan
 
     if resume is not None:
         if any((methods, dataset, data, set_, out, seed, rounds, seeds)):
@@ -209,8 +209,8 @@ def compared(
 
     The first file says what the fleet is, and so do the options; of further ones only their method counts.
     """
-    from covey.comparing import is_composed, with_method
-    from covey.tables import read_tables
+    from covey.runs.compare import is_composed, with_method
+    from covey.settings.toml import read_tables
 
     files = [Path(name) for name in methods if name.endswith(".toml")]
     fleet = gathered(files[0] if files else None, None, dataset, set_, seed, rounds)
@@ -251,8 +251,8 @@ def gathered(
     rounds: int | None,
 ) -> dict[str, Any]:
     """The tables of the file, with the options on top."""
-    from covey.comparing import with_method
-    from covey.tables import read_tables, with_setting
+    from covey.runs.compare import with_method
+    from covey.settings.toml import read_tables, with_setting
 
     tables: dict[str, Any] = read_tables(file) if file else {}
     if dataset is not None:
@@ -280,8 +280,8 @@ def configured(
     alone: bool = False,
 ) -> Config:
     """The complete configuration of a command line; of a run that is compared with no other if it is `alone`."""
-    from covey.config import resolve
-    from covey.measure import seldom_measured
+    from covey.parts.measure import seldom_measured
+    from covey.runs.config import resolve
 
     tables = gathered(file, method, dataset, assignments, seed, rounds)
     return resolve(seldom_measured(tables) if alone else tables)
@@ -298,7 +298,7 @@ def announce(config: Config) -> None:
 
 def show(finished: list[Finished], folder: Path | None = None) -> None:
     """The table at the end, and where the report is."""
-    from covey.report.folder import read_run
+    from covey.folder.read import read_run
     from covey.report.table import summary_table
     from covey.terminal import Console
 
@@ -317,7 +317,7 @@ class interruptible:  # noqa: N801
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        from covey.runs import Interrupted
+        from covey.runs.run import Interrupted
 
         if isinstance(error, Interrupted):
             console.print(

@@ -16,19 +16,19 @@ import typer
 
 from covey.cli.run import ChangedCodeOption
 from covey.errors import UserError
-from covey.hosts import check_host
-from covey.own_code import is_file, load_file, one_sentence, split_name
-from covey.progress import live, say
+from covey.settings.hosts import check_host
+from covey.settings.own_code import is_file, load_file, one_sentence, split_name
+from covey.terminal import live, say
 
 if TYPE_CHECKING:
-    from covey.config import Config
     from covey.data import Dataset
     from covey.data.schema import Schema
     from covey.deploy.fleet import SiteFleet
     from covey.deploy.site import SiteTable
     from covey.deploy.status_page import PagePlace
     from covey.deploy.superlink import Link
-    from covey.steps.scale import TellScale
+    from covey.parts.steps.scale import TellScale
+    from covey.runs.config import Config
 
 CertsOption = Annotated[Path, typer.Option(help="The folder that covey certs made.")]
 InsecureOption = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys; only on loopback.")]
@@ -106,9 +106,9 @@ def serve(
     from covey.data import Dataset
     from covey.deploy import superlink as links
     from covey.deploy.secret_file import for_their_owner
-    from covey.folders import new_run_folder
-    from covey.runs import resume as go_on
-    from covey.runs import run_config, run_or_resume
+    from covey.files import new_run_folder
+    from covey.runs.run import resume as go_on
+    from covey.runs.run import run_config, run_or_resume
 
     if resume is not None and (file, out, set_) != (None, None, None):
         raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
@@ -189,8 +189,8 @@ def page_place(port: int | None, host: str, key: Path | None, certs: Path | None
 def served_config(file: Path | None, resume: Path | None, assignments: list[str] | None) -> Config:
     """The configuration of a deployment: a checkpoint after every round."""
     from covey.cli.run import gathered
-    from covey.config import resolve
-    from covey.tables import read_tables
+    from covey.runs.config import resolve
+    from covey.settings.toml import read_tables
 
     if resume is not None:
         if not (resume / "config.toml").exists():
@@ -202,7 +202,7 @@ def served_config(file: Path | None, resume: Path | None, assignments: list[str]
 
 def sites_before(folder: Path | None) -> int | None:
     """How many sites the run in the folder waited for when it began."""
-    from covey.checkpoint import load_checkpoint
+    from covey.folder.checkpoint import load_checkpoint
 
     kept = load_checkpoint(folder) if folder is not None else None
     return int(kept.fleet.get("least", 0)) or None if kept is not None else None
@@ -210,8 +210,8 @@ def sites_before(folder: Path | None) -> int | None:
 
 def schema_before(folder: Path | None) -> Schema | None:
     """What the columns of the sites' tables are in the run in the folder."""
-    from covey.checkpoint import load_checkpoint
     from covey.data.schema import Schema
+    from covey.folder.checkpoint import load_checkpoint
 
     kept = load_checkpoint(folder) if folder is not None else None
     told = kept.fleet.get("schema") if kept is not None else None
@@ -286,8 +286,8 @@ def open_sites(
 
 def asked_scale(epsilon: float | None, limits: tuple[float, float] | None) -> TellScale:
     """What sites are asked to standardise inputs by."""
-    from covey.steps.privacy import Privacy
-    from covey.steps.scale import TellScale
+    from covey.parts.steps.privacy import Privacy
+    from covey.parts.steps.scale import TellScale
 
     low, high = limits or (None, None)
     return TellScale(privacy=Privacy(epsilon=epsilon), low=low, high=high)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from covey.errors import RunError, UserError
-from covey.progress import console, live_many, say
+from covey.terminal import console, live_many, say
 
 if TYPE_CHECKING:
     from covey.report.replicas import Replicas
-    from covey.study.plan import Plan
+    from covey.runs.study.plan import Plan
 
 
 def make_study(plan: Plan, folder: Path, processes: int | None = None) -> None:
     """Makes the study, or what is left of it, and shows what it found."""
-    from covey.study.execute import StudyInterrupted, execute, failures
+    from covey.runs.study.execute import StudyInterrupted, execute, failures
 
     try:
         done = execute(plan, folder, show=live_many, say=say, processes=processes)
@@ -33,7 +33,7 @@ def make_study(plan: Plan, folder: Path, processes: int | None = None) -> None:
 
 def go_on_with_study(kind: str, folder: Path, processes: int | None) -> None:
     """The study in this folder, which must be one that the command makes."""
-    from covey.study.plan import read_plan
+    from covey.runs.study.plan import read_plan
 
     plan = read_plan(folder)
     if plan.kind != kind:

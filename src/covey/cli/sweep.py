@@ -23,7 +23,7 @@ from covey.cli.run import (
 )
 from covey.cli.study import go_on_with_study, make_study
 from covey.errors import UserError
-from covey.folders import new_run_folder
+from covey.files import new_run_folder
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +55,7 @@ def sweep(
 
     The numbers are measured on test data; to choose settings, give --set data.validation=0.2, or use covey tune.
     """
-    from covey.study.grid import sweep_plan
+    from covey.runs.study.grid import sweep_plan
 
     if resume is not None:
         if any((file, over, method, dataset, data, set_, out, seed, rounds, seeds)):

@@ -13,8 +13,8 @@ from covey.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from covey.mix.estimate import Design, Estimate
-    from covey.mix.graphs import GraphSpec, Weights
+    from covey.parts.mix.estimate import Design, Estimate
+    from covey.parts.mix.graphs import GraphSpec, Weights
     from covey.terminal import Console
 
 PAPER_PARAMETERS = 21_840  # the topologies paper's network for MNIST
@@ -63,8 +63,8 @@ def topology(
         Path | None, typer.Option(help="Write the picture to this file too (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
-    from covey.mix.estimate import KINDS, Design, estimate
-    from covey.mix.graphs import Weights
+    from covey.parts.mix.estimate import KINDS, Design, estimate
+    from covey.parts.mix.graphs import Weights
     from covey.terminal import Console
 
     if weights not in get_args(Weights):
@@ -132,8 +132,8 @@ def _ranked(
     weights: Weights,
     seed: int,
 ) -> list[Estimate]:
-    from covey.mix.estimate import recommend
-    from covey.mix.graphs import SHAPES
+    from covey.parts.mix.estimate import recommend
+    from covey.parts.mix.graphs import SHAPES
 
     ranked = recommend(
         nodes=nodes,
@@ -213,8 +213,8 @@ def _table(title: str, *heads: str) -> Table:
 
 
 def _draw(console: Console, design: Design, name: str, path: Path | None) -> None:
-    from covey.mix.draw import dots, positions
-    from covey.mix.topology import representatives, succession
+    from covey.parts.mix.draw import dots, positions
+    from covey.parts.mix.topology import representatives, succession
     from covey.report.figures import draw_graph
 
     everybody = design.trainers | True

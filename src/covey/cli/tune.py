@@ -19,11 +19,11 @@ from covey.cli.run import (
     gathered,
 )
 from covey.errors import RunError, UserError
-from covey.folders import new_run_folder
-from covey.progress import console, live_many, say
+from covey.files import new_run_folder
+from covey.terminal import console, live_many, say
 
 if TYPE_CHECKING:
-    from covey.study.tuning import Tuned
+    from covey.runs.study.tuning import Tuned
 
 
 def register(app: typer.Typer) -> None:
@@ -75,8 +75,8 @@ def tune(
     Every method has the same number of trials, the defaults being the first. The best settings are a file for
     covey run; optuna.db in the folder can be opened with Optuna's dashboard.
     """
-    from covey.study.tuning import Tuning, read_tuning
-    from covey.study.tuning import tune as run_trials
+    from covey.runs.study.tuning import Tuning, read_tuning
+    from covey.runs.study.tuning import tune as run_trials
 
     if resume is not None:
         if any((methods, over, dataset, data, set_, out, seed, rounds)):

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from covey.errors import UserError
-from covey.hosts import check_host
-from covey.progress import console
+from covey.settings.hosts import check_host
+from covey.terminal import console
 
 
 def register(app: typer.Typer) -> None:
@@ -36,8 +36,8 @@ def watch(
     Runs may be made by any command meanwhile; nothing leaves this machine.
     """
     try:
-        from covey.live.app import HOSTS, make_app
-        from covey.live.serve import listening, server_of
+        from covey.report.live.app import HOSTS, make_app
+        from covey.report.live.serve import listening, server_of
     except ImportError as error:
         raise UserError("covey watch needs packages: pip install 'covey[watch]'") from error
     if not folder.is_dir():

@@ -7,12 +7,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from covey.catalogue import DATASETS, PARTITIONS, SHIFTS
 from covey.data.federate import federate
 from covey.data.types import Dataset, Federation, Samples, Scale, Share, Shift
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
-from covey.settings import checked, settings_of
+from covey.settings.catalogue import DATASETS, PARTITIONS, SHIFTS
+from covey.settings.signatures import checked, settings_of
 
 if TYPE_CHECKING:
     from covey.data.clients import from_clients

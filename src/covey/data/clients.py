@@ -22,8 +22,8 @@ from covey.data.convert import (
 )
 from covey.data.types import Dataset
 from covey.errors import UserError
-from covey.ranges import Part
-from covey.settings import validated
+from covey.settings.ranges import Part
+from covey.settings.signatures import validated
 
 SPLITS = frozenset({"train", "test", "validation", "valid", "val", "dev"})
 OTHERS = "nobody's"  # the group of test samples that belong to no client

@@ -14,8 +14,8 @@ from torch import Tensor
 from covey.data.local_tests import hold_out
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
-from covey.ranges import Part
-from covey.settings import validated
+from covey.settings.ranges import Part
+from covey.settings.signatures import validated
 
 MOST_CLASSES = (
     100_000  # a label beyond is a number that was meant otherwise, and its classes' names would fill memory

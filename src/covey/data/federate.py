@@ -10,15 +10,15 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.catalogue import PARTITIONS, SHIFTS
 from covey.data.ground_truth import UNKNOWN, with_shifts
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions.cutting import Cut, Parts, TestRule
 from covey.data.pieces import Pieces, table_of_counts
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Shares
 from covey.errors import UserError
-from covey.ranges import Count, Range, Seed
-from covey.settings import checked, settings_of, validated
+from covey.settings.catalogue import PARTITIONS, SHIFTS
+from covey.settings.ranges import Count, Range, Seed
+from covey.settings.signatures import checked, settings_of, validated
 from covey.streams import stream
 
 # Arguments that the program fills in; all others of a partition or shift are the user's settings.

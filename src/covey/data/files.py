@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.cores import free_memory
 from covey.errors import UserError
-from covey.folders import cache_folder
-from covey.reading import open_regular
+from covey.files import cache_folder, free_memory, open_regular
 
 UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 SLOW = 1_000_000  # bytes of a gzipped file from which on unpacking is felt

@@ -15,8 +15,8 @@ from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
-from covey.ranges import Part, Range
-from covey.settings import validated, validated_in
+from covey.settings.ranges import Part, Range
+from covey.settings.signatures import validated, validated_in
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 

@@ -15,7 +15,7 @@ from covey.data.types import Indices, Scale, scaled
 from covey.errors import UserError
 
 if TYPE_CHECKING:
-    from covey.about import Inputs
+    from covey.folder.about import Inputs
 
 DARK = 0.5  # if the largest value is below this share of what every training sample reached, the range is another one
 BRIGHT = 10  # so many times the largest value of training is another range, too

@@ -8,8 +8,8 @@ import numpy as np
 
 from covey.data.types import Dataset, Indices, Shift
 from covey.errors import UserError
-from covey.ranges import NotEmpty
-from covey.settings import validated
+from covey.settings.ranges import NotEmpty
+from covey.settings.signatures import validated
 
 Several = Annotated[tuple[int, ...], NotEmpty()]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from covey.errors import UserError
-from covey.folders import data_folder
+from covey.files import data_folder
 
 ARRAYS = "train.npz and test.npz, each with x (uint8, N,H,W,C), y and classes (numpy.savez writes them)"
 

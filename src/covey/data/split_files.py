@@ -19,8 +19,8 @@ from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
-from covey.ranges import Part
-from covey.settings import validated, validated_in
+from covey.settings.ranges import Part
+from covey.settings.signatures import validated, validated_in
 
 ARRAYS = ("x", "y", "client", "split")  # of an npz file; split: 0 is training, 1 test
 

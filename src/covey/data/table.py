@@ -22,8 +22,8 @@ from covey.data.table_rows import Task, groups_of, labels_of, split_rows, task_o
 from covey.data.types import Dataset, Indices
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
-from covey.ranges import Part
-from covey.settings import validated, validated_in
+from covey.settings.ranges import Part
+from covey.settings.signatures import validated, validated_in
 
 Missing = Literal["indicator", "mean", "refuse"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from covey.data.effects import EFFECTS, Effect
 from covey.data.types import Dataset, Indices, Shift
 from covey.errors import UserError
-from covey.ranges import Range, Share
-from covey.settings import validated
+from covey.settings.ranges import Range, Share
+from covey.settings.signatures import validated
 
 
 def group_of(clients: int, groups: int, sizes: tuple[float, ...]) -> Indices:

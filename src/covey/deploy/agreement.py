@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.codec import named_from_bytes, to_bytes
+from covey.core.codec import named_from_bytes, to_bytes
 from covey.data.realign import added, structure
 from covey.data.schema import Schema, union
 from covey.data.types import Dataset
@@ -24,7 +24,7 @@ from covey.deploy.site import HELLO
 from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Response, Transport
 from covey.errors import RunError, UserError
-from covey.text import printable
+from covey.terminal import printable
 from covey.version import __version__
 
 PATIENCE = 3600.0  # seconds

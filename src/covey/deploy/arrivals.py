@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from covey.core.messages import Reply, Task
+from covey.core.protocols import Step
 from covey.deploy.outcomes import book_unheard
 from covey.deploy.transport import POLL
 from covey.deploy.underway import Landed, Sent
 from covey.fleet.replies import Trip, accept_replies
 from covey.fleet.work import Call, Outcome
-from covey.messages import Reply, Task
-from covey.protocols import Step
 
 if TYPE_CHECKING:
     from covey.deploy.fleet import SiteFleet

@@ -11,8 +11,8 @@ from typing import Any
 from covey.deploy.secret_file import write_secret
 from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
 from covey.errors import UserError
-from covey.hosts import check_host
-from covey.writing import write_atomically
+from covey.files import write_atomically
+from covey.settings.hosts import check_host
 
 YEARS = 5
 ALWAYS = ("localhost", "127.0.0.1")  # names of every server: whoever tries it out is on its machine

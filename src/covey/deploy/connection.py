@@ -38,7 +38,7 @@ from covey.deploy.outgoing import Kept, push
 from covey.deploy.pieces import Incoming, fetcher
 from covey.deploy.server_replies import bound_replies
 from covey.errors import RunError, UserError
-from covey.writing import write_atomically
+from covey.files import write_atomically
 
 POLL = 0.5  # seconds between two looks at the mailbox
 RETRY = 2.0  # seconds before the next attempt where the server is away

@@ -15,7 +15,7 @@ from typing import Any
 from covey.deploy.certs import ca_of, certificate_of, public_text, write_private
 from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
 from covey.errors import UserError
-from covey.writing import write_atomically
+from covey.files import write_atomically
 
 DAYS = 365  # that a site's certificate holds
 

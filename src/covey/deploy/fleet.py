@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from covey.codec import task_to_plain, to_bytes
-from covey.core import Mixing, Reply, Step, Task
+from covey.core.codec import task_to_plain, to_bytes
+from covey.core.ledger import Cost, Ledger
+from covey.core.reply_schema import Known
+from covey.core.round import Mixing, Reply, Step, Task
 from covey.data.schema import Schema
 from covey.data.types import Federation, Scale
 from covey.deploy.arrivals import first_arrivals
@@ -34,13 +36,11 @@ from covey.fleet.executors import Serial
 from covey.fleet.guard import Guard
 from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
-from covey.ledger import Cost, Ledger
-from covey.mix.apply import apply_mixings
-from covey.mix.peers import peer_links
-from covey.model import Layout, fresh_row
-from covey.objective import Objective, lowest_loss
-from covey.statistics import Known
-from covey.steps.scale import TellScale, of_scale, to_scale
+from covey.parts.mix.apply import apply_mixings
+from covey.parts.mix.peers import peer_links
+from covey.parts.steps.scale import TellScale, of_scale, to_scale
+from covey.training.objective import Objective, lowest_loss
+from covey.training.rows import Layout, fresh_row
 from covey.version import __version__
 
 UNTOLD = 2**31  # samples that a site may have that does not tell how many

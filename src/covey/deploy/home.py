@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from covey.about import Inputs
 from covey.data.types import Dataset
 from covey.deploy.wire import ModelSpec
 from covey.errors import UserError
-from covey.served_model import ModelFacts, ServedModel, read_model, sentence, write_model
-from covey.served_rows import digest
-from covey.steps.take_home import TakeHome
+from covey.folder.about import Inputs
+from covey.folder.served_model import ModelFacts, ServedModel, read_model, sentence, write_model
+from covey.folder.served_rows import digest
+from covey.parts.steps.take_home import TakeHome
 
 MODELS = "models"  # in a site's folder
 KEPT = 16  # models of the latest runs

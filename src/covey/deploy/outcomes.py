@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from covey.codec import named_from_bytes, reply_from_plain
-from covey.core import Step, Task
+from covey.core.codec import named_from_bytes, reply_from_plain
+from covey.core.ledger import Ledger
+from covey.core.round import Step, Task
 from covey.deploy.transport import Response
 from covey.fleet.work import Outcome
-from covey.ledger import Ledger
-from covey.model import Layout
-from covey.text import printable
+from covey.terminal import printable
+from covey.training.rows import Layout
 
 
 def outcome_of(client: int, response: Response) -> Outcome:

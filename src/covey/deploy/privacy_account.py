@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from covey.codec import plain_of_file
+from covey.core.codec import plain_of_file
+from covey.core.privacy_loss import Loss, Told, add_loss, losses_of, plain_losses
 from covey.deploy.secret_file import write_secret
 from covey.errors import Refused, UserError
-from covey.privacy_loss import Loss, Told, add_loss, losses_of, plain_losses
-from covey.private.composition import composed
-from covey.writing import write_atomically
+from covey.files import write_atomically
+from covey.privacy.composition import composed
 
 DELTA = 1e-5  # at which a site's budget is kept
 MOST_QUESTIONS = 10_000  # that one site answers from its secret

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from covey.core.messages import is_whole
 from covey.errors import Refused
-from covey.messages import is_whole
 from covey.version import __version__
 
 Span = tuple[int, int]  # the oldest and the newest form that somebody speaks

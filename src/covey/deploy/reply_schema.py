@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from covey.core import Step, Task
+from covey.core.round import Step, Task
 from covey.fleet.replies import is_silent
 from covey.fleet.work import Outcome
 

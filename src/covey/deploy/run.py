@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from covey.bench.choose import choose_bench
-from covey.config import Config
 from covey.data import load
 from covey.data.realign import realigned
 from covey.data.schema import Schema, read_schema
@@ -26,8 +24,10 @@ from covey.deploy.turnout import Turnout
 from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import UserError
 from covey.fleet.fit import check_steps
-from covey.sections import DataSection, ModelSection, own_settings
-from covey.steps.scale import TellScale
+from covey.parts.steps.scale import TellScale
+from covey.runs.config import Config
+from covey.runs.sections import DataSection, ModelSection, own_settings
+from covey.training.bench.choose import choose_bench
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from covey.writing import write_atomically
+from covey.files import write_atomically
 
 
 @contextlib.contextmanager

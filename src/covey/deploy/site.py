@@ -13,10 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from covey.bench import Bench
-from covey.bench.base import one_thread
-from covey.codec import named_from_bytes, to_bytes
-from covey.core import Reply, Task
+from covey.core.codec import named_from_bytes, to_bytes
+from covey.core.round import Reply, Task
 from covey.data.realign import check_ranges, realigned, structure, sums
 from covey.data.schema import Schema
 from covey.data.table import read_table
@@ -30,11 +28,13 @@ from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
 from covey.fleet.work import Call, Job, Outcome, do
-from covey.own_code import bare_name, load_own
-from covey.registry import only_installed
-from covey.steps.poison import Poisoned
-from covey.steps.take_home import SERVED
-from covey.text import printable
+from covey.parts.steps.poison import Poisoned
+from covey.parts.steps.take_home import SERVED
+from covey.settings.own_code import bare_name, load_own
+from covey.settings.registry import only_installed
+from covey.terminal import printable
+from covey.training.bench import Bench
+from covey.training.bench.base import one_thread
 from covey.version import __version__
 
 HELLO = "query.hello"
@@ -254,7 +254,7 @@ class Site:
 
     def make_ready_for_lanes(self) -> None:
         """Has the kernels compiled before a deadline runs, which would end a compilation again in every round."""
-        from covey.bench.lanes_bench import compile_kernels
+        from covey.training.bench.lanes_bench import compile_kernels
 
         compile_kernels(self.say)
 

@@ -11,10 +11,10 @@ from types import FrameType
 
 import torch
 
+from covey.core.messages import Task
+from covey.core.protocols import Step
 from covey.deploy.wire import ModelSpec
 from covey.errors import Refused, UserError
-from covey.messages import Task
-from covey.protocols import Step
 
 
 @dataclass(frozen=True, kw_only=True)

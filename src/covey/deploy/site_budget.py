@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from covey.core import Task
+from covey.core.round import Task
 from covey.errors import Refused, UserError
-from covey.steps.cross import CrossEvaluate
-from covey.steps.evaluate import Evaluate
+from covey.parts.steps.cross import CrossEvaluate
+from covey.parts.steps.evaluate import Evaluate
 
 
 def check_budget(budget: float | None, trust_server: bool = False) -> None:

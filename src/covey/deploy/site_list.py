@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
-from covey.reading import read_json
-from covey.writing import write_atomically
+from covey.files import read_json, write_atomically
 
 SOON = 30  # days before its end in which a certificate should be renewed
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from covey.codec import from_bytes, to_bytes
+from covey.core.codec import from_bytes, to_bytes
 from covey.deploy.privacy_account import PrivacyAccount, unusable
 from covey.errors import UserError
-from covey.folder_lock import folder_lock
-from covey.writing import write_atomically
+from covey.files import folder_lock, write_atomically
 
 RUNS_KEPT = 16  # runs whose state stays in the folder
 PAID_KEPT = 16  # answers with noise of a round, the latest: a server may ask as often as it likes

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from covey.codec import named_from_bytes, to_bytes
+from covey.core.codec import named_from_bytes, to_bytes
+from covey.core.messages import is_whole
 from covey.data.schema import Schema
 from covey.deploy.protocol import SPOKEN, agreed
 from covey.deploy.site import HELLO, names_mark
@@ -16,8 +17,7 @@ from covey.deploy.status import Status
 from covey.deploy.transport import POLL, Response, Transport
 from covey.deploy.wire import ModelSpec
 from covey.errors import Refused, RunError
-from covey.messages import is_whole
-from covey.text import LONGEST, printable
+from covey.terminal import LONGEST, printable
 from covey.version import __version__
 
 HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round goes on without it

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from covey.core import Task
+from covey.core.round import Task
 from covey.data.types import Federation, Scale
-from covey.steps.scale import TellScale, told_scale
+from covey.parts.steps.scale import TellScale, told_scale
 
 if TYPE_CHECKING:
     from covey.deploy.fleet import SiteFleet

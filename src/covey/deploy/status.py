@@ -15,7 +15,7 @@ from typing import Any
 
 from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
-from covey.text import printable
+from covey.terminal import printable
 
 MOST_REFUSED = 100  # strangers that are remembered, the latest
 MOST_LINES = 10_000  # of the log that wait for a disk

@@ -17,8 +17,8 @@ from typing import Any
 
 from covey.deploy.status import Status, metrics
 from covey.errors import UserError
-from covey.live.folder import locked_inodes
-from covey.writing import write_atomically
+from covey.files import write_atomically
+from covey.report.live.folder import locked_inodes
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERY = 2.0  # seconds between two writings of the file
@@ -144,8 +144,8 @@ def shown(status: Status, folder: Path, place: PagePlace | None) -> Iterator[Non
 def serving(status: Status, folder: Path, place: PagePlace) -> Iterator[None]:
     """The live page of the run folder, with the sites; a plain page where its packages are not there."""
     try:
-        from covey.live.app import HOSTS, make_app
-        from covey.live.serve import in_background
+        from covey.report.live.app import HOSTS, make_app
+        from covey.report.live.serve import in_background
     except ImportError as error:
         if place.key or place.host not in LOOPBACK:
             raise UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from covey.core import Step
+from covey.core.round import Step
 
 GO_ON = "covey serve --resume goes on when that has changed"
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from covey.core.messages import Task
 from covey.deploy.outcomes import outcome_of
 from covey.deploy.transport import Transport
 from covey.fleet.replies import Trip
 from covey.fleet.work import Outcome
-from covey.messages import Task
 
 READING = 10.0  # seconds in which answers that have come are read
 

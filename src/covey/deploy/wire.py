@@ -10,21 +10,21 @@ from typing import Any
 
 from torch import nn
 
-from covey.bench import Bench
-from covey.bench.choose import choose_bench
-from covey.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, STEPS
-from covey.choices import OneOf
-from covey.core import Step
+from covey.core.round import Step
 from covey.data.types import Scale
 from covey.errors import Refused, UserError
-from covey.metrics import Metric
-from covey.model import BufferPolicy, maker_of
-from covey.models import build
-from covey.objective import Objective, objective_named
-from covey.own_code import bare_name, is_own
-from covey.registry import Registry, only_installed
-from covey.settings import checked, convert, reader_of, settings_of
-from covey.steps.scale import of_scale, to_scale
+from covey.parts.steps.scale import of_scale, to_scale
+from covey.settings.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, STEPS
+from covey.settings.choices import OneOf
+from covey.settings.own_code import bare_name, is_own
+from covey.settings.registry import Registry, only_installed
+from covey.settings.signatures import checked, convert, reader_of, settings_of
+from covey.training.bench import Bench
+from covey.training.bench.choose import choose_bench
+from covey.training.metrics import Metric
+from covey.training.models import build
+from covey.training.objective import Objective, objective_named
+from covey.training.rows import BufferPolicy, maker_of
 
 
 def step_kinds() -> list[str]:

@@ -7,18 +7,18 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from covey.catalogue import PROFILES
-from covey.choices import OneOf, complete
 from covey.data.effects import EffectName
 from covey.errors import UserError
 from covey.fleet.drift import Course
 from covey.fleet.profiles import Device
-from covey.ranges import Count, Natural, NotEmpty, NotNegative, PartBelowOne, Positive, Share
-from covey.settings import only_with, settings_of, validated_in
+from covey.settings.catalogue import PROFILES
+from covey.settings.choices import OneOf, complete
+from covey.settings.ranges import Count, Natural, NotEmpty, NotNegative, PartBelowOne, Positive, Share
+from covey.settings.signatures import only_with, settings_of, validated_in
 
 Table = Mapping[str, Any]
 Stream = Callable[..., np.random.Generator]
-"""Names -> generator: `covey.core.stream` with the run's seed already given."""
+"""Names -> generator: `covey.core.round.stream` with the run's seed already given."""
 
 
 PROFILE = OneOf(PROFILES, given=("draws",))

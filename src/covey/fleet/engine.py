@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from covey.bench.choose import check_device
-from covey.bench.cohort import Stacking
-from covey.ranges import Range
-from covey.settings import only_with, validated_in
+from covey.settings.ranges import Range
+from covey.settings.signatures import only_with, validated_in
+from covey.training.bench.choose import check_device
+from covey.training.bench.cohort import Stacking
 
 Mode = Literal["auto", "serial", "threads", "processes", "cohort", "wire", "ray"]
 

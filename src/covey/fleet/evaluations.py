@@ -19,13 +19,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core import Task
+from covey.core.round import Task
 from covey.data.types import Indices, Samples, Shift
 from covey.fleet.client_data import ClientData
 from covey.fleet.sample_scores import SampleScores
 from covey.fleet.work import Call, Executor, Job, Outcome
-from covey.model import Layout
-from covey.steps.evaluate import FORWARD_SHARE, Evaluate
+from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate
+from covey.training.rows import Layout
 
 CHUNK = 2500  # samples of a job: enough for several workers, and the same however many there are
 KEPT_BYTES = 256_000_000  # scores that are remembered at most

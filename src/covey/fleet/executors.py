@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.bench import Bench
-from covey.bench.base import one_thread
-from covey.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
+from covey.core.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.work import Call, Job, Outcome, client_of, do, outcomes_of
+from covey.training.bench import Bench
+from covey.training.bench.base import one_thread
 
 MakeBench = Callable[[], Bench]
 COHORT = 256  # clients whose data are put together at a time; how many are stacked is up to memory

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from covey.data.types import Dataset, Federation, Samples
 from covey.errors import UserError
 from covey.fleet.devices import Devices
-from covey.objective import Classification, Objective, Regression
+from covey.training.objective import Classification, Objective, Regression
 
 
 def check_parts(data: Any, model: Any, objective: Any, devices: Any) -> None:
@@ -26,7 +26,7 @@ def check_parts(data: Any, model: Any, objective: Any, devices: Any) -> None:
             raise UserError(f"{name} is a {type(value).__name__}; it must be {how}")
     if objective is not None and (isinstance(objective, type) or not isinstance(objective, Objective)):
         raise UserError(
-            f"objective is {objective!r}; it must be one such as covey.objective.Classification()"
+            f"objective is {objective!r}; it must be one such as covey.training.objective.Classification()"
         )
     check_objective(data.dataset, objective or Classification())
 
@@ -60,7 +60,7 @@ def check_objective(dataset: Dataset, objective: Objective) -> None:
     """Classes are for classification, and targets for regression."""
     if isinstance(objective, Classification) and not dataset.classes:
         raise UserError(
-            f"the labels of {dataset.name} are {dataset.y.dtype}; give objective=covey.objective.Regression() "
+            f"the labels of {dataset.name} are {dataset.y.dtype}; give objective=covey.training.objective.Regression() "
             '(in a file: objective = "regression"), or turn them into classes: whole numbers from 0 on'
         )
     if isinstance(objective, Classification) and len(dataset.classes) == 1:

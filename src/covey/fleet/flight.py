@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from covey.codec import reply_from_plain, reply_to_plain, task_to_plain
+from covey.core.codec import reply_from_plain, reply_to_plain, task_to_plain
+from covey.core.messages import Task
 from covey.fleet.replies import Trip
 from covey.fleet.work import Outcome
-from covey.messages import Task
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

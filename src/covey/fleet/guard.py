@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core import Reply, Task
-from covey.model import Layout
-from covey.ranges import Range
-from covey.settings import validated_in
+from covey.core.round import Reply, Task
+from covey.settings.ranges import Range
+from covey.settings.signatures import validated_in
+from covey.training.rows import Layout
 
 Array = NDArray[np.float64]
 

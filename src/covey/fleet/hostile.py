@@ -1,6 +1,6 @@
 """A simulated fleet in which some clients lie: what they send is changed after it was made, before the server sees it.
 
-Unlike a poisoned step (`steps/poison.py`), the liars of a call know each other's answers and everybody else's, so that
+Unlike a poisoned step (`Poisoned`), the liars of a call know each other's answers and everybody else's, so that
 they can send what does most harm while it looks like an update.
 """
 
@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Reply, Task
+from covey.core.round import Reply, Task
 from covey.data.types import Federation, Share
 from covey.fleet.client_data import ClientData
 from covey.fleet.local import LocalFleet
 from covey.fleet.sample_scores import SampleScores
 from covey.fleet.work import Call, Job, Outcome
-from covey.steps.portrait import DescribeClasses
+from covey.methods.covey.portrait import DescribeClasses
 
 # what all clients of a call send, given the tasks, the liars among them, and what they did
 Tell = Callable[[Call, dict[int, Task], Sequence[Outcome]], Sequence[Outcome]]

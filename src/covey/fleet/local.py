@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from covey.bench import Bench
-from covey.bench.choose import choose_bench
-from covey.core import Mixing, Reply, Step, Task, stream
-from covey.cores import usable_cores
+from covey.core.ledger import Ledger
+from covey.core.reply_schema import Known
+from covey.core.round import Mixing, Reply, Step, Task, stream
 from covey.data.types import Federation
 from covey.errors import UserError
+from covey.files import usable_cores
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -28,12 +28,12 @@ from covey.fleet.peer_costs import cost_of_links
 from covey.fleet.profiles import Device
 from covey.fleet.replies import Trip, accept_replies, by_client, next_call
 from covey.fleet.work import Call, Executor, Outcome, bundle, jobs_of
-from covey.ledger import Ledger
-from covey.mix.apply import apply_mixings
-from covey.mix.peers import peer_links
-from covey.model import BufferPolicy, Layout, fresh_row
-from covey.objective import Classification, Objective, lowest_loss
-from covey.statistics import Known
+from covey.parts.mix.apply import apply_mixings
+from covey.parts.mix.peers import peer_links
+from covey.training.bench import Bench
+from covey.training.bench.choose import choose_bench
+from covey.training.objective import Classification, Objective, lowest_loss
+from covey.training.rows import BufferPolicy, Layout, fresh_row
 
 if TYPE_CHECKING:
     from covey.fleet.ray import Crew

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from covey.bench.torch_bench import FORWARD_BYTES
 from covey.data.types import Federation, Samples
 from covey.fleet.work import BUNDLE_SAMPLES
-from covey.model import Layout, activations
+from covey.training.bench.torch_bench import FORWARD_BYTES
+from covey.training.rows import Layout, activations
 
 
 def memory_bound(

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.core.ledger import Conduct, Ledger
+from covey.core.messages import Reply, Task
 from covey.fleet.guard import FEWEST, Guard, Lengths
-from covey.ledger import Conduct, Ledger
-from covey.messages import Reply, Task
-from covey.model import Layout
+from covey.training.rows import Layout
 
 ENOUGH = 5  # updates before anything is said of a client
 AWAY = 0.15  # once a model has learned all it can, honest updates point anywhere

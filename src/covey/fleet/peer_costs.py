@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from covey.core.ledger import Cost
 from covey.fleet.profiles import Device
-from covey.ledger import Cost
-from covey.mix.peers import Links
+from covey.parts.mix.peers import Links
 
 
 def cost_of_links(sent: Links, row_bytes: int, machines: Sequence[Device]) -> Cost:

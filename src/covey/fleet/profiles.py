@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from covey.ranges import NotNegative, Positive, Share
+from covey.settings.ranges import NotNegative, Positive, Share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,15 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.bench import Bench
-from covey.bench.choose import choose_bench
 from covey.errors import RunError, UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.executors import Light, common_rows, full, light, pack, pack_apart, states_of
 from covey.fleet.ray_data import SharedData
 from covey.fleet.work import Call, Job, Outcome, do
-from covey.model import BufferPolicy
-from covey.objective import Objective
+from covey.training.bench import Bench
+from covey.training.bench.choose import choose_bench
+from covey.training.objective import Objective
+from covey.training.rows import BufferPolicy
 from covey.version import __version__
 
 CHUNKS = 4  # messages an actor in each call: enough to even out unequal clients, few enough to cost little

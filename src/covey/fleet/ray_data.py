@@ -13,7 +13,7 @@ from covey.data.types import Federation
 from covey.errors import RunError, UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
-from covey.tables import read_tables
+from covey.settings.toml import read_tables
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from covey.core import Reply, Step, Task
+from covey.core.ledger import Busy, Cost, Ledger, Problem
+from covey.core.reply_schema import Known, objection
+from covey.core.round import Reply, Step, Task
 from covey.errors import UserError
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.odd import note_conduct
 from covey.fleet.work import Call, Outcome
-from covey.ledger import Busy, Cost, Ledger, Problem
-from covey.model import Layout
-from covey.statistics import Known, objection
-from covey.steps.evaluate import no_scores
+from covey.parts.steps.evaluate import no_scores
+from covey.training.rows import Layout
 
 
 def next_call(

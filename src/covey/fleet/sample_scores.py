@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from covey.core import Client, Reply, Step, Task
+from covey.core.round import Client, Reply, Step, Task
 from covey.data.types import Samples
-from covey.steps.evaluate import FORWARD_SHARE, outputs_of
+from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
 
 
 @dataclass(frozen=True, kw_only=True)

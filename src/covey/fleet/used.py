@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from covey.core import Task
+from covey.core.round import Task
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, jobs_of
-from covey.steps.served import ADAPTING, Serving, TakeServed, as_sent
+from covey.parts.steps.served import ADAPTING, Serving, TakeServed, as_sent
 
 TOGETHER_BYTES = 64_000_000  # of rows that are made before they are taken
 

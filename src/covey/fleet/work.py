@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from covey.bench import Bench
+from covey.core.messages import Reply, Task, wrong_type
+from covey.core.protocols import Account, Client, Step
 from covey.errors import Refused, UserError
 from covey.fleet.client_data import ClientData
-from covey.messages import Reply, Task, wrong_type
-from covey.model import Layout
-from covey.protocols import Account, Client, Step
 from covey.streams import stream
+from covey.training.bench import Bench
+from covey.training.rows import Layout
 
 BUNDLE_SAMPLES = 4000  # samples evaluated together; fixed, so that no result depends on the number of workers
 

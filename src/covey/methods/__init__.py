@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from covey.catalogue import METHODS
+from covey.settings.catalogue import METHODS
 
 if TYPE_CHECKING:
     from covey.methods.apfl import apfl

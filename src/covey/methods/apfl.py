@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import torch
 
-from covey.core import Client, Method, Reply, Task
+from covey.core.needs import Facts
+from covey.core.round import Client, Method, Reply, Task
+from covey.core.shows import NOTHING, Shows
 from covey.methods.baselines import fedavg, fedavg_around
-from covey.needs import Facts
-from covey.ranges import Share
-from covey.settings import takes, validated
-from covey.shows import NOTHING, Shows
-from covey.steps.served import OWN_MODEL
-from covey.steps.stepwise import Batches, PlainTraining, is_finite
-from covey.steps.train import Train, best_row
+from covey.parts.steps.served import OWN_MODEL
+from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.parts.steps.train import Train, best_row
+from covey.settings.ranges import Share
+from covey.settings.signatures import takes, validated
 
 
 @validated

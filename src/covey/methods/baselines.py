@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from covey.core import Method, Step
-from covey.mix.average import Average, Weighting, keep_own
-from covey.ranges import Count, NotNegative
-from covey.rows import one_per_client, to_owner
-from covey.select.plain import Everybody, Uniform, the_server
-from covey.settings import picked, validated
-from covey.steps.train import Train
+from covey.core.round import Method, Step
+from covey.parts.banks import one_per_client, to_owner
+from covey.parts.mix.average import Average, Weighting, keep_own
+from covey.parts.selection.plain import Everybody, Uniform, the_server
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, NotNegative
+from covey.settings.signatures import picked, validated
 
 
 @validated

@@ -9,15 +9,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Method, Mixing, Reply, Round, Task
-from covey.mix.gram import products
-from covey.mix.regroup import regrouped
-from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
-from covey.ranges import Natural, Positive
-from covey.select.plain import Everybody
-from covey.settings import validated
-from covey.shows import ANY_GROUPS, Shows, showing
-from covey.steps.train import Train
+from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
+from covey.core.round import Method, Mixing, Reply, Round, Task
+from covey.core.shows import ANY_GROUPS, Shows, showing
+from covey.parts.mix.gram import products
+from covey.parts.mix.regroup import regrouped
+from covey.parts.selection.plain import Everybody
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Natural, Positive
+from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 

@@ -10,16 +10,16 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.group.reports import first_come
+from covey.core.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Reply, Round, Step, Task
+from covey.core.shows import ANY_GROUPS, NOTHING, Shows
 from covey.methods.grouped import fedavg_per_group
-from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
-from covey.ranges import Count
-from covey.settings import validated
-from covey.shows import ANY_GROUPS, NOTHING, Shows
-from covey.statistics import Known, Stat
-from covey.steps.stepwise import Batches
-from covey.steps.train import Train, best_row
+from covey.parts.group.reports import first_come
+from covey.parts.steps.stepwise import Batches
+from covey.parts.steps.train import Train, best_row
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
 
 SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")

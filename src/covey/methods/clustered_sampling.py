@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from covey.core import Method
-from covey.mix.average import Average
-from covey.ranges import Count
-from covey.select.clustered_sampling import FromUrns, remember_sketches
-from covey.settings import validated
-from covey.steps.train import Train
+from covey.core.round import Method
+from covey.parts.mix.average import Average
+from covey.parts.selection.clustered_sampling import FromUrns, remember_sketches
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
 
 
 @validated

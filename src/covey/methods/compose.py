@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from covey.choices import Table
-from covey.core import Method
-from covey.needs import (
+from covey.core.needs import (
     GROUPS,
     KNOWN_GROUPS,
     MODEL_PER_CLIENT,
@@ -17,11 +15,13 @@ from covey.needs import (
     gives_of,
     missing,
 )
-from covey.part_catalogue import PARTS
-from covey.parts import PartOf, PartsOf, make_part
-from covey.serving import ServeAdapted
-from covey.settings import validated
-from covey.steps.train import Train
+from covey.core.round import Method
+from covey.parts.serving import ServeAdapted
+from covey.parts.steps.train import Train
+from covey.settings.choices import Table
+from covey.settings.part_catalogue import PARTS
+from covey.settings.parts import PartOf, PartsOf, make_part
+from covey.settings.signatures import validated
 
 Group = Annotated[Any, PartOf("group")]
 Bank = Annotated[Any, PartOf("bank")]

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Task
+from covey.core.needs import Facts
+from covey.core.round import Client, Method, Reply, Task
+from covey.core.shows import NOTHING, Shows
 from covey.methods.baselines import fedavg, fedavg_around
-from covey.needs import Facts
-from covey.ranges import Count, Positive, Share
-from covey.settings import takes, validated
-from covey.shows import NOTHING, Shows
-from covey.steps.home import at_home
-from covey.steps.served import OWN_MODEL
-from covey.steps.stepwise import Batches, PlainTraining, is_finite
-from covey.steps.train import Train, best_row, local_fit, reply_of
+from covey.parts.steps.home import at_home
+from covey.parts.steps.served import OWN_MODEL
+from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.parts.steps.train import Train, best_row, local_fit, reply_of
+from covey.settings.ranges import Count, Positive, Share
+from covey.settings.signatures import takes, validated
 
 SETTLING = 50  # passes at most, until W settles
 WINDOW = 10  # passes over which the loss is watched

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from covey.core import Client, Method, Reply, Round, Task
-from covey.mix.average import keep_own
-from covey.mix.combine import combine
-from covey.mix.gram import products
-from covey.needs import MODEL_PER_CLIENT, Facts
-from covey.ranges import NotNegative, Positive, Share
-from covey.rows import one_per_client, to_owner
-from covey.select.plain import Everybody
-from covey.settings import validated
-from covey.shows import OWN_MODEL, Shows
-from covey.steps.personal import fit_near
-from covey.steps.stepwise import is_finite
-from covey.steps.train import AroundTraining, Train, best_row, reply_of
+from covey.core.needs import MODEL_PER_CLIENT, Facts
+from covey.core.round import Client, Method, Reply, Round, Task
+from covey.core.shows import OWN_MODEL, Shows
+from covey.parts.banks import one_per_client, to_owner
+from covey.parts.mix.average import keep_own
+from covey.parts.mix.combine import combine
+from covey.parts.mix.gram import products
+from covey.parts.selection.plain import Everybody
+from covey.parts.steps.personal import fit_near
+from covey.parts.steps.stepwise import is_finite
+from covey.parts.steps.train import AroundTraining, Train, best_row, reply_of
+from covey.settings.ranges import NotNegative, Positive, Share
+from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 

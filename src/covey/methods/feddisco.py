@@ -9,17 +9,17 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.ask_once import answers, ask_once
-from covey.core import Client, Method, Mixing, Reply, Round, Step, Task
+from covey.core.needs import Key
+from covey.core.reply_schema import ROUNDING, Known, Stat
+from covey.core.round import Client, Method, Mixing, Reply, Round, Step, Task
+from covey.core.shows import Shows
 from covey.errors import UserError
-from covey.mix.average import weighted_rows, weights
-from covey.needs import Key
-from covey.ranges import Count, NotNegative
-from covey.select.plain import Uniform
-from covey.settings import validated
-from covey.shows import Shows
-from covey.statistics import ROUNDING, Known, Stat
-from covey.steps.train import Train
+from covey.parts.ask_once import answers, ask_once
+from covey.parts.mix.average import weighted_rows, weights
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, NotNegative
+from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 Measure = Literal["kl", "l2", "l1", "cosine"]

@@ -10,15 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Step, Task
+from covey.core.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Reply, Round, Step, Task
+from covey.core.shows import ANY_GROUPS, NOTHING, Shows, showing
 from covey.methods.grouped import fedavg_per_group
-from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
-from covey.ranges import Positive
-from covey.settings import validated
-from covey.shows import ANY_GROUPS, NOTHING, Shows, showing
-from covey.statistics import Known, Stat
-from covey.steps.evaluate import FORWARD_SHARE
-from covey.steps.train import Train
+from covey.parts.steps.evaluate import FORWARD_SHARE
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Positive
+from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 LAST: Key[dict[int, float]] = Key("feddrift.losses")  # of every client's own model, when it was last asked

@@ -3,21 +3,98 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from covey.core import Method, Mixing, Round
-from covey.mix.average import weighted_rows
-from covey.needs import ACCURACY, Facts, Key
-from covey.ranges import PartBelowOne, Share
-from covey.select.plain import Uniform
-from covey.settings import picked, takes, validated
-from covey.shows import Shows
-from covey.steps.scored import ScoredTrain
-from covey.steps.train import Train
-from covey.update.momentum import ServerMomentum
+from covey.core.needs import ACCURACY, Facts, Key
+from covey.core.reply_schema import SHARE, Known, Stat
+from covey.core.round import Client, Method, Mixing, Reply, Round, Task
+from covey.core.shows import NOTHING, Shows
+from covey.errors import UserError
+from covey.parts.mix.average import weighted_rows
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
+from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.settings.ranges import PartBelowOne, Share
+from covey.settings.signatures import picked, takes, validated
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTrain(AroundTraining):
+    """Training that also tells the accuracy of the model as it was received."""
+
+    kind: ClassVar[str] = "train.scored"
+    gives: ClassVar[Facts] = (ACCURACY,)
+    shows: ClassVar[Shows] = Shows(
+        what="the exact accuracy of the model on every client's data", instead="use fedavg"
+    )
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        part = self.train.training_part(client)
+        scores = client.bench.objective.scores(*outputs_of(client, start, *part.tensors()))
+        if "accuracy" not in scores:
+            raise UserError(
+                "method fedfa weights clients by their accuracy, which this objective does not have"
+            )
+        reply = reply_of(client, local_fit(self.train, client, start), slot, size=len(part))
+        accuracy = float(scores["accuracy"].double().mean())
+        return replace(reply, stats={**reply.stats, "accuracy": accuracy})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return {**self.train.expects(known), "accuracy": SHARE}
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test) + FORWARD_SHARE * train
+
+
+Momentum = Literal["accelerate", "published"]
+
+VELOCITY: Key[Tensor] = Key("momentum")
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class ServerMomentum:
+    """FedFa's momentum at the server, for every model.
+
+    m <- gamma m + (1 - gamma)(w - new); w <- new - lr m, with the clients' learning rate of the round.
+
+    w - new is the round's pseudo-gradient, so the model goes on in the direction of its past steps. The `published`
+    code has new - w in its place: there the momentum brakes. Every model has its own momentum; one that nobody
+    worked on stays.
+
+    Args:
+        gamma: momentum of clients and server.
+        momentum: accelerate goes on along the smoothed step; published has the public code's sign, which brakes.
+    """
+
+    train: Train
+    gamma: PartBelowOne = 0.9
+    momentum: Momentum = "accelerate"
+
+    shows: ClassVar[Shows] = NOTHING
+
+    def __call__(self, now: Round, rows: Tensor) -> Tensor:
+        trainable = now.fleet.layout.trainable
+        count = len(now.models)
+        gradient = now.models[:, :trainable] - rows[:count, :trainable]
+        if self.momentum == "published":
+            gradient = -gradient
+        kept = VELOCITY.get(now.memory, gradient[:0])
+        before = torch.cat([kept, torch.zeros_like(gradient[len(kept) :])])
+        worked = (gradient != 0).any(dim=1)
+        worked[[reply.slot for reply in now.replies]] = True
+        velocity = torch.where(worked[:, None], self.gamma * before + (1 - self.gamma) * gradient, before)
+        VELOCITY.keep(now.memory, velocity)
+        new = rows.clone()
+        new[:count][worked, :trainable] -= self.train.recipe(now.number).lr * velocity[worked]
+        return new
+
 
 Array = NDArray[np.float64]
 

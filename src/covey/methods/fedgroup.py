@@ -10,16 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.ask_once import ask_once, grouped_once
-from covey.core import Method, Round, Task
-from covey.group.reports import first_come
+from covey.core.needs import GROUPS, Facts, Key
+from covey.core.round import Method, Round, Task
+from covey.core.shows import ANY_GROUPS, Shows
 from covey.methods.grouped import fedavg_per_group
-from covey.mix.gram import products
-from covey.needs import GROUPS, Facts, Key
-from covey.ranges import Count
-from covey.settings import validated
-from covey.shows import ANY_GROUPS, Shows
-from covey.steps.train import Train
+from covey.parts.ask_once import ask_once, grouped_once
+from covey.parts.group.reports import first_come
+from covey.parts.mix.gram import products
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 DIRECTIONS: Key[Tensor] = Key("fedgroup.directions")  # [m, trainable]: along which updates are compared

@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Client, Method, Mixing, Reply, Round, Task
-from covey.group.reports import first_come
+from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Fact, Facts, Key
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Mixing, Reply, Round, Task
+from covey.core.shows import ANY_GROUPS, Shows
 from covey.methods.cfl import to_known_group
-from covey.mix.average import weights
-from covey.mix.regroup import regrouped
-from covey.needs import KNOWN_GROUPS, ONE_MODEL, Fact, Facts, Key
-from covey.ranges import Count, Positive
-from covey.select.plain import Uniform
-from covey.settings import validated
-from covey.shows import ANY_GROUPS, Shows
-from covey.statistics import Known, Stat
-from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.parts.group.reports import first_come
+from covey.parts.mix.average import weights
+from covey.parts.mix.regroup import regrouped
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.settings.ranges import Count, Positive
+from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 POINTS = 10  # at which the course of a client's loss is told

@@ -2,12 +2,88 @@
 
 from __future__ import annotations
 
-from covey.core import Method
-from covey.mix.mgda import CommonDescent
-from covey.ranges import Count, Positive, Share
-from covey.select.plain import Uniform
-from covey.settings import validated
-from covey.steps.train import Train
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, minimize
+from scipy.sparse import csr_array
+
+from covey.core.needs import ONE_MODEL, Facts
+from covey.core.round import Method, Mixing, Round
+from covey.core.shows import Shows
+from covey.parts.mix.average import weighted_rows, weights
+from covey.parts.mix.gram import products
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, Positive, Share
+from covey.settings.signatures import validated
+
+Array = NDArray[np.float64]
+
+STANDSTILL = 1e-8  # added to the length of an update: who does not move has no say
+
+
+def shortest(gram: Array, preferred: Array, eps: float) -> Array:
+    """argmin ||sum l_k d_k||^2 over l >= 0, sum l = 1, |l_k - preferred_k| <= eps, from the products gram = <d_i, d_j>.
+
+    A convex quadratic programme in as many unknowns as there are clients; `preferred` itself is always allowed.
+    """
+
+    def squared_length(share: Array) -> float:
+        return float(share @ gram @ share)
+
+    def slope(share: Array) -> Array:
+        return np.asarray(2 * gram @ share)
+
+    found = minimize(
+        squared_length,
+        preferred,
+        jac=slope,
+        bounds=Bounds(np.maximum(preferred - eps, 0), np.minimum(preferred + eps, 1)),
+        constraints=LinearConstraint(np.ones((1, len(preferred))), 1, 1),
+        method="SLSQP",
+        tol=1e-15,
+    )
+    return np.asarray(found.x)
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class CommonDescent:
+    """FedMGDA+: a step along a direction that serves all clients of the round.
+
+    w <- w - eta sum l_k d_k with d_k = (w - w_k) / ||w - w_k|| and l the shortest combination.
+
+    As a matrix: the old row keeps 1 - sum of eta l_k / ||w - w_k||, reply k gets eta l_k / ||w - w_k||. Buffers are
+    averaged by samples.
+    """
+
+    eta: Positive = 1.0
+    eps: Share = 0.1
+
+    needs: ClassVar[Facts] = (ONE_MODEL,)
+    shows: ClassVar[Shows] = Shows(
+        what="single updates, which it balances against each other",
+        instead="use fedavg or cfic",
+        in_updates=True,
+    )
+
+    def __call__(self, now: Round) -> list[Mixing]:
+        trainable = now.fleet.layout.trainable
+        samples = weights(now.replies, "samples")
+        old = now.models[0, :trainable]
+        moves = [old - reply.vector[:trainable] for reply in now.replies if reply.vector is not None]
+        lengths = np.array([float(move.double().norm()) for move in moves]) + STANDSTILL
+        gram = products(moves) / np.outer(lengths, lengths)
+        pull = self.eta * shortest(gram, samples / samples.sum(), self.eps) / lengths
+        step = csr_array(np.concatenate([[1 - pull.sum()], pull])[None])
+        buffers = weighted_rows(now, [reply.slot for reply in now.replies], samples)
+        return [
+            Mixing(factors=[step], columns=slice(0, trainable)),
+            Mixing(factors=[buffers], columns=slice(trainable, None)),
+        ]
 
 
 @validated

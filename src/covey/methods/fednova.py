@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from covey.core import Method, Mixing, Round
+from covey.core.round import Method, Mixing, Round
+from covey.core.shows import Shows
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
-from covey.mix.average import Weighting, weights
-from covey.settings import validated
-from covey.shows import Shows
-from covey.steps.train import Train
+from covey.parts.mix.average import Weighting, weights
+from covey.parts.steps.train import Train
+from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 

@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.bench import Loss
-from covey.core import Client, Method, Mixing, Reply, Round, Task
+from covey.core.needs import SEVERAL_MODELS, Fact, Facts, Key, declares
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Mixing, Reply, Round, Task
+from covey.core.shows import FIT_OF_MODELS, Shows, showing
 from covey.errors import UserError
 from covey.methods.ifca import RandomStarts
-from covey.mix.average import weighted_rows
-from covey.needs import SEVERAL_MODELS, Fact, Facts, Key, declares
-from covey.ranges import Count
-from covey.select.plain import Uniform
-from covey.settings import validated
-from covey.shows import FIT_OF_MODELS, Shows, showing
-from covey.statistics import Known, Stat
-from covey.steps.evaluate import FORWARD_SHARE
-from covey.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
+from covey.parts.mix.average import weighted_rows
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.evaluate import FORWARD_SHARE
+from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
+from covey.training.bench import Loss
 
 TURN = Fact("the model whose turn it is", 'set send = "in-turn"')
 MASS = Fact("how much of each label every model explains in every reply", 'set local = "responsible"')

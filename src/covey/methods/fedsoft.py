@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from covey.core import Client, Method, Mixing, Reply, Round, Task
+from covey.core.needs import Fact, Facts
+from covey.core.reply_schema import SHARE, Known, Stat
+from covey.core.round import Client, Method, Mixing, Reply, Round, Task
+from covey.core.shows import ANY_GROUPS, Shows
 from covey.methods.ifca import AllModels, RandomStarts
-from covey.needs import Fact, Facts
-from covey.ranges import Count, NotNegative, PartBelowOne
-from covey.select.plain import Uniform
-from covey.settings import validated
-from covey.shows import ANY_GROUPS, Shows
-from covey.statistics import SHARE, Known, Stat
-from covey.steps.evaluate import FORWARD_SHARE
-from covey.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.evaluate import FORWARD_SHARE
+from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
+from covey.settings.ranges import Count, NotNegative, PartBelowOne
+from covey.settings.signatures import validated
 
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
 

@@ -8,18 +8,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import Method, Mixing, Round
-from covey.group.reports import first_come
+from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Facts
+from covey.core.round import Method, Mixing, Round
+from covey.core.shows import ANY_GROUPS, Shows
 from covey.methods.cfl import to_known_group
-from covey.mix.average import weights
-from covey.mix.gram import products
-from covey.mix.regroup import regrouped
-from covey.needs import KNOWN_GROUPS, ONE_MODEL, Facts
-from covey.ranges import Count
-from covey.select.plain import Uniform
-from covey.settings import validated
-from covey.shows import ANY_GROUPS, Shows
-from covey.steps.train import Train
+from covey.parts.group.reports import first_come
+from covey.parts.mix.average import weights
+from covey.parts.mix.gram import products
+from covey.parts.mix.regroup import regrouped
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
 
 
 def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:

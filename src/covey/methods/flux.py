@@ -10,18 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.group.density import Density
-from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
+from covey.core.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Reply, Round, Step, Task
+from covey.core.shows import ANY_GROUPS, NOTHING, Shows, showing
 from covey.methods.grouped import fedavg_per_group
-from covey.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
-from covey.ranges import Count
-from covey.settings import takes, validated
-from covey.shows import ANY_GROUPS, NOTHING, Shows, showing
-from covey.statistics import Known, Stat
-from covey.steps.evaluate import FORWARD_SHARE
-from covey.steps.latents import representations
-from covey.steps.train import Train
+from covey.parts.group.density import Density
+from covey.parts.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
+from covey.parts.steps.evaluate import FORWARD_SHARE
+from covey.parts.steps.latents import representations
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count
+from covey.settings.signatures import takes, validated
 
 MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
 DESCRIBED_BY: Key[Tensor] = Key("flux.model")

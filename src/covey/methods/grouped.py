@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from covey.core import Bank, Group, Method
-from covey.group.membership import one_per_group
-from covey.mix.average import Average
-from covey.rows import to_group
-from covey.select.plain import Uniform
-from covey.steps.train import Train
+from covey.core.round import Bank, Group, Method
+from covey.parts.banks import to_group
+from covey.parts.group.membership import one_per_group
+from covey.parts.mix.average import Average
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.train import Train
 
 
 def fedavg_per_group(

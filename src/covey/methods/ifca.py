@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.mix.average import Weighting
-from covey.mix.shared import GroupAverage, leading_columns
-from covey.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
-from covey.ranges import Count, Natural, Share
-from covey.rows import to_group
-from covey.select.plain import Uniform
-from covey.settings import picked, takes, validated
-from covey.shows import BEST_MODEL, Shows, showing
-from covey.steps import Train, best_row
-from covey.steps.evaluate import FORWARD_SHARE
+from covey.core.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
+from covey.core.round import Client, Method, Reply, Round, Step, Task
+from covey.core.shows import BEST_MODEL, Shows, showing
+from covey.parts.banks import to_group
+from covey.parts.mix.average import Weighting
+from covey.parts.mix.shared import GroupAverage, leading_columns
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps import Train, best_row
+from covey.parts.steps.evaluate import FORWARD_SHARE
+from covey.settings.ranges import Count, Natural, Share
+from covey.settings.signatures import picked, takes, validated
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,22 +4,89 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from covey.core import Method, Round
-from covey.group.membership import Vectors, maintained_groups
+from covey.core.needs import GROUPS, Facts
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Reply, Round, Step, Task
+from covey.core.shows import ANY_GROUPS, Shows
+from covey.data.types import Dataset
+from covey.errors import UserError
 from covey.methods.grouped import fedavg_per_group
-from covey.mix.average import Weighting
-from covey.mix.shared import GroupAverage
-from covey.needs import GROUPS, Facts
-from covey.ranges import Count, Natural
-from covey.settings import takes, validated
-from covey.shows import ANY_GROUPS, Shows
-from covey.steps.style import Style, StyleShare
-from covey.steps.train import Train
+from covey.parts.group.membership import Vectors, maintained_groups
+from covey.parts.mix.average import Weighting
+from covey.parts.mix.shared import GroupAverage
+from covey.parts.steps.embedding import class_means
+from covey.parts.steps.evaluate import FORWARD_SHARE
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, Natural, Range
+from covey.settings.signatures import takes, validated
+from covey.training.models.encoders import Pixels
+
+Floats = NDArray[np.floating[Any]]
+
+MOST_AMPLITUDE = 1e12  # of pictures of any scale and size; its squares can still be added up
+FOURIER_SHARE = 0.1  # a transform and a mean beside a forward pass
+
+
+def styles(x: Tensor, share: float) -> NDArray[np.float64]:
+    """The style of every picture, [samples, channels (2b + 1)^2]."""
+    height, width = x.shape[-2:]
+    b = int(share * min(height, width))
+    amplitude = torch.fft.fftshift(torch.fft.fft2(x.double()), dim=(-2, -1)).abs()
+    window = amplitude[..., height // 2 - b : height // 2 + b + 1, width // 2 - b : width // 2 + b + 1]
+    return np.asarray(window.flatten(1).numpy())
+
+
+StyleShare = Annotated[float, Range(0, 0.4)]  # of a side of the picture
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Style(Step):
+    """Asks for the mean style: of each class (the embedding paper) or of all pictures (LADD itself)."""
+
+    share: StyleShare = 0.1
+    per_class: bool = True
+
+    kind: ClassVar[str] = "query.style"
+    of_labels: ClassVar[bool] = True
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        x, y = client.train.tensors()
+        dataset = client.train.dataset
+        if why := self.unfit(dataset):
+            raise UserError(why)
+        if dataset.scale is not None:
+            x = Pixels(dataset.scale)(x)
+        by_class = self.per_class and len(dataset.classes) > 0
+        labels = y.numpy() if by_class else np.zeros(len(y), np.int64)
+        classes = len(dataset.classes) if by_class else 1
+        means = class_means(styles(x, self.share), labels, classes, client.stream("missing classes"))
+        return Reply(id=client.id, size=len(y), stats={"style": means.astype(np.float32).reshape(-1)})
+
+    def unfit(self, dataset: Dataset) -> str:
+        dimensions = dataset.x.dim() - 1
+        return (
+            ""
+            if dimensions == 3
+            else f"the style is one of pictures; a sample here has {dimensions} dimensions, not 3"
+        )
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """Amplitudes: the numbers of one window per channel and class."""
+        side = 2 * int(self.share * min(known.shape[-2:])) + 1
+        classes = known.classes if self.per_class and known.classes else 1
+        return {"style": Stat(low=0.0, high=MOST_AMPLITUDE, shape=(classes * known.shape[0] * side**2,))}
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return FOURIER_SHARE * FORWARD_SHARE * train
+
 
 RESTARTS = 10
 FEWEST, MOST = 4, 19  # LADD tries these numbers of clusters

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.mix.average import Average
-from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
-from covey.ranges import PartBelowOne
-from covey.rows import ModelWith
-from covey.select.plain import Uniform
-from covey.settings import validated
-from covey.shows import AT_THE_SERVER, Shows
-from covey.statistics import Known, Stat
-from covey.steps.stepwise import Batches, PlainTraining
-from covey.steps.train import Train, best_row, local_fit, reply_of
+from covey.core.needs import ONE_MODEL, Fact, Facts, Key, declares
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Reply, Round, Step, Task
+from covey.core.shows import AT_THE_SERVER, Shows
+from covey.parts.banks import ModelWith
+from covey.parts.mix.average import Average
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.stepwise import Batches, PlainTraining
+from covey.parts.steps.train import Train, best_row, local_fit, reply_of
+from covey.settings.ranges import PartBelowOne
+from covey.settings.signatures import validated
 
 GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "mimic"')
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')

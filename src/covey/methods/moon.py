@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from covey.bench import Loss
-from covey.core import Client, Method, Reply, Task
+from covey.core.round import Client, Method, Reply, Task
+from covey.core.shows import NOTHING, Shows
 from covey.methods.baselines import fedavg, fedavg_around
-from covey.ranges import NotNegative, Positive
-from covey.settings import takes, validated
-from covey.shows import NOTHING, Shows
-from covey.steps.evaluate import FORWARD_SHARE
-from covey.steps.latents import representations, watched
-from covey.steps.stepwise import is_finite
-from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.parts.steps.evaluate import FORWARD_SHARE
+from covey.parts.steps.latents import representations, watched
+from covey.parts.steps.stepwise import is_finite
+from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.settings.ranges import NotNegative, Positive
+from covey.settings.signatures import takes, validated
+from covey.training.bench import Loss
 
 
 def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -> Tensor:

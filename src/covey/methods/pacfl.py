@@ -8,16 +8,16 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.ask_once import answers
-from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
+from covey.core.needs import GROUPS, Facts, Key
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Reply, Round, Step, Task
+from covey.core.shows import ANY_GROUPS, Shows
 from covey.methods.grouped import fedavg_per_group
-from covey.needs import GROUPS, Facts, Key
-from covey.ranges import Count, Range
-from covey.settings import takes, validated
-from covey.shows import ANY_GROUPS, Shows
-from covey.statistics import Known, Stat
-from covey.steps.train import Train
+from covey.parts.ask_once import answers
+from covey.parts.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, Range
+from covey.settings.signatures import takes, validated
 
 Angle = Annotated[float, Range(above=0, most=90)]
 SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")

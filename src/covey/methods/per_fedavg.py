@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from covey.core import Client, Method, Reply, Task
+from covey.core.round import Client, Method, Reply, Task
+from covey.core.shows import NOTHING, Shows
 from covey.methods.baselines import fedavg
-from covey.ranges import Positive
-from covey.settings import validated
-from covey.shows import NOTHING, Shows
-from covey.steps.stepwise import Batches, PlainTraining, pairs
-from covey.steps.train import Train, best_row
+from covey.parts.steps.stepwise import Batches, PlainTraining, pairs
+from covey.parts.steps.train import Train, best_row
+from covey.settings.ranges import Positive
+from covey.settings.signatures import validated
 
 
 @validated

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from covey.core import Method
+from covey.core.round import Method
 from covey.methods.baselines import fedavg, fedavg_around
-from covey.ranges import Count
-from covey.settings import takes, validated
-from covey.steps.home import TrainWithHome
-from covey.steps.personal import DittoTrain
-from covey.steps.train import Train
+from covey.parts.steps.home import TrainWithHome
+from covey.parts.steps.personal import DittoTrain
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count
+from covey.settings.signatures import takes, validated
 
 
 @validated

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from covey.core import Client, Method, Reply, Task
+from covey.core.needs import Facts
+from covey.core.round import Client, Method, Reply, Task
+from covey.core.shows import NOTHING, Shows
 from covey.methods.baselines import fedavg
-from covey.needs import Facts
-from covey.ranges import Count, Positive
-from covey.settings import takes, validated
-from covey.shows import NOTHING, Shows
-from covey.steps.served import OWN_MODEL
-from covey.steps.stepwise import Batches, PlainTraining, is_finite
-from covey.steps.train import Train, best_row
-from covey.update.optimiser import ServerOptimiser
+from covey.parts.steps.served import OWN_MODEL
+from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.parts.steps.train import Train, best_row
+from covey.parts.update.optimiser import ServerOptimiser
+from covey.settings.ranges import Count, Positive
+from covey.settings.signatures import takes, validated
 
 
 @validated

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from covey.errors import UserError
-from covey.tables import shown
+from covey.settings.toml import shown
 
 PUBLISHED: dict[str, dict[str, Any]] = {
     "cafa": {"evaluation": "published"},

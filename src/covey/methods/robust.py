@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from covey.core import Method
+from covey.core.round import Method
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
-from covey.mix.robust import Krum, Median, TrimmedMean
-from covey.ranges import BelowHalf, Count, Natural
-from covey.settings import validated
-from covey.steps.train import Train
+from covey.parts.mix.robust import Krum, Median, TrimmedMean
+from covey.parts.steps.train import Train
+from covey.settings.ranges import BelowHalf, Count, Natural
+from covey.settings.signatures import validated
 
 
 @validated

@@ -8,17 +8,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Task
+from covey.core.needs import ONE_MODEL, Fact, Facts, Key, declares
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Reply, Round, Task
+from covey.core.shows import AT_THE_SERVER, Shows, showing
 from covey.errors import UserError
-from covey.mix.average import Average, Weighting
-from covey.needs import ONE_MODEL, Fact, Facts, Key, declares
-from covey.ranges import Count
-from covey.rows import ModelWith
-from covey.select.plain import Uniform
-from covey.settings import validated
-from covey.shows import AT_THE_SERVER, Shows, showing
-from covey.statistics import Known, Stat
-from covey.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.parts.banks import ModelWith
+from covey.parts.mix.average import Average, Weighting
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
 
 CONTROLS = Fact("control variates in every reply", 'set local = "controlled"')
 CONTROL: Key[Tensor] = Key("scaffold.control", 'add "controls" to after')

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from covey.core import Method
+from covey.core.round import Method
 from covey.methods.baselines import fedavg
-from covey.mix.average import Average, Weighting
-from covey.ranges import Count
-from covey.select.feedback import remember_losses
-from covey.select.oort import ByPenalisedLoss, ByUtility, remember_utilities
-from covey.select.power_of_choice import PowerOfChoice
-from covey.select.tifl import ByTier
-from covey.settings import takes, validated
-from covey.steps.train import Train
-from covey.steps.utility import TrainWithUtility
+from covey.methods.oort import ByPenalisedLoss, ByUtility, TrainWithUtility, remember_utilities
+from covey.methods.power_of_choice import PowerOfChoice
+from covey.methods.tifl import ByTier
+from covey.parts.mix.average import Average, Weighting
+from covey.parts.selection.feedback import remember_losses
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count
+from covey.settings.signatures import takes, validated
 
 
 @validated

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from covey.core import Method
+from covey.core.round import Method
 from covey.methods.baselines import fedavg
 from covey.methods.cafa import by_label_mix
+from covey.methods.divfl import Diverse
+from covey.methods.flips import Equitable
+from covey.methods.hics import ByEntropy, remember_biases
+from covey.methods.refl import LeastAvailable
 from covey.methods.stale import FirstArrivals
-from covey.mix.average import Average
-from covey.mix.late import FreshAndLate
-from covey.ranges import Count
-from covey.select.clustered_sampling import remember_sketches
-from covey.select.divfl import Diverse
-from covey.select.flips import Equitable
-from covey.select.hics import ByEntropy, remember_biases
-from covey.select.refl import LeastAvailable
-from covey.settings import takes, validated
-from covey.steps import Train
+from covey.parts.mix.average import Average
+from covey.parts.mix.late import FreshAndLate
+from covey.parts.selection.clustered_sampling import remember_sketches
+from covey.parts.steps import Train
+from covey.settings.ranges import Count
+from covey.settings.signatures import takes, validated
 
 
 @validated

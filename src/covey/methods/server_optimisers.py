@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from covey.core import Method
+from covey.core.round import Method
 from covey.methods.baselines import fedavg
-from covey.ranges import PartBelowOne, Positive
-from covey.settings import picked, takes, validated
-from covey.steps.train import Train
-from covey.update.optimiser import ServerOptimiser
+from covey.parts.steps.train import Train
+from covey.parts.update.optimiser import ServerOptimiser
+from covey.settings.ranges import PartBelowOne, Positive
+from covey.settings.signatures import picked, takes, validated
 
 
 @validated

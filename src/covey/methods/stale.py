@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from covey.core import Method, Mixing, Reply, Round, Step
-from covey.mix.late import from_here, staleness
-from covey.ranges import Count, NotNegative, Positive, Share
-from covey.settings import validated
-from covey.shows import ROUNDS_OF_SUMS, Shows
-from covey.steps.train import Train
+from covey.core.round import Method, Mixing, Reply, Round, Step
+from covey.core.shows import ROUNDS_OF_SUMS, Shows
+from covey.parts.mix.late import from_here, staleness
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, NotNegative, Positive, Share
+from covey.settings.signatures import validated
 
 
 @validated

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from covey.report.folder import RunView
+from covey.folder.read import RunView
 from covey.report.markup import Html, cells_table
 from covey.report.notes import show
 

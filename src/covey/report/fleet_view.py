@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.report.rows import Rows
+from covey.folder.rows import Rows
 from covey.report.thin import MOST_BARS_A_ROUND, MOST_COLUMNS, MOST_DOTS, chunks, evenly, short, short_one
 
 

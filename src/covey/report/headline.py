@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from covey.metrics import Metrics, higher_is_better, split_name
-from covey.report.folder import RunView
+from covey.folder.read import RunView
+from covey.folder.summary import Target
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import measured_names
-from covey.report.summary import Target
 from covey.report.table import best_rows, headline_metric, known_metrics, of_finished, targets_of
 from covey.report.wording import (
     NOTHING,
@@ -20,6 +19,7 @@ from covey.report.wording import (
     show_target,
     show_value,
 )
+from covey.training.metrics import Metrics, higher_is_better, split_name
 
 Cells = tuple[Html, list[Html]]
 

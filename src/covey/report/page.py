@@ -6,7 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from covey.errors import RunError, UserError
-from covey.report.folder import RunView
+from covey.files import reason, write_atomically
+from covey.folder.read import RunView
 from covey.report.headline import headline
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import page_data
@@ -14,8 +15,7 @@ from covey.report.replica_page import study_data, study_headline
 from covey.report.replicas import Replicas
 from covey.report.run_page import run_details
 from covey.report.table import labels_of, unfinished
-from covey.text import in_order
-from covey.writing import reason, write_atomically
+from covey.terminal import in_order
 
 STYLE = "page.css"
 SCRIPTS = ("draw.js", "curves.js", "clients.js", "devices.js", "notes.js", "graph.js", "page.js")

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.metrics import higher_is_better, split_name
+from covey.folder.read import RunView
+from covey.folder.rows import Rows
+from covey.folder.summary import MEASURED
 from covey.report.fleet_view import fleet_view, groups_of, timeline_view
-from covey.report.folder import RunView
 from covey.report.notes import drawn_notes
-from covey.report.rows import Rows
-from covey.report.summary import MEASURED
 from covey.report.table import headline_metric, known_metrics, labels_of, targets_of
 from covey.report.thin import MOST_BARS, MOST_GROUPS, MOST_NAMES, MOST_POINTS, evenly, short, short_one
 from covey.report.wording import is_share, metric_title
+from covey.training.metrics import higher_is_better, split_name
 
 
 def page_data(runs: Sequence[RunView]) -> dict[str, Any]:

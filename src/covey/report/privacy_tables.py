@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from covey.report.folder import RunView
+from covey.folder.read import RunView
 from covey.report.markup import Html, cells_table, markup, tag
 from covey.report.notes import table_of_note
 

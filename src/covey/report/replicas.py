@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.metrics import Metrics, higher_is_better, split_name
-from covey.report.folder import RunView
+from covey.folder.read import RunView
+from covey.folder.rows import Rows
 from covey.report.payload import kept_rounds
-from covey.report.rows import Rows
+from covey.report.seeds import Paired, holm, interval_within, paired
 from covey.report.table import (
     Column,
     best_rows,
@@ -22,7 +22,7 @@ from covey.report.table import (
 )
 from covey.report.thin import short
 from covey.report.wording import NOTHING, is_share, show_bytes, show_count, show_seconds, show_value
-from covey.seeds import Paired, holm, interval_within, paired
+from covey.training.metrics import Metrics, higher_is_better, split_name
 
 Floats = NDArray[np.float64]
 FEW = 5  # seeds from which on an interval is drawn

@@ -6,14 +6,14 @@ from typing import Literal
 
 import numpy as np
 
+from covey.folder.read import RunView
+from covey.folder.summary import Losses
+from covey.parts.heterogeneity import WORDS, level_of, meaning
 from covey.report.changes import changes
-from covey.report.folder import RunView
 from covey.report.markup import Html, cells_table, markup, tag
 from covey.report.notes import note_kind
 from covey.report.privacy_tables import NOTES, note_table, privacy
-from covey.report.summary import Losses
 from covey.report.table import Column, cost_columns
-from covey.report.unlikeness_words import WORDS, level_of, meaning
 from covey.report.wording import epsilon_words, show_count, show_epsilon, show_seconds
 
 

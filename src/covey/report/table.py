@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from covey.ledger import Cost
-from covey.metrics import Metrics, higher_is_better, split_name
-from covey.report.folder import RunView
-from covey.report.summary import MEASURING
+from covey.core.ledger import Cost
+from covey.folder.read import RunView
+from covey.folder.summary import MEASURING
 from covey.report.wording import (
     metric_title,
     show_bytes,
@@ -20,6 +19,7 @@ from covey.report.wording import (
     show_value,
     unlike_labels,
 )
+from covey.training.metrics import Metrics, higher_is_better, split_name
 
 PREFERRED = (
     "local-test/accuracy-mean",

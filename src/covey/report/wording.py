@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from covey.metrics import BUILT_IN, Metrics, split_name
+from covey.training.metrics import BUILT_IN, Metrics, split_name
 
 SPLITS = {"global-test": "global test", "local-test": "local test"}
 AGGREGATES = {

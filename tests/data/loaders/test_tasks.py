@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from covey.config import resolve
 from covey.data import federate, load
 from covey.data.loaders import carried
 from covey.data.loaders.motions import read_recordings
 from covey.data.loaders.patients import band_of
 from covey.errors import UserError
-from covey.models import build
+from covey.runs.config import resolve
+from covey.training.models import build
 
 
 def test_bands_hold_as_many_each_from_the_smallest_on() -> None:

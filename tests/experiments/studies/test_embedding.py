@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from covey.seeds import Bound
-from covey.study.cells import read_cell
+from covey.report.seeds import Bound
+from covey.runs.study.cells import read_cell
 from experiments.spec import read_experiment
 from experiments.studies.embedding import agreement, attack, rand_index, study_bits
 from experiments.studies.scaling import embeddings

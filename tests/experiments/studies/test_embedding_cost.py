@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from covey.config import fleet_of, resolve
-from covey.model import Layout, read_row
-from covey.models import build
-from covey.models.encoders import autoencoder, encoder
+from covey.runs.config import fleet_of, resolve
+from covey.training.models import build
+from covey.training.models.encoders import autoencoder, encoder
+from covey.training.rows import Layout, read_row
 from experiments.result import read_stored
 from experiments.spec import read_experiment
 from experiments.studies.embedding_cost import (

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from covey.config import resolve
-from covey.group.density import Density
-from covey.seeds import ratios
-from covey.steps.privacy import Privacy
-from covey.study.cells import reached
+from covey.parts.group.density import Density
+from covey.parts.steps.privacy import Privacy
+from covey.report.seeds import ratios
+from covey.runs.config import resolve
+from covey.runs.study.cells import reached
 from experiments.spec import all_experiments, read_experiment
 from experiments.studies.haccs import epsilon_against_clusters, groups_found, noisy_histogram
 

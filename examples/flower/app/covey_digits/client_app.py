@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from covey.config import federation_of, resolve
 from covey.data import Samples
-from covey.flower import client_app
-from covey.tables import read_tables
+from covey.deploy.flower import client_app
+from covey.runs.config import federation_of, resolve
+from covey.settings.toml import read_tables
 
 
 def load(name: str) -> tuple[Samples, Samples]:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from covey.config import resolve
-from covey.flower import server_app
-from covey.tables import read_tables
+from covey.deploy.flower import server_app
+from covey.runs.config import resolve
+from covey.settings.toml import read_tables
 
 app = server_app(resolve(read_tables(Path(__file__).with_name("digits.toml"))))

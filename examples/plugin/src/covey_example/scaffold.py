@@ -9,13 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from covey.core import Client, Method, Reply, Round, Step, Task
-from covey.mix.average import Average
-from covey.needs import Key
-from covey.select import Uniform
-from covey.statistics import Known, Stat
-from covey.steps import Train
-from covey.steps.train import best_row, local_fit, reply_of
+from covey.core.needs import Key
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Method, Reply, Round, Step, Task
+from covey.parts.mix.average import Average
+from covey.parts.selection import Uniform
+from covey.parts.steps import Train
+from covey.parts.steps.train import best_row, local_fit, reply_of
 
 CONTROL: Key[Tensor] = Key("scaffold.control")  # c, the mean of the clients' controls
 

@@ -1,1 +1,1 @@
-"""One file per source of data; `covey.catalogue.DATASETS` names them."""
+"""One file per source of data; `covey.settings.catalogue.DATASETS` names them."""

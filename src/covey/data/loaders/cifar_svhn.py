@@ -9,7 +9,7 @@ from covey.data.augment import Augment
 from covey.data.loaders.images import Scaling, scale_for, train_and_test
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Scale
-from covey.settings import validated_in
+from covey.settings.signatures import validated_in
 
 CIFAR10_SCALE = Scale((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 

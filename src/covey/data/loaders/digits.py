@@ -13,7 +13,7 @@ from covey.data.convert import stratified_split
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.errors import UserError
-from covey.settings import validated_in
+from covey.settings.signatures import validated_in
 
 
 @validated_in("data")

@@ -12,8 +12,8 @@ import torch
 from covey.data.loaders.carried import folder_of
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
-from covey.ranges import Count
-from covey.settings import validated_in
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated_in
 
 LANGUAGES = ("de", "en", "es", "fr", "id", "it", "pt", "tr")  # all that are written in Latin letters
 WHOLE = 2  # the status of an emoji that is no part or variant of another

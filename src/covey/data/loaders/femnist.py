@@ -16,8 +16,8 @@ from covey.data.loaders.images import Scaling, as_images, check_labels, scale_fo
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
-from covey.ranges import Range
-from covey.settings import validated_in
+from covey.settings.ranges import Range
+from covey.settings.signatures import validated_in
 
 CLASSES = (*string.digits, *string.ascii_uppercase, *string.ascii_lowercase)
 SIDE = 28

@@ -15,7 +15,7 @@ from covey.data.loaders.images import Scaling, as_images, check_labels, scale_fo
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
-from covey.settings import validated_in
+from covey.settings.signatures import validated_in
 
 FILES = tuple(
     f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")

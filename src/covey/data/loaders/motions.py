@@ -13,8 +13,8 @@ from covey.data.loaders.carried import folder_of
 from covey.data.types import Dataset, Scale
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
-from covey.ranges import Range
-from covey.settings import validated_in
+from covey.settings.ranges import Range
+from covey.settings.signatures import validated_in
 
 LENGTH = 100  # steps of a recording: ten seconds
 CLASSES = ("Badminton", "Running", "Standing", "Walking")

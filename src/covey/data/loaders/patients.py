@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from covey.data.convert import stratified_split
 from covey.data.types import Dataset, Scale
 from covey.data.usual import Usual, declare
-from covey.ranges import Count
-from covey.settings import validated_in
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated_in
 
 Floats = NDArray[np.float64]
 TEST_SHARE = 0.2

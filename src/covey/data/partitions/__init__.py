@@ -1,5 +1,5 @@
-"""Who gets which samples: pure functions; `covey.catalogue.PARTITIONS` names them."""
+"""Who gets which samples: pure functions; `covey.settings.catalogue.PARTITIONS` names them."""
 
-from covey.catalogue import PARTITIONS
+from covey.settings.catalogue import PARTITIONS
 
 __all__ = ["PARTITIONS"]

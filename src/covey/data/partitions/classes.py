@@ -19,8 +19,8 @@ from covey.data.partitions.cutting import (
 )
 from covey.data.types import Indices
 from covey.errors import UserError
-from covey.ranges import Count
-from covey.settings import validated
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
 
 # The ten pairs of the HACCS paper's Figure 1: each label is in exactly two of them.
 HACCS_PAIRS = ((6, 7), (1, 4), (5, 9), (2, 3), (0, 4), (2, 5), (6, 8), (0, 9), (7, 8), (1, 3))

@@ -16,8 +16,8 @@ from covey.data.partitions.cutting import (
 )
 from covey.data.types import Indices
 from covey.errors import UserError
-from covey.ranges import Count, Positive
-from covey.settings import validated
+from covey.settings.ranges import Count, Positive
+from covey.settings.signatures import validated
 
 REDRAWS = 100  # of a whole capped partition before the smallest clients are topped up
 FRESH = 100  # fresh label mixes tried for one client of dir-client-prior at a time

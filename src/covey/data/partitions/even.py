@@ -8,8 +8,8 @@ import numpy as np
 
 from covey.data.partitions.cutting import Cut, Parts, check_enough, equal_sizes
 from covey.data.pieces import Pieces
-from covey.ranges import Count, Positive
-from covey.settings import validated
+from covey.settings.ranges import Count, Positive
+from covey.settings.signatures import validated
 
 
 @validated

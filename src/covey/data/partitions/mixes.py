@@ -21,8 +21,8 @@ from covey.data.partitions.cutting import (
 )
 from covey.data.types import Indices
 from covey.errors import UserError
-from covey.ranges import Count, Natural, Positive
-from covey.settings import validated
+from covey.settings.ranges import Count, Natural, Positive
+from covey.settings.signatures import validated
 
 IID_CLIENTS = 5
 EPSILON = 1e-9  # 0.57 * 100 is 56.99999999999999 in binary: rounding down must give 57

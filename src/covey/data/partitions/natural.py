@@ -8,8 +8,8 @@ from covey.data.partitions.cutting import Cut, Floats, Parts, check_enough
 from covey.data.partitions.dirichlet import dir_class_capped
 from covey.data.types import Indices
 from covey.errors import UserError
-from covey.ranges import Count, Positive
-from covey.settings import validated
+from covey.settings.ranges import Count, Positive
+from covey.settings.signatures import validated
 
 
 @validated

@@ -1,5 +1,0 @@
-"""Where a step's model runs: one bench per worker, never one per client."""
-
-from covey.bench.base import Bench, Fit, Loss, Recipe
-
-__all__ = ["Bench", "Fit", "Loss", "Recipe"]

@@ -1,0 +1,1 @@
+"""The round: messages, what parts need and give, costs, checks of replies, bytes."""

@@ -1,0 +1,288 @@
+"""What keeps clients from ending or spoiling a round: a part that fails over some answers is asked again without."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from covey.errors import RunError, SilentRoundError, SpoiledRunError, UserError
+
+if TYPE_CHECKING:
+    from covey.core.round import Fleet, Method, Reply, Round, Step, Task
+
+T = TypeVar("T")
+
+HOPELESS = 1000.0  # times the loss of guessing
+TRIES = 8  # how often a part may be asked again over bad answers, times the logarithm of how many have told anything
+STANDS_OUT = 10.0  # times as long as the others' updates: then it is said who sent it
+
+
+# ---------------------------------------------------------------------------------------------- one client's answers
+
+
+@dataclass
+class Listening:
+    """A fleet that remembers what it was told, so that a part can be asked again as if some clients were silent."""
+
+    fleet: Fleet
+    told: dict[tuple[str, tuple[int, ...], int], list[Reply]] = field(default_factory=dict)
+    without: frozenset[int] = frozenset()
+    asks: dict[tuple[str, tuple[int, ...]], int] = field(default_factory=dict)
+
+    def ask(self, step: Step, tasks: Mapping[int, Task], **options: Any) -> list[Reply]:
+        question = (step.kind, tuple(sorted(tasks)))
+        number = self.asks[question] = self.asks.get(question, 0) + 1
+        key = (*question, number)
+        if key not in self.told:
+            self.told[key] = self.fleet.ask(step, tasks, **options)
+        return [reply for reply in self.told[key] if reply.id not in self.without]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fleet, name)
+
+    @property
+    def heard(self) -> set[int]:
+        """Who has told anything."""
+        return {reply.id for replies in self.told.values() for reply in replies}
+
+
+def without_culprits(now: Round, part: Callable[[Round], T]) -> T:
+    """What the part makes of the round; where it fails over some clients' answers, what it makes of the others'.
+
+    Those clients' answers are then refused, if they are fewer than half of all who told anything. A part that fails
+    whoever is left out has a fault of its own, which is raised as it is; so is everything under `engine.debug`.
+    """
+    listening = Listening(now.fleet)
+    before = _changeable(now)
+    now.fleet = cast("Fleet", listening)
+    try:
+        return part(now)
+    except (UserError, RunError):
+        raise
+    except Exception as error:
+        suspects = sorted(i for i in listening.heard | {reply.id for reply in before["replies"]} if i >= 0)
+        if not suspects or len(now.here) < 2 or getattr(getattr(now.fleet, "engine", None), "debug", False):
+            raise
+        reason = f"the method fails over what it says: {type(error).__name__}: {error}"
+
+        def made(without: frozenset[int]) -> tuple[T] | None:
+            listening.without, listening.asks = without, {}
+            _put_back(now, before)
+            now.replies = [reply for reply in now.replies if reply.id not in without]
+            try:
+                return (part(now),)
+            except Exception:
+                return None
+
+        culprits = fewest(suspects, lambda without: made(without) is not None)
+        result = made(culprits) if 2 * len(culprits) < len(suspects) or len(culprits) == 1 else None
+        if (
+            result is None and len(suspects) == 1
+        ):  # nothing can be made of no answer: others may do better next time
+            _refuse(suspects, listening.fleet, part, now.number, reason)
+            raise SilentRoundError(f"round {now.number}: {listening.fleet.ledger.last_problem()}") from error
+        if result is None:
+            raise
+        _refuse(sorted(culprits), listening.fleet, part, now.number, reason)
+        return result[0]
+    finally:
+        now.fleet = listening.fleet
+
+
+def fewest(suspects: Sequence[int], works: Callable[[frozenset[int]], bool]) -> frozenset[int]:
+    """The suspects without whom it works, and not without fewer of them (QuickXplain, Junker, 2004).
+
+    A handful among n are found in some log2 n tries each. All of them are given back where no such set is found within
+    `TRIES` times that: then it is hardly their doing.
+    """
+    left = TRIES * (1 + math.ceil(math.log2(len(suspects))))
+
+    def among(group: Sequence[int], without: frozenset[int]) -> frozenset[int]:
+        nonlocal left
+        if len(group) == 1:
+            return frozenset(group)
+        halves = group[: len(group) // 2], group[len(group) // 2 :]
+        for half in halves:
+            left -= 1
+            if left < 0:
+                raise _NotFoundError
+            if works(without | frozenset(half)):
+                return among(half, without)
+        second = among(halves[1], without | frozenset(halves[0]))
+        return second | among(halves[0], without | second)
+
+    try:
+        return among(suspects, frozenset())
+    except _NotFoundError:
+        return frozenset(suspects)
+
+
+class _NotFoundError(Exception):
+    """Too many tries."""
+
+
+def _changeable(now: Round) -> dict[str, Any]:
+    return {
+        "models": now.models,
+        "groups": dict(now.groups),
+        "memory": dict(now.memory),
+        "notes": dict(now.notes),
+        "replies": list(now.replies),
+    }
+
+
+def _put_back(now: Round, before: Mapping[str, Any]) -> None:
+    for name, value in before.items():
+        setattr(now, name, value if isinstance(value, Tensor) else type(value)(value))
+
+
+def _refuse(clients: Sequence[int], fleet: Fleet, part: Callable[..., Any], round: int, reason: str) -> None:
+    part = getattr(part, "func", part)
+    kind = f"method.{getattr(part, '__name__', type(part).__name__)}"
+    for client in clients:
+        fleet.ledger.note_refusal(client, kind=kind, round=round, reason=reason)
+
+
+# ---------------------------------------------------------------------------------------------- no answer, no number
+
+
+def check_round(method: Method, now: Round) -> None:
+    """Says at once why a round has no reply that counts, or that nobody's training leads anywhere.
+
+    A mistake that every client makes again and training that diverges end the run; silence may pass.
+    """
+    ledger, asked = now.fleet.ledger, len(now.tasks)
+    if diverging(now):
+        raise SpoiledRunError(
+            f"round {now.number}: training diverges: {_losses_in_words(now)}; {_remedy(method.local)}"
+            f"{culprit_in_words(now.fleet, now.number)}",
+            round=now.number,
+        )
+    check_turnout(now.fleet, now.number)
+    if now.replies:
+        return
+    if asked and ledger.failed_in_round == asked:
+        raise RunError(
+            f"round {now.number}: {method.local.kind} fails at every client it was asked of ({asked}). "
+            f"{ledger.last_problem()}"
+        )
+    if not asked:
+        raise SilentRoundError(
+            f"round {now.number}: method {method.name} chose none of {len(now.here)} clients{ledger.why_in_round()}"
+        )
+    raise SilentRoundError(f"round {now.number}: none of {asked} clients answered. {ledger.last_problem()}")
+
+
+def check_turnout(fleet: Fleet, number: int) -> None:
+    """Ends a run over real sites where too few of them take part in a round, or all of them refuse."""
+    if why := fleet.objection():
+        raise RunError(f"round {number}: {why}")
+
+
+def diverging(now: Round) -> bool:
+    """Whether the loss of everybody who trained is beyond all measure, and they are not one or two among many.
+
+    That is: it is no finite number; or, in the first round and where no reply counts, it is a thousand times that of
+    guessing. In the first round two are enough to say so, later it takes three: liars may be alone in a round.
+    """
+    losses = _losses(now)
+    enough = min(len(now.here), 2 if now.number == 1 else 3)
+    if not losses or (len(losses) < enough and min(losses) >= 0):  # the server itself is no liar
+        return False
+    hopeless = math.inf
+    if now.fleet.objective.kernel == "cross-entropy" and (now.number == 1 or not now.replies):
+        hopeless = HOPELESS * math.log(max(2, now.fleet.known(-1).classes))
+    return all(not math.isfinite(loss) or loss > hopeless for loss in losses.values())
+
+
+def _losses(now: Round) -> dict[int, float]:
+    """The training losses of the round by client: of replies that count, and of those that were refused."""
+    counted = {reply.id: float(reply.stats.get("loss", 0.0)) for reply in now.replies}
+    return {**now.fleet.ledger.losses_refused, **counted}
+
+
+def _losses_in_words(now: Round) -> str:
+    losses = _losses(now)
+    finite = [loss for loss in losses.values() if math.isfinite(loss)]
+    if not finite:
+        return f"the loss or the model of all {len(losses)} clients that answered is not a finite number"
+    return f"the loss of all {len(losses)} clients that answered is {min(finite):.3g} or more"
+
+
+def not_measurable(fleet: Fleet, round: int, where: str = "the global test set") -> RunError:
+    """Why no model could be evaluated there: on the server's own test data, no client has to do with it."""
+    what, problem = fleet.ledger.latest or ("lost", None)
+    reason = problem.reason if problem is not None else "for no known reason"
+    if what == "lost":
+        return RunError(f"round {round}: the models cannot be evaluated on {where}: {reason}")
+    return SpoiledRunError(
+        f"round {round}: on {where} {reason.replace('its ', 'the ', 1)}: training diverges; lower train.lr "
+        f"or set train.clip{culprit_in_words(fleet, round)}",
+        round=round,
+    )
+
+
+def as_chosen(method: Method, chosen: Any, here: Sequence[int]) -> list[int]:
+    """Whom a method's selection names, as a list: clients that are here, or the server itself (below zero)."""
+    there = set(here)
+    try:
+        found = list(chosen)
+    except TypeError:
+        found = [chosen]
+    for one in found:
+        if not isinstance(one, Integral) or (int(one) >= 0 and one not in there):
+            raise RunError(
+                f"method {method.name}: select names {one!r}; it must give a list of clients that are here (now.here)"
+            )
+    return [int(one) for one in found]
+
+
+def check_bank(method: Method, now: Round) -> None:
+    """A bank is a table of whole rows; one with NaN or infinity is never kept."""
+    rows, size = now.models, now.fleet.layout.size
+    if not isinstance(rows, Tensor) or rows.dim() != 2 or not len(rows) or rows.shape[1] != size:
+        found = f"of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else f"a {type(rows).__name__}"
+        raise RunError(
+            f"method {method.name}: the new models are {found}; allowed: a tensor (models, {size})"
+        )
+    if rows.dtype != torch.float32 or rows.requires_grad:
+        found = "attached to a gradient" if rows.requires_grad else f"{rows.dtype}"
+        raise RunError(f"method {method.name}: the new models are {found}; allowed: rows.detach().float()")
+    if not is_finite(now.models):
+        raise SpoiledRunError(
+            f"round {now.number}: the new models hold NaN or infinity; {_remedy(method.local)}"
+            f"{culprit_in_words(now.fleet, now.number)}",
+            round=now.number,
+        )
+
+
+def is_finite(rows: Tensor) -> bool:
+    """Whether all values are finite. A finite sum has only finite terms; the long way is for sums that overflow."""
+    return math.isfinite(float(rows.sum())) or bool(torch.isfinite(rows).all())
+
+
+def culprit(fleet: Fleet, since: int = 0) -> tuple[int, int, float] | None:
+    """Who sent the update that stands out most of all rounds after `since`: round, client, times the others'."""
+    found = [one for one in fleet.ledger.longest if one[0] > since and one[2] >= STANDS_OUT]
+    return max(found, key=lambda one: one[2], default=None)
+
+
+def culprit_in_words(fleet: Fleet, round: int) -> str:
+    """Whose update stood out, for the end of a sentence; where nobody's did, what helps against several together."""
+    found = culprit(fleet)
+    if found is not None:
+        when, client, times = found
+        return f". In round {when} the update of client {client} was {times:.3g} times as long as the others'"
+    return '; where clients may lie together, robust.name = "median"' if round > 1 else ""
+
+
+def _remedy(step: Step) -> str:
+    train = getattr(step, "train", None) or getattr(step, "local", None) or step
+    rate = getattr(train, "lr", None)
+    return f"lower train.lr{f' ({rate:g})' if rate is not None else ''} or set train.clip"

@@ -1,0 +1,397 @@
+"""One idea: a round is a few questions and one matrix.
+
+    group -> bank -> select -> send -> local -> mix -> update -> after
+
+The server holds a *bank* of models, one flat row each. A method answers the questions; combining is always a matrix
+that maps `[old rows; replies]` to the new rows. Nothing in this file knows any method by name.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core.checks import as_chosen, check_bank, check_round, check_turnout, without_culprits
+from covey.core.messages import Reply, Task, plain_bytes
+from covey.core.needs import ONE_MODEL, check_parts, declares, named_parts
+from covey.core.protocols import Client, Fleet, Mixing, Rule, Step, server_client
+from covey.core.shows import NOTHING, showing
+from covey.errors import RunError, SilentRoundError, UserError
+from covey.streams import stream
+from covey.training.bench.base import one_thread
+
+if TYPE_CHECKING:
+    from covey.parts.steps.train import Train
+
+__all__ = [
+    "After",
+    "Bank",
+    "Client",
+    "Combine",
+    "Fleet",
+    "Gather",
+    "Group",
+    "Measure",
+    "Measurement",
+    "Method",
+    "Mix",
+    "Mixing",
+    "Reply",
+    "Round",
+    "RoundEnd",
+    "Rule",
+    "Select",
+    "Send",
+    "State",
+    "Step",
+    "Task",
+    "Update",
+    "Watcher",
+    "close_round",
+    "each_reply",
+    "empty_state",
+    "mixed",
+    "one_model",
+    "one_round",
+    "open_round",
+    "plain_bytes",
+    "run",
+    "served",
+    "server_client",
+    "stream",
+    "to_everybody",
+]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class State:
+    """All that the server remembers between rounds; saving it saves the run."""
+
+    models: Tensor  # the bank, one row per model
+    groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
+    # what parts keep (`needs.Key`): arrays, plain values
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    seen: Sequence[int] = ()  # clients in the order in which they first appeared
+    notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
+    round: int = 0  # rounds done
+    worked: tuple[int, ...] = ()  # whose replies made the last round
+
+    def __repr__(self) -> str:
+        models, groups = (
+            f"{len(self.models):,} models of {self.models.shape[-1]:,}",
+            set(self.groups.values()),
+        )
+        return (
+            f"State(round {self.round}: {models} numbers, {len(self.seen):,} clients, {len(groups)} groups)"
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class Round:
+    """What is known so far in this round; every part reads it, and what a part changes here becomes the next State."""
+
+    number: int
+    fleet: Fleet
+    here: Sequence[int]
+    models: Tensor
+    groups: dict[int, int]
+    memory: dict[str, Any]
+    seen: Sequence[int]
+    notes: dict[str, Any]
+    chosen: list[int] = field(default_factory=list)  # who works; a client drawn twice stands there twice
+    tasks: dict[int, Task] = field(default_factory=dict)
+    sent: dict[int, int] = field(default_factory=dict)  # of replies to tasks of earlier rounds: of which
+    replies: list[Reply] = field(default_factory=list)
+    worked: tuple[int, ...] = ()  # whose answers are in the replies, where these are not one per client
+
+    def stream(self, *names: str | int) -> np.random.Generator:
+        """The random stream of that name for this round."""
+        return stream(self.fleet.seed, *names, "round", self.number)
+
+    def row_of(self, client: int) -> int:
+        """The row of a client in a bank with one row per client."""
+        return self.seen.index(client)
+
+    def start_of(self, reply: Reply) -> Tensor:
+        """The row that a reply started from, as it was sent."""
+        task = self.tasks[reply.id]
+        return task.models[task.slots.index(reply.slot)]
+
+    def ask(self, step: Step, ids: Iterable[int], **args: Any) -> list[Reply]:
+        """Asks some clients something that needs no model."""
+        task = Task(args=args)
+        return self.fleet.ask(step, dict.fromkeys(ids, task))
+
+
+Group = Callable[[Round], dict[int, int]]
+Bank = Callable[[Round], Tensor]
+Select = Callable[[Round], list[int]]
+Send = Callable[[Round, Sequence[int]], dict[int, Task]]
+Gather = Callable[[Round, Step], list[Reply]]
+Mix = Callable[[Round], "Mixing | Sequence[Mixing]"]
+Combine = Callable[[Round], Tensor]
+Update = Callable[[Round, Tensor], Tensor]
+After = Callable[[Round], None]
+
+
+@showing(NOTHING)
+@declares(gives=(ONE_MODEL,))
+def one_model(now: Round) -> Tensor:
+    """One common model."""
+    return now.models if len(now.models) else now.fleet.start()[None]
+
+
+@showing(NOTHING)
+@declares(needs=(ONE_MODEL,))
+def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
+    """Everybody gets the common model, row 0."""
+    return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,)))
+
+
+def each_reply(now: Round, step: Step) -> list[Reply]:
+    """The server is shown every client's reply."""
+    return now.fleet.ask(step, now.tasks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A federated method: one answer to each question. Parts are frozen dataclasses or functions; none has state."""
+
+    name: str
+    select: Select
+    local: Step
+    mix: Mix | None = None
+    group: Group | None = None
+    bank: Bank = one_model
+    send: Send = to_everybody
+    serve: Send | None = None  # what a client is given to use, if not what it is sent to train
+    adapt: Train | None = None  # training that a client does at home before it uses the row that serves it
+    combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
+    update: Update | None = None
+    gather: Gather = each_reply  # what the server is shown of the replies: each, or only sums of them
+    after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
+
+    def __post_init__(self) -> None:
+        check_parts(named_parts({f.name: getattr(self, f.name) for f in fields(self)[1:-1]}, self.after))
+
+
+def one_round(method: Method, state: State, fleet: Fleet) -> State:
+    """One round of any method; no single client's answer can end it."""
+    now = open_round(state, fleet)
+    if method.group:
+        now.groups = without_culprits(now, method.group)
+    now.models = without_culprits(now, method.bank)
+    now.here = fleet.trainers(now.here)
+    now.chosen = as_chosen(method, without_culprits(now, method.select), now.here)
+    now.tasks = without_culprits(now, lambda now: method.send(now, sorted(set(now.chosen))))
+    now.replies = method.gather(now, method.local)
+    check_round(method, now)
+    now.models = without_culprits(now, partial(new_rows, method))
+    check_bank(method, now)
+    return close_round(now)
+
+
+def new_rows(method: Method, now: Round) -> Tensor:
+    """What the replies make of the bank, and what is remembered of it."""
+    rows = mixed(method, now)
+    if method.update:
+        rows = method.update(now, rows)
+    now.models = rows
+    for keep in method.after:
+        keep(now)
+    return rows
+
+
+def with_newcomers(seen: Sequence[int], here: Sequence[int]) -> Sequence[int]:
+    """Everybody seen so far, then who is new; a fleet without comings and goings is a `range` and stays one."""
+    if isinstance(here, range) and (not seen or seen == here):
+        return here
+    known = seen if isinstance(seen, range) else set(seen)
+    new = [i for i in here if i not in known]
+    return (*seen, *new) if new else seen
+
+
+def open_round(state: State, fleet: Fleet) -> Round:
+    """Fixes who is here, once per round."""
+    number = state.round + 1
+    here = fleet.begin(number)
+    if not here and not fleet.underway:
+        raise SilentRoundError(f"round {number}: no client can be reached")
+    return Round(
+        number=number,
+        fleet=fleet,
+        here=here,
+        models=state.models,
+        groups=dict(state.groups),
+        memory=dict(state.memory),
+        seen=with_newcomers(state.seen, here),
+        notes=dict(state.notes),
+    )
+
+
+def mixed(method: Method, now: Round) -> Tensor:
+    """The new rows: a matrix over `[old rows; replies]`, or what the method's `combine` makes of them."""
+    if method.combine:
+        return method.combine(now)
+    if method.mix is None:
+        raise RunError(f"method {method.name!r} has neither mix nor combine")
+    mixing = method.mix(now)
+    mixings = [mixing] if isinstance(mixing, Mixing) else mixing
+    if not isinstance(mixings, Sequence) or not all(isinstance(one, Mixing) for one in mixings):
+        raise RunError(f"method {method.name}: mix gives a {type(mixing).__name__}; it must give a Mixing")
+    return now.fleet.combine(mixings, now.models, now.replies, now.seen)
+
+
+def close_round(now: Round) -> State:
+    return State(
+        models=now.models,
+        groups=now.groups,
+        memory=now.memory,
+        seen=now.seen,
+        notes=now.notes,
+        round=now.number,
+        worked=now.worked or tuple(reply.id for reply in now.replies),
+    )
+
+
+def empty_state(fleet: Fleet) -> State:
+    """The state before the first round: no rows yet, because the method says which models exist."""
+    return State(models=torch.zeros(0, fleet.layout.size))
+
+
+# ---------------------------------------------------------------------------------------------- the loop
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """One number: on what (`split`), of whom (`client`, `group`; -1 = all), which metric."""
+
+    split: str
+    metric: str
+    value: float
+    client: int = -1
+    group: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundEnd:
+    """What watchers are told after every round (and once before the first, with the untrained model)."""
+
+    state: State
+    method: Method
+    fleet: Fleet
+    measurements: Sequence[Measurement]
+    rounds: int
+
+    def value(self, split: str, metric: str) -> float | None:
+        """A number over all clients and groups, if it was measured."""
+        for m in self.measurements:
+            if m.split == split and m.metric == metric and m.client == -1 and m.group == -1:
+                return m.value
+        return None
+
+
+PATIENCE = 3  # rounds in a row that may pass without an answer
+
+Watcher = Callable[[RoundEnd], None]
+# the last one: is this the last round?
+Measure = Callable[[Method, State, Fleet, bool], Sequence[Measurement]]
+
+
+def check_run(method: Any, fleet: Any, rounds: Any) -> None:
+    """What was given for what, said before the first round."""
+    if not isinstance(method, Method):
+        raise UserError(
+            f"method is a {type(method).__name__}; it must be a Method, such as fedavg(Train(lr=0.1))"
+        )
+    if not hasattr(fleet, "ask"):
+        raise UserError(
+            f"fleet is a {type(fleet).__name__}; it must be a fleet, such as LocalFleet(data, model)"
+        )
+    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
+        raise UserError(f"rounds is {rounds!r}; allowed: a whole number, at least 1")
+    asked, there = (
+        getattr(method.select, "per_round", 0),
+        len(getattr(getattr(fleet, "data", None), "shares", ())),
+    )
+    if there and isinstance(asked, int) and asked > there and getattr(fleet, "name", "run") == "run":
+        warnings.warn(f"per_round is {asked}, but there are {there} clients: all of them work", stacklevel=3)
+
+
+@one_thread()
+def run(
+    method: Method,
+    fleet: Fleet,
+    *,
+    rounds: int,
+    state: State | None = None,
+    measure: Measure | None = None,
+    watchers: Sequence[Watcher] = (),
+    stop: Callable[[RoundEnd], bool] = lambda _: False,
+    patience: int = PATIENCE,
+) -> State:
+    """Runs the method for so many rounds in all (from `state` on, when given) and returns the last state.
+
+    A round in which nobody answers passes with nothing done; after `patience` of them in a row the next one ends the
+    run, and so does the last round of all when nobody ever answered.
+    """
+    check_run(method, fleet, rounds)
+    state = state or empty_state(fleet)
+    silent = 0
+    while state.round < rounds:
+        try:
+            state, silent = one_round(method, state, fleet), 0
+        except RunError as error:
+            check_turnout(fleet, state.round + 1)  # what no part can do without answers is not the cause
+            if not isinstance(error, SilentRoundError):
+                raise
+            silent += 1
+            if silent > patience or (state.round + 1 == rounds and not len(state.models)):
+                raise
+            state = replace(state, round=state.round + 1, worked=())
+        end = RoundEnd(
+            state=state,
+            method=method,
+            fleet=fleet,
+            measurements=measure(method, state, fleet, state.round == rounds)
+            if measure and len(state.models)
+            else (),
+            rounds=rounds,
+        )
+        for watcher in watchers:
+            watcher(end)
+        if stop(end):
+            break
+    return state
+
+
+def served(method: Method, state: State, fleet: Fleet, ids: Sequence[int]) -> dict[int, Task]:
+    """The rows each of these clients is given to use under the method's present state.
+
+    Who has no labels, and so cannot be placed by what a method asks about them, is given the model of most clients.
+    """
+    now = Round(
+        number=state.round,
+        fleet=fleet,
+        here=list(ids),
+        models=state.models,
+        groups=dict(state.groups),
+        memory=dict(state.memory),
+        seen=state.seen,
+        notes={},
+    )
+    serve = method.serve or method.send
+    tasks = serve(now, ids)
+    if now.groups and (absent := [i for i in ids if i not in tasks]):
+        unlabelled = sorted(set(absent) - set(fleet.trainers(absent)))
+        now.groups = now.groups | dict.fromkeys(unlabelled, Counter(now.groups.values()).most_common(1)[0][0])
+        tasks = tasks | (serve(now, unlabelled) if unlabelled else {})
+    return tasks

@@ -1,0 +1,140 @@
+"""`about.json`: what the readers of a run folder need to know of it without anybody's code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from covey.errors import UserError
+from covey.files import read_json, strict_json
+from covey.folder.checksums import ABOUT
+from covey.training.metrics import Metrics
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from covey.data.schema import Schema
+    from covey.data.types import Dataset, Federation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a sample looks like before it goes into a model, and how it gets there.
+
+    shape, dtype: as the data set holds it.
+    scale: (mean, standard deviation) per channel.
+    features: the names of a table's inputs.
+    schema: how these are made of the table's columns; older folders do not have it.
+    resized: whether pictures of any size were brought to this one.
+    low, high: the smallest and the largest value in training.
+    reach: what the largest value of every training sample is at least.
+    """
+
+    shape: tuple[int, ...] = ()
+    dtype: str = "float32"
+    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    features: tuple[str, ...] = ()
+    schema: Schema | None = None
+    resized: bool = False
+    low: float | None = None
+    high: float | None = None
+    reach: float | None = None
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Inputs:
+        from covey.data.samples import reach_of
+
+        low, high, reach = reach_of(dataset.x, dataset.train)
+        return cls(
+            shape=tuple(dataset.x.shape[1:]),
+            dtype=str(dataset.x.dtype).removeprefix("torch."),
+            scale=(dataset.scale.mean, dataset.scale.std) if dataset.scale else None,
+            features=dataset.features,
+            schema=dataset.schema,
+            resized=dataset.resized,
+            low=low,
+            high=high,
+            reach=reach,
+        )
+
+    def samples(self, x: Any) -> Tensor:
+        """What people have (rows, arrays, pictures, a folder) as the model takes it; see `covey.data.samples`."""
+        from covey.data.samples import samples_of
+
+        return samples_of(self, x)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**told, "schema": self.schema.plain() if self.schema else None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """The metrics with their directions, names of classes and clients, and the inputs."""
+
+    metrics: Metrics = field(default_factory=Metrics)
+    dataset: str = ""
+    classes: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    inputs: Inputs = field(default_factory=Inputs)
+
+    @classmethod
+    def of(cls, metrics: Metrics, data: Federation | None) -> About:
+        if data is None:
+            return cls(metrics=metrics)
+        return cls(
+            metrics=metrics,
+            dataset=data.dataset.name,
+            classes=data.dataset.classes,
+            clients=data.names(),
+            inputs=Inputs.of(data.dataset),
+        )
+
+    def json(self) -> str:
+        """The file."""
+        plain = {
+            "schema": 1,
+            "metrics": self.metrics.plain(),
+            "dataset": self.dataset,
+            "classes": list(self.classes),
+            "clients": list(self.clients),
+            "inputs": self.inputs.plain(),
+        }
+        return strict_json(plain, indent=1)
+
+
+def read_about(folder: Path) -> About:
+    """What the folder says of itself; a folder without the file says nothing."""
+    try:
+        plain = read_json(folder / ABOUT)
+        return About(
+            metrics=Metrics.from_plain(plain["metrics"]),
+            dataset=str(plain["dataset"]),
+            classes=tuple(map(str, plain["classes"])),
+            clients=tuple(map(str, plain["clients"])),
+            inputs=inputs_from_plain(plain["inputs"]),
+        )
+    except FileNotFoundError:
+        return About()
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise UserError(f"{folder / ABOUT} is damaged: it cannot be read.") from error
+
+
+def inputs_from_plain(plain: Mapping[str, Any]) -> Inputs:
+    """What `Inputs.plain` told, through JSON."""
+    from covey.data.schema import Schema
+
+    schema = plain.get("schema")
+    mean, std = plain["scale"] or ((), ())
+    return Inputs(
+        shape=tuple(plain["shape"]),
+        dtype=plain["dtype"],
+        scale=(tuple(mean), tuple(std)) if plain["scale"] else None,
+        features=tuple(plain["features"]),
+        schema=Schema.from_plain(schema) if schema is not None else None,
+        resized=bool(plain.get("resized", False)),
+        **{key: None if plain.get(key) is None else float(plain[key]) for key in ("low", "high", "reach")},
+    )

@@ -1,0 +1,164 @@
+"""`checkpoint.json`: which files make up a run, each with its SHA-256, so that damage is noticed before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from covey.errors import UserError
+from covey.files import open_regular, read_json, read_whole, write_atomically
+
+FORMAT = 2
+FILE = "checkpoint.json"
+ABOUT = "about.json"
+SERVED = "served.safetensors"  # the rows that clients use
+NOT_THE_SAME = "its SHA-256 is not the one that was written"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The first `length` bytes of a file, and their SHA-256."""
+
+    length: int = 0
+    sha256: str = hashlib.sha256().hexdigest()
+
+    @staticmethod
+    def of(content: bytes) -> Piece:
+        return Piece(length=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+    def read(self, path: Path) -> bytes:
+        """The piece of this file; one sentence where it is shorter or not the same."""
+        try:
+            with open_regular(path) as file:  # no more is asked for than there is: a length may be any number
+                content = file.read(min(self.length, os.fstat(file.fileno()).st_size))
+        except OSError as error:
+            raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
+        if len(content) < self.length:
+            raise UserError(f"{path} is shorter than the checkpoint says; this run is damaged")
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise UserError(f"{path} is damaged: {NOT_THE_SAME}")
+        return content
+
+    def read_all(self, path: Path) -> bytes:
+        """The same, where the piece is the whole file."""
+        content = self.read(path)
+        if path.stat().st_size != self.length:
+            raise UserError(f"{path} is damaged: it is longer than what was written")
+        return content
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One checkpoint: its file in `checkpoint/`, and the part of the journal that belongs to it."""
+
+    round: int
+    file: str
+    content: Piece
+    journal: Piece = field(default_factory=Piece)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """What `checkpoint.json` holds: the checkpoints, newest first, and the other files that belong to them.
+
+    `config` is config.toml's SHA-256; there are two while a run is being given more rounds. `files` are those that
+    are written once: about.json at the beginning, the others at the end.
+    """
+
+    kept: tuple[Kept, ...] = ()
+    config: tuple[str, ...] = ()
+    files: Mapping[str, Piece] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> dict[str, Piece]:
+        """The files that stay true when the run goes on."""
+        return {name: piece for name, piece in self.files.items() if name == ABOUT}
+
+
+def write_index(folder: Path, index: Index) -> None:
+    """Writes `checkpoint.json`, at once or not at all: with it, all that it names is in force."""
+    content = asdict(index)
+    whole = {"format": FORMAT, "sha256": _digest(content), **content}
+    write_atomically(folder / FILE, json.dumps(whole, indent=1))
+
+
+def read_index(folder: Path) -> Index | None:
+    """The index of a run folder, or None; one that was written before there were checksums is empty."""
+    path = folder / FILE
+    try:
+        saved = read_json(path)
+    except FileNotFoundError:
+        return None
+    if not isinstance(saved, dict):
+        raise UserError(f"{path} is damaged: it is not the index of a run")
+    if saved.get("format") == 1 and {"arrays", "data"} <= set(saved):
+        return Index()
+    if saved.get("format") != FORMAT:
+        raise UserError(f"{path} has format {saved.get('format')!r}; this version of covey reads {FORMAT}")
+    content = {key: value for key, value in saved.items() if key not in ("format", "sha256")}
+    try:
+        if saved.get("sha256") != _digest(content):
+            raise UserError(f"{path} is damaged: {NOT_THE_SAME}")
+        return Index(
+            kept=tuple(_kept(part) for part in content["kept"]),
+            config=tuple(_text(digest) for digest in content["config"]),
+            files={name: _piece(piece) for name, piece in content["files"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: it is not the index of a run") from error
+
+
+def check_files(folder: Path, index: Index) -> None:
+    """All files that the index names are what was written, but models: these are checked when they are read."""
+    check_config(folder, index)
+    for name, piece in index.files.items():
+        if name != SERVED:
+            piece.read_all(folder / name)
+
+
+def check_config(folder: Path, index: Index) -> None:
+    """config.toml is the one that the checkpoint belongs to."""
+    path = folder / "config.toml"
+    try:
+        digest = hashlib.sha256(read_whole(path)).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
+    if index.config and digest not in index.config:
+        raise UserError(
+            f"config.toml was changed after the checkpoint was written, or is damaged ({path}); "
+            "start a new run with it instead"
+        )
+
+
+def _kept(part: Mapping[str, Any]) -> Kept:
+    return Kept(
+        round=_whole(part["round"]),
+        file=_text(part["file"]),
+        content=_piece(part["content"]),
+        journal=_piece(part["journal"]),
+    )
+
+
+def _piece(part: Mapping[str, Any]) -> Piece:
+    return Piece(length=_whole(part["length"]), sha256=_text(part["sha256"]))
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise TypeError("not a whole number from 0 of 64 bits")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,200 @@
+"""CAFA (Zhang et al., 2024): large clusters, and models that do well on others' data, count more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from covey.core.round import Method
+from covey.errors import UserError
+from covey.methods.cafa.accuracy import LikenessAverage
+from covey.methods.cafa.label_mix import ByLabelMix
+from covey.methods.cafa.largest import LargestGroup
+from covey.parts.mix.average import Average
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.privacy import Privacy, SummaryNoise
+from covey.parts.steps.summaries import LabelSummary
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, Epsilon, Positive, UpTo100
+from covey.settings.signatures import settings_of, takes, validated
+
+Evaluation = Literal["balanced", "published"]
+HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
+
+
+@validated
+def by_label_mix(
+    *,
+    clusters: Count | None = None,
+    epsilon: Epsilon | None = None,
+    noise: SummaryNoise = "simulated",
+    budget: Positive | None = None,
+) -> ByLabelMix:
+    """CAFA's clusters: K-means on the shares of labels, k by silhouette unless `clusters` says it.
+
+    Args:
+        clusters: number of clusters; none takes the best silhouette.
+        epsilon: privacy loss of one summary; none sends exact numbers.
+        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
+        budget: the most epsilon that a client ever spends; none is no limit.
+    """
+    ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))
+    return ByLabelMix(ask=ask, clusters=clusters)
+
+
+@validated
+def by_likeness(
+    train: Train,
+    *,
+    by_cluster: bool = True,
+    by_accuracy: bool = True,
+    evaluation: Evaluation = "balanced",
+    power: UpTo100 = 2.0,
+    by_samples: bool = False,
+) -> LikenessAverage:
+    """CAFA's weights: the size of the client's cluster times the accuracy of its model on the others' data.
+
+    Args:
+        by_cluster: whether the size of the cluster counts.
+        by_accuracy: whether the accuracy on the others' data counts.
+        evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
+        power: exponent of the balanced accuracy.
+        by_samples: whether the number of samples counts, too.
+    """
+    if by_accuracy and not train.holdout:
+        raise UserError("models are judged on validation data: set train.holdout, e.g. 0.2")
+    balanced = by_accuracy and evaluation == "balanced"
+    return LikenessAverage(
+        by_cluster=by_cluster,
+        by_accuracy=by_accuracy,
+        holdout=train.holdout if by_accuracy else 0.0,
+        balanced=balanced,
+        power=power if balanced else 1.0,
+        by_samples=by_samples,
+    )
+
+
+@validated
+@takes(by_label_mix)
+def cafa(
+    train: Train,
+    *,
+    per_round: Count = 6,
+    evaluation: Evaluation = "balanced",
+    power: UpTo100 = 2.0,
+    weighting: Literal["samples", "equal"] | None = None,
+    by_cluster: bool | None = None,
+    **clustering: Any,
+) -> Method:
+    """FedAvg in which a model counts by its accuracy on the other clients' data (published: and by its cluster's size).
+
+    Published: before the first round clients tell the shares of their labels, and K-means with k by silhouette groups
+    them (CBCC). In every round the chosen clients send their models to each other and score them on validation data
+    (ABFA). W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j (Zhang et al., eq. 11). The validation data are the share
+    `train.holdout`, 0.2 where it is 0. `evaluation = "published"` is the paper: eq. 8 to 11, no weight by samples.
+    With `balanced` (the default) w^A is the accuracy by class, mean over the classes, to the `power`, times the number
+    of samples; clusters do not weigh, so nobody is asked for label shares: much better where some clients are IID,
+    level with FedAvg where all hold few classes (docs/methods/cafa.md). `weighting` and `by_cluster` set these two by
+    themselves. `clusters` fixes k. With `epsilon` the label shares are private: `noise` is how, `budget` what a client
+    spends at most.
+
+    Args:
+        per_round: how many clients work in a round.
+        evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
+        power: exponent of the balanced accuracy.
+        weighting: samples: times the number of samples; equal: not; none: samples if balanced, equal if published.
+        by_cluster: whether the size of its cluster weighs a client; none: only if published.
+    """
+    train = with_validation(train)
+    published = evaluation == "published"
+    weighed = published if by_cluster is None else by_cluster
+    if not weighed:  # nobody tells label shares that would change nothing
+        refuse_unused(clustering)
+    return Method(
+        name="cafa",
+        group=by_label_mix(**clustering) if weighed else None,
+        select=Uniform(per_round=per_round),
+        local=train,
+        mix=by_likeness(
+            train,
+            by_cluster=weighed,
+            evaluation=evaluation,
+            power=power,
+            by_samples=not published if weighting is None else weighting == "samples",
+        ),
+    )
+
+
+@validated
+def abfa(
+    train: Train, *, per_round: Count = 6, evaluation: Evaluation = "balanced", power: UpTo100 = 2.0
+) -> Method:
+    """CAFA without clusters: models weigh by their accuracy on each other's validation data alone.
+
+    w_i = A_i / sum of A_j, with A_i the accuracy of model i over the validation data of all clients of the round
+    (eq. 9-10). Those data are the share `train.holdout`, 0.2 where it is 0. `evaluation`: with `balanced` A_i is the
+    accuracy by class, mean over the classes, to the `power`; with `published` it is eq. 9-10.
+
+    Args:
+        per_round: how many clients work in a round.
+        evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
+        power: exponent of the balanced accuracy.
+    """
+    train = with_validation(train)
+    return Method(
+        name="abfa",
+        select=Uniform(per_round=per_round),
+        local=train,
+        mix=by_likeness(train, by_cluster=False, evaluation=evaluation, power=power),
+    )
+
+
+@validated
+@takes(by_label_mix)
+def cbcc(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
+    """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
+
+    w_i = |C(i)| / n with C(i) the client's cluster by label shares (eq. 8), renormalised over the round.
+
+    Args:
+        per_round: how many clients work in a round.
+    """
+    return Method(
+        name="cbcc",
+        group=by_label_mix(**clustering),
+        select=Uniform(per_round=per_round),
+        local=train,
+        mix=by_likeness(train, by_accuracy=False),
+    )
+
+
+@validated
+@takes(by_label_mix)
+def cbcc_select(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
+    """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7).
+
+    Args:
+        per_round: how many clients work in a round.
+    """
+    return replace(
+        cbcc(train, **clustering),
+        name="cbcc-select",
+        select=LargestGroup(per_round=per_round),
+        mix=Average(weighting="equal"),
+    )
+
+
+def refuse_unused(clustering: Mapping[str, Any]) -> None:
+    """A setting of the clusters that is not its default would change nothing where they do not weigh."""
+    for name, setting in settings_of(by_label_mix).items():
+        if clustering.get(name, setting.default) != setting.default:
+            raise UserError(
+                f"{name} is {clustering[name]!r}, which only clusters that weigh use: set by_cluster = true or "
+                'evaluation = "published", or leave it out'
+            )
+
+
+def with_validation(train: Train) -> Train:
+    """The same training with some data kept for validation, when it has none yet."""
+    return train if train.holdout else replace(train, holdout=HOLDOUT)

@@ -1,0 +1,160 @@
+"""No server holds a model: flocks whose label groups mix over a topology, each group at its representative.
+
+    representative <- mean of its group's workers, weighted by samples             (upload)
+    representatives of one flock mix on its graph, a wheel for instance             (backbone)
+    everybody who is here takes the model of its representative                     (download)
+
+Nothing is mixed between flocks: their models differ on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from scipy.sparse import block_diag, csr_array
+
+from covey.core.needs import GROUPS, MODEL_PER_CLIENT, Facts, Key
+from covey.core.round import Mixing, Round, Task, stream
+from covey.parts.mix.exchange import HashableShape, graph_note
+from covey.parts.mix.graphs import adjacency, graph
+from covey.parts.mix.peers import links
+from covey.parts.mix.topology import (
+    Ints,
+    between,
+    collect,
+    download,
+    messages,
+    representatives,
+    succession,
+    upload,
+)
+from covey.parts.steps.size import sizes
+
+# client -> the last round in which it took the present model
+REFRESHED: Key[dict[int, int]] = Key("refreshed")
+Finer = Callable[[Round], Mapping[int, int]]  # the groups inside flocks: client -> group
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlockTopology:
+    """The mix: each flock's groups (as `finer` names them) stand on a graph of their own, dealt at random.
+
+    The representative of a group is, among those who are here and hold its latest model, the member with most samples;
+    only those who trained are heard.
+    """
+
+    backbone: HashableShape
+    finer: Finer
+
+    needs: ClassVar[Facts] = (MODEL_PER_CLIENT, GROUPS)
+
+    def __call__(self, now: Round) -> list[Mixing]:
+        places = self.places(now)
+        row_of = {client: row for row, client in enumerate(now.seen)}
+        worked = np.zeros(len(now.seen), bool)
+        worked[[row_of[reply.id] for reply in now.replies]] = True
+        heard = {
+            group: node for group, node in places.lead.items() if (worked & (places.groups == group)).any()
+        }
+        factors = [
+            upload(places.groups, heard, places.samples, worked),
+            between(places.lead, places.backbone, np.arange(len(places.flock)), "auto", len(now.seen)),
+            download(places.groups, places.lead, places.here),
+        ]
+        first = collect(len(now.seen), [row_of[reply.id] for reply in now.replies])
+        rest = [factor for factor in factors if messages(factor)]
+        taken = {client: now.number for client, is_here in zip(now.seen, places.here, strict=True) if is_here}
+        REFRESHED.keep(now.memory, REFRESHED.get(now.memory, {}) | taken)
+        layout = now.fleet.layout
+        mixings = [Mixing(factors=[first, *rest], peers=True)]
+        if layout.has_buffers and layout.buffers != "average":  # statistics stay with whoever trained
+            down = [download(places.groups, places.lead, places.here & ~worked)]
+            mixings = [
+                Mixing(factors=[first, *rest], columns=slice(0, layout.trainable), peers=True),
+                Mixing(factors=[first, *down], columns=slice(layout.trainable, None)),
+            ]
+        sent = links(mixings[0], now.seen, now.replies)
+        now.notes["graph"] = graph_note(now, places.groups, places.lead, sent)
+        return mixings
+
+    def places(self, now: Round) -> Places:
+        """Who is in which group, who represents it, and which groups are linked."""
+        finer = self.finer(now)
+        names = sorted(set(finer.values()))
+        number = {name: place for place, name in enumerate(names)}
+        groups = np.array([number.get(finer.get(i, -1), -1) for i in now.seen])
+        flock_of = {number[name]: now.groups[i] for i, name in finer.items()}
+        known = sizes(now, [i for i in now.here if i in finer])
+        samples = [known.get(i, 1) for i in now.seen]
+        here = np.array([i in set(now.here) and i in finer for i in now.seen])
+        flock = np.array([flock_of[place] for place in range(len(names))])
+        latest = REFRESHED.get(now.memory, {})
+        order = succession(samples, [latest.get(i, 0) for i in now.seen])
+        return Places(
+            groups=groups,
+            flock=flock,
+            samples=samples,
+            here=here,
+            lead=representatives(groups, order, here),
+            backbone=self.linked(flock, now.fleet.seed),
+        )
+
+    def linked(self, flock: Ints, seed: int) -> csr_array:
+        """A graph for every flock; its groups' places on it are dealt at random."""
+        joined = block_diag(
+            [
+                adjacency(graph(self.backbone, int((flock == one).sum()), seed=seed))
+                for one in np.unique(flock)
+            ],
+            format="csr",
+        )
+        # the k-th place of the joined graph belongs to this group: flock by flock, inside each as drawn
+        hat = stream(seed, "places").random(len(flock))
+        order = np.lexsort((hat, flock))
+        place = np.argsort(order)
+        return csr_array(joined[place][:, place])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Places:
+    """Rows by group, groups by flock, and who stands for each group."""
+
+    groups: Ints  # of every row; -1: not known
+    flock: Ints  # of every group
+    samples: Sequence[int]
+    here: np.ndarray
+    lead: dict[int, int]  # group -> row
+    backbone: csr_array
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromRepresentative:
+    """Everybody works on the model that it holds; who holds an old one (a newcomer, who was away) is sent the present
+    one by its representative first."""
+
+    mix: FlockTopology
+
+    needs: ClassVar[Facts] = (MODEL_PER_CLIENT, GROUPS)
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        places = self.mix.places(now)
+        tasks = {}
+        for i in ids:
+            row = now.seen.index(i) if i in now.seen else -1
+            group = int(places.groups[row]) if row >= 0 else -1
+            if group < 0:
+                continue
+            source = places.lead.get(group, row)
+            is_held = torch.equal(now.models[row], now.models[source])
+            tasks[i] = Task(
+                models=now.models[source : source + 1],
+                slots=(row,),
+                held=(0,) if is_held else (),
+                keep=True,
+                source="peers",
+            )
+        return tasks

@@ -1,0 +1,224 @@
+"""Flocks: clients whose classes look alike, found by average linkage on unbiased distances and a cut that knows noise.
+
+One flock is a valid answer, and the answer on IID data and under label skew alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.methods.covey.class_distances import ClassDistances
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+APART = 0.1  # two flocks are at least so far apart, in units of the distance between classes
+TIGHT = 0.35  # and their members are closer to each other than this share of the distance to the next flock,
+GAP = 0.5  # or nobody is in between: low margins are at least half of the usual ones
+SIGMAS = 4.0  # which must stand out of its noise by so many standard errors
+MOST = 12  # flocks
+SETTLING = 20  # times that everybody may move to a nearer flock
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cut:
+    """One clustering: a label per client, how far the nearest two flocks are apart, and how wide flocks are inside."""
+
+    labels: Labels
+    apart: float
+    inside: float
+
+    @property
+    def count(self) -> int:
+        return int(self.labels.max(initial=0)) + 1
+
+
+def flocks(found: ClassDistances, *, min_size: int = 2) -> Cut:
+    """The finest cut of the tree whose flocks stand apart; everybody is one flock where no cut does.
+
+    A cut counts when its nearest flocks are APART, by more than SIGMAS standard errors, and wide inside by less than
+    TIGHT of that or with a GAP between them. Flocks below `min_size` join the nearest other one first.
+    """
+    one = Cut(labels=np.zeros(len(found.distance), np.int64), apart=0.0, inside=0.0)
+    best = one
+    merged = tree(found)
+    for count in range(2, min(MOST, len(one.labels) // max(1, min_size)) + 1):
+        labels = settled(found, without_small(found, cut_into(merged, len(one.labels), count), min_size))
+        labels = without_small(found, labels, min_size)
+        cut = judged(found, labels)
+        if cut is not None and cut.count > best.count:
+            best = cut
+    return best
+
+
+def judged(found: ClassDistances, labels: Labels) -> Cut | None:
+    """The clustering with its distances; None where its flocks do not stand apart."""
+    count = int(labels.max(initial=0)) + 1
+    if count < 2:
+        return None
+    between = [
+        mean_distance(found, labels == a, labels == b) for a in range(count) for b in range(a + 1, count)
+    ]
+    inside = [mean_distance(found, labels == a, labels == a) for a in range(count)]
+    width = max(
+        0.0, float(np.average([m for m, _, _ in inside], weights=[max(w, 1e-12) for _, _, w in inside]))
+    )
+    nearest, error, _ = min(between)
+    is_clear = width < TIGHT * nearest or gap(found, labels) > GAP
+    stands_out = nearest > max(APART, SIGMAS * error) and is_clear
+    return Cut(labels=labels, apart=nearest, inside=width) if stands_out else None
+
+
+def gap(found: ClassDistances, labels: Labels) -> float:
+    """How empty the space between flocks is: of each flock the tenth-percentile margin over the median one; the least.
+
+    A client's margin is how much nearer its own flock is than the next. Where kinds differ, nobody is in between, and
+    all margins are alike; a cut through a continuum, as between writers' hands, leaves many clients close to it.
+    """
+    inside = np.eye(int(labels.max()) + 1)[labels]
+    weight = found.weight @ inside
+    mean = np.divide(
+        (found.weight * found.distance) @ inside, weight, out=np.zeros_like(weight), where=weight > 0
+    )
+    own = mean[np.arange(len(labels)), labels]
+    others = np.where(inside > 0, np.inf, mean).min(axis=1)
+    margins = others - own
+    shares = []
+    for flock in range(inside.shape[1]):
+        middle = float(np.median(margins[labels == flock]))
+        low = float(np.percentile(margins[labels == flock], 10))
+        shares.append(low / middle if middle > 0 else 0.0)
+    return min(shares)
+
+
+def mean_distance(
+    found: ClassDistances, first: NDArray[np.bool_], second: NDArray[np.bool_]
+) -> tuple[float, float, float]:
+    """The weighted mean distance of two sets of clients, its standard error and its weight; pairs of a client are none.
+
+    The pairs of one client share its noise, so the error counts clients, not pairs.
+    """
+    block = np.ix_(first, second)
+    weight, distance = found.weight[block], found.distance[block]
+    total = float(weight.sum())
+    if total == 0:
+        return 0.0, 0.0, 0.0
+    mean = float((weight * distance).sum() / total)
+    spread = float((weight * (distance - mean) ** 2).sum() / total)
+    clients = max(1, min(int(first.sum()), int(second.sum())))
+    return mean, float(np.sqrt(spread / clients)), total
+
+
+def tree(found: ClassDistances) -> list[tuple[int, int]]:
+    """Average linkage: the merges in their order, each by the lowest-numbered clients of its two clusters.
+
+    The distance of two clusters is the weighted mean over their pairs; clusters that share no class come last.
+    """
+    count = len(found.distance)
+    sums, weights = found.distance * found.weight, found.weight.copy()
+    mean = np.divide(sums, weights, out=np.full_like(sums, np.inf), where=weights > 0)
+    np.fill_diagonal(mean, np.inf)
+    alive = np.ones(count, bool)
+    # of every row its nearest cluster: only rows that pointed at the two merged ones are searched again
+    nearest = mean.argmin(axis=1)
+    least = mean[np.arange(count), nearest]
+    merges: list[tuple[int, int]] = []
+    for _ in range(count - 1):
+        row = int(least.argmin())
+        a, b = (
+            sorted((row, int(nearest[row])))
+            if np.isfinite(least[row])
+            else np.flatnonzero(alive)[:2].tolist()
+        )
+        for table in (sums, weights):
+            table[a] += table[b]
+            table[:, a] += table[:, b]
+        alive[b] = False
+        mean[b], mean[:, b], least[b] = np.inf, np.inf, np.inf
+        new = np.divide(sums[a], weights[a], out=np.full(count, np.inf), where=(weights[a] > 0) & alive)
+        new[a] = np.inf
+        mean[a], mean[:, a] = new, new
+        # of equally near ones the lowest-numbered counts
+        nearer = alive & ((new < least) | ((new == least) & (a < nearest)))
+        nearest[nearer], least[nearer] = a, new[nearer]
+        again = np.flatnonzero(alive & ~nearer & ((nearest == a) | (nearest == b)) | (np.arange(count) == a))
+        nearest[again] = mean[again].argmin(axis=1)
+        least[again] = mean[again, nearest[again]]
+        merges.append((int(a), int(b)))
+    return merges
+
+
+def cut_into(merges: list[tuple[int, int]], clients: int, count: int) -> Labels:
+    """The labels after all merges but the last `count` - 1, numbered by first appearance."""
+    labels = np.arange(clients)
+    for a, b in merges[: clients - count]:
+        labels[labels == labels[b]] = labels[a]
+    return numbered(labels)
+
+
+def settled(found: ClassDistances, labels: Labels) -> Labels:
+    """Everybody goes to the flock whose other members are nearest on the whole, again and again until nobody moves.
+
+    Who is alone in a flock stays, for others to come. A tree never takes a merge back; this puts right what it joined
+    too early.
+    """
+    for _ in range(SETTLING):
+        inside = np.eye(int(labels.max()) + 1)[labels]
+        weight = found.weight @ inside
+        mean = np.divide(
+            (found.weight * found.distance) @ inside,
+            weight,
+            out=np.full_like(weight, np.inf),
+            where=weight > 0,
+        )
+        stays = (inside.sum(axis=0)[labels] == 1) | ~np.isfinite(mean).any(axis=1)
+        moved = np.where(stays, labels, mean.argmin(axis=1))
+        if (moved == labels).all():
+            break
+        labels = moved
+    return numbered(labels)
+
+
+def numbered(labels: Labels) -> Labels:
+    """The same clusters, numbered from 0 by first appearance."""
+    order: dict[int, int] = {}
+    return np.array([order.setdefault(int(label), len(order)) for label in labels], np.int64)
+
+
+def without_small(found: ClassDistances, labels: Labels, least: int) -> Labels:
+    """Clusters of fewer than `least` clients join the one that they are nearest to."""
+    labels = labels.copy()
+    while True:
+        names, sizes = np.unique(labels, return_counts=True)
+        if len(names) == 1 or sizes.min() >= least:
+            return numbered(labels)
+        small = names[sizes.argmin()]
+        others = [name for name in names if name != small]
+        far = {name: mean_distance(found, labels == small, labels == name) for name in others}
+        # without a common class nothing is known: the largest flock it is
+        known = [name for name in others if far[name][2] > 0]
+        largest = max(others, key=lambda name: int((labels == name).sum()))
+        labels[labels == small] = min(known, key=lambda name: far[name][0]) if known else largest
+
+
+def renamed(
+    labels: Labels, ids: tuple[int, ...], before: Mapping[int, int], first_free: int
+) -> dict[int, int]:
+    """The flocks under the names they had: each takes the old name that most of its members had, the largest first.
+
+    A flock that shares no member with an old one that is still free gets a new name, from `first_free` on.
+    """
+    names: dict[int, int] = {}
+    taken: set[int] = set()
+    for label in sorted(set(labels.tolist()), key=lambda a: (-int((labels == a).sum()), a)):
+        old = [before[i] for i, b in zip(ids, labels.tolist(), strict=True) if b == label and i in before]
+        votes = {name: old.count(name) for name in set(old) - taken}
+        name = max(sorted(votes), key=lambda n: votes[n]) if votes else first_free
+        first_free += not votes
+        taken.add(name)
+        names[label] = name
+    return {i: names[label] for i, label in zip(ids, labels.tolist(), strict=True)}

@@ -1,0 +1,50 @@
+"""DivFL: diverse client selection for federated learning via submodular maximization (Balakrishnan et al., 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core.needs import Facts
+from covey.core.round import Round
+from covey.core.shows import SKETCHED, Shows
+from covey.parts.selection.clustered_sampling import SKETCHES
+from covey.parts.selection.plain import PerRound
+from covey.settings.signatures import validated
+
+Array = NDArray[np.float64]
+
+
+def most_central(distances: Array, count: int) -> list[int]:
+    """Greedy facility location: each next place lowers the sum over all of the distance to the nearest chosen most."""
+    nearest = np.full(len(distances), np.inf)
+    chosen: list[int] = []
+    for _ in range(min(count, len(distances))):
+        totals = np.minimum(nearest[:, None], distances).sum(axis=0)
+        totals[chosen] = np.inf
+        chosen.append(int(totals.argmin()))
+        nearest = np.minimum(nearest, distances[:, chosen[-1]])
+    return chosen
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Diverse(PerRound):
+    """Everybody once; then those clients whose last updates stand best for everybody's (DivFL without overhead)."""
+
+    needs: ClassVar[Facts] = (SKETCHES,)
+    shows: ClassVar[Shows] = SKETCHED
+
+    def __call__(self, now: Round) -> list[int]:
+        known = SKETCHES.get(now.memory, {})
+        count = min(self.per_round, len(now.here))
+        fresh = [i for i in now.stream("select").permutation(now.here).tolist() if i not in known][:count]
+        tried = [i for i in now.here if i in known]
+        if count == len(fresh) or not tried:
+            return sorted(fresh)
+        rows = np.stack([np.asarray(known[i], float) for i in tried])
+        far = np.linalg.norm(rows[:, None] - rows[None], axis=2)
+        return sorted(fresh + [tried[place] for place in most_central(far, count - len(fresh))])

@@ -1,0 +1,52 @@
+"""FLIPS: federated learning using intelligent participant selection (Bhope et al., 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from covey.core.needs import GROUPS, Facts, Key
+from covey.core.round import Round
+from covey.core.shows import NOTHING, Shows
+from covey.parts.selection.plain import PerRound
+from covey.settings.signatures import validated
+
+PICKS: Key[dict[int, int]] = Key("flips.picks")  # how often each client was chosen
+
+
+def equitable(
+    groups: Mapping[int, int], picks: Mapping[int, int], count: int, luck: Mapping[int, float]
+) -> list[int]:
+    """`count` clients, the groups in turn (the least served first), and of each the one that was chosen least often."""
+    waiting: dict[int, list[int]] = {}
+    for client, group in groups.items():
+        waiting.setdefault(group, []).append(client)
+    for members in waiting.values():
+        members.sort(key=lambda i: (picks.get(i, 0), luck[i]))
+    served = {g: sum(picks.get(i, 0) for i, one in groups.items() if one == g) for g in waiting}
+    chosen: list[int] = []
+    while len(chosen) < count and any(waiting.values()):
+        for group in sorted(waiting, key=lambda g: (served[g], g)):
+            if waiting[group] and len(chosen) < count:
+                chosen.append(waiting[group].pop(0))
+    return sorted(chosen)
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Equitable(PerRound):
+    """As many clients of every group, and of a group those that worked least often (FLIPS)."""
+
+    needs: ClassVar[Facts] = (GROUPS,)
+    shows: ClassVar[Shows] = NOTHING
+
+    def __call__(self, now: Round) -> list[int]:
+        here = {i: now.groups[i] for i in now.here if i in now.groups}
+        luck = dict(zip(sorted(here), now.stream("select").random(len(here)).tolist(), strict=True))
+        picks = dict(PICKS.get(now.memory, {}))
+        chosen = equitable(here, picks, self.per_round, luck)
+        PICKS.keep(now.memory, picks | {i: picks.get(i, 0) + 1 for i in chosen})
+        return [int(i) for i in np.sort(chosen)]

@@ -1,0 +1,144 @@
+"""HACCS (Wolfrath et al., 2022): clusters of devices with like data, and rounds made of clusters, not of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Literal
+
+from covey.core.round import Method
+from covey.errors import UserError
+from covey.methods.haccs.by_summary import BySummary, Distance, Missing
+from covey.parts.group.density import Algorithm, Density, Extract
+from covey.parts.mix.average import Average, Weighting
+from covey.parts.selection.fair import FairSchedule
+from covey.parts.selection.feedback import remember_losses
+from covey.parts.selection.haccs import ByCluster
+from covey.parts.steps.privacy import Privacy, SummaryNoise
+from covey.parts.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary, TargetSummary
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, Epsilon, Natural, Positive, Range, Share
+from covey.settings.signatures import picked, settings_of, takes, validated
+
+Summary = Literal["labels", "targets", "features", "joint"]
+Schedule = Literal["fair", "published"]
+
+
+@validated
+def by_summary(
+    *,
+    summary: Summary = "labels",
+    epsilon: Epsilon | None = 1.0,
+    noise: SummaryNoise = "simulated",
+    budget: Positive | None = None,
+    label_space: Count | None = None,
+    bins: Bins = 20,
+    low: float = 0.0,
+    high: float = 1.0,
+    bound: Positive | None = None,
+    distance: Distance | None = None,
+    missing: Missing = "apart",
+    algorithm: Algorithm = "optics",
+    extract: Extract | None = None,
+    eps: Positive | None = None,
+    xi: Annotated[float, Range(above=0, below=1)] = 0.05,
+    min_samples: Annotated[int, Range(2)] = 2,
+    watch: Natural = 0,
+    tolerance: Share = 0.1,
+    recluster: Share = 0.2,
+) -> BySummary:
+    """HACCS' clusters: private histograms of labels, P(y), features, P(X|y), or both, P(X, y), grouped by density.
+
+    Args:
+        summary: what clients tell: labels or targets (of a regression), P(y); features, P(X|y); or joint, P(X, y).
+        epsilon: privacy loss of one summary; none sends exact numbers.
+        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
+        budget: the most epsilon that a client ever spends; none is no limit.
+        label_space: number of labels that all agree on; none takes the classes of the data.
+        bins: of the histogram of features or targets.
+        low: lower end of the histogram of features or targets.
+        high: upper end of the histogram of features or targets.
+        bound: what one sample may add to the feature histogram; none is no bound (joint: always 1 in all).
+        distance: between summaries; none is l2 for labels, hellinger for joint.
+        missing: features: a label that one of two clients lacks counts 1/sqrt 2 in their distance, or is ignored.
+        algorithm: of the clustering by density: optics, dbscan or hdbscan.
+        extract: how OPTICS cuts: dbscan or xi; none is xi for features, else dbscan.
+        eps: radius of a neighbourhood; none is 0.25 for labels, 0.5 for joint.
+        xi: steepness that ends a cluster (OPTICS).
+        min_samples: devices that make a dense place.
+        watch: rounds between two questions whether data changed; 0 never asks.
+        tolerance: change of a summary (total variation) from which a client counts as changed.
+        recluster: share of changed clients from which everything is clustered anew.
+    """
+    privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
+    ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
+    if summary == "labels":
+        ask = LabelSummary(privacy=privacy, labels=label_space)
+    elif summary == "targets":
+        ask = TargetSummary(privacy=privacy, bins=bins, low=low, high=high)
+    elif summary == "features":
+        ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
+    else:
+        ask = JointSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high)
+    given = {"label_space": label_space, "bins": bins, "low": low, "high": high, "bound": bound}
+    unused = given.keys() - {"label_space" if field.name == "labels" else field.name for field in fields(ask)}
+    for name in sorted(unused):
+        if given[name] != settings_of(by_summary)[name].default:
+            raise UserError(
+                f'{name} is {given[name]!r}, which summary = "{summary}" does not use; leave it out'
+            )
+    if missing != "apart" and summary != "features":
+        raise UserError(f'missing is "{missing}", which summary = "{summary}" does not use; leave it out')
+    extract = extract or ("xi" if summary == "features" else "dbscan")
+    distance = distance or ("hellinger" if summary == "joint" else "l2")
+    eps = (0.5 if summary == "joint" else 0.25) if eps is None else eps
+    return BySummary(
+        ask=ask,
+        distance=distance,
+        missing=missing,
+        density=Density(algorithm=algorithm, extract=extract, eps=eps, xi=xi, min_samples=min_samples),
+        watch=watch,
+        tolerance=tolerance,
+        recluster=recluster,
+    )
+
+
+@validated
+@takes(FairSchedule, ByCluster, by_summary)
+def haccs(
+    train: Train, *, schedule: Schedule = "fair", weighting: Weighting = "equal", **settings: Any
+) -> Method:
+    """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
+
+    The histogram is of the labels (of a regression: of the targets), P(y), of the features by label, P(X|y), or of both
+    together, P(X, y); clusters are found by density (Wolfrath et al., 2022).
+
+    `schedule = "fair"` fills the round that is worth most for its time, so that slow devices work together now and then
+    and everybody's data are seen; `"published"` draws clusters by latency and loss (eq. 6 and 7: theta = rho tau +
+    (1 - rho) loss share) and takes the fastest reachable device of each.
+
+    Args:
+        schedule: fair fills the round that is worth most for its time; published draws clusters (eq. 7).
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    maker = ByCluster if schedule == "published" else FairSchedule
+    if schedule == "fair":
+        refuse_unused(settings)
+    return Method(
+        name="haccs",
+        group=by_summary(**picked(settings, by_summary)),
+        select=maker(step=train, **picked(settings, maker)),
+        local=train,
+        mix=Average(weighting=weighting),
+        after=(remember_losses,) if settings.get("losses", "reported") == "reported" else (),
+    )
+
+
+def refuse_unused(settings: Mapping[str, Any]) -> None:
+    """A setting of the published schedule that is not its default would change nothing."""
+    fair = settings_of(FairSchedule)
+    for name, setting in settings_of(ByCluster).items():
+        if name not in fair and settings.get(name, setting.default) != setting.default:
+            raise UserError(
+                f'{name} is {settings[name]!r}, which only schedule = "published" knows; say that, or leave it out'
+            )

@@ -1,0 +1,60 @@
+"""Power-of-choice (Cho et al., 2020): of a few random candidates, those with the highest loss work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core.round import Round, Send, to_everybody
+from covey.core.shows import EXACT_LOSSES, Shows
+from covey.errors import UserError
+from covey.parts.selection.plain import PerRound
+from covey.parts.steps.evaluate import Evaluate
+from covey.parts.steps.size import sizes
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
+
+Array = NDArray[np.float64]
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class PowerOfChoice(PerRound):
+    """Power-of-choice: of `candidates` clients drawn by their data, those with the highest loss work."""
+
+    send: Send = to_everybody
+    candidates: Count = 20
+
+    shows: ClassVar[Shows] = EXACT_LOSSES
+
+    def __post_init__(self) -> None:
+        if self.candidates < self.per_round:
+            raise UserError(
+                f"candidates is {self.candidates}; allowed: at least per_round, which is {self.per_round}"
+            )
+
+    def __call__(self, now: Round) -> list[int]:
+        known = sizes(now, now.here)
+        held = np.array([float(known.get(i, 0)) for i in now.here])
+        drawn = candidates(held if held.any() else np.ones(len(held)), self.candidates, now.stream("select"))
+        asked = self.send(now, sorted(now.here[position] for position in drawn))
+        replies = [reply for reply in now.fleet.ask(Evaluate(split="train"), asked) if reply.stats]
+        if not replies:
+            return sorted(asked)[: self.per_round]
+        losses = np.array([float(reply.stats["loss"]) for reply in replies])
+        return sorted(replies[position].id for position in highest(losses, self.per_round))
+
+
+def candidates(sizes: Array, count: int, rng: np.random.Generator) -> list[int]:
+    """Positions of `count` candidates drawn without replacement, by how much data they have."""
+    usable = np.flatnonzero(sizes > 0)
+    count = min(count, len(usable))
+    return [int(i) for i in rng.choice(usable, size=count, replace=False, p=sizes[usable] / sizes.sum())]
+
+
+def highest(losses: Array, count: int) -> list[int]:
+    """Positions of the `count` highest losses; ties go to the lower position."""
+    return [int(i) for i in np.argsort(-losses, kind="stable")[:count]]

@@ -1,0 +1,104 @@
+"""Clusters of clients with like label distributions, as many as asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core.needs import GROUPS, Facts, Key
+from covey.core.round import Round
+from covey.core.shows import ANY_GROUPS, Shows
+from covey.methods.topologies.dbscan_bisection import agglomerative, clusters_by_bisection
+from covey.parts.ask_once import Heard, answers, ask_once, grouped_once
+from covey.parts.group.distances import hellinger
+from covey.parts.group.figures import note_groups
+from covey.parts.steps.labels import CountLabels
+from covey.parts.steps.size import SIZES
+from covey.settings.ranges import Count
+from covey.settings.signatures import validated
+
+Linkage = Literal["dbscan", "agglomerative"]
+Array = NDArray[np.float64]
+
+COUNTS: Key[dict[int, Array]] = Key("label counts")
+
+MOST = 4000  # clients that are compared each with each (128 MB); of more, evenly chosen ones
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class LabelClusters:
+    """Clusters of like labels, as many as asked for; everybody tells its label counts once.
+
+    The first to come are clustered by Hellinger distance, at most 4,000 of them, evenly chosen by their numbers.
+    All others join the cluster of the client they are most like, so that the number of clusters stays. What they told
+    says how many samples they hold, too.
+    """
+
+    clusters: Count = 10
+    by: Linkage = "dbscan"
+    min_samples: Count = 3
+
+    gives: ClassVar[Facts] = (GROUPS, SIZES)
+    shows: ClassVar[Shows] = Shows(what="exact counts of every client's labels", instead=ANY_GROUPS)
+
+    def __call__(self, now: Round) -> dict[int, int]:
+        ask = answers(now, CountLabels(), lambda reply: np.asarray(reply.stats["labels"], np.float64))
+        heard = ask_once(now, COUNTS, ask)
+        groups = grouped_once(
+            now,
+            heard,
+            first=lambda counts: self._first(now, counts),
+            place=lambda heard: {i: now.groups[like] for i, like in _joined(heard).items()},
+        )
+        if heard.news:
+            told = {i: int(counts.sum()) for i, counts in heard.news.items()}
+            SIZES.keep(now.memory, SIZES.get(now.memory, {}) | told)
+            shares = {i: counts / counts.sum() for i, counts in heard.known.items()}
+            note_groups(now, shares, groups, shares=shares)
+        return groups
+
+    def _first(self, now: Round, counts: Mapping[int, Array]) -> dict[int, int]:
+        """Everybody's cluster, of those who told first."""
+        told = {i: counts[i] for i in list(counts)[:: -(-len(counts) // MOST)]}
+        shares = _shares(told.values())
+        distances = hellinger(shares, shares)
+        clusters = min(self.clusters, len(shares))
+        if self.by == "agglomerative" and len(shares) > 1:
+            labels, how, eps = agglomerative(distances, clusters=clusters), "agglomerative", 0.0
+        else:
+            labels, how, eps = clusters_by_bisection(
+                distances, clusters=clusters, min_samples=self.min_samples
+            )
+        group_of = dict(zip(told, labels.tolist(), strict=True))
+        others = {i: table for i, table in counts.items() if i not in told}
+        found = group_of | {i: group_of[like] for i, like in _nearest(told, others).items()}
+        sizes = sorted(np.bincount(list(found.values())).tolist(), reverse=True)
+        now.notes["clusters"] = {"found by": how, "eps": eps, "sizes": sizes}
+        if others:
+            now.notes["clusters"]["compared each with each"] = len(told)
+        return found
+
+
+def _joined(heard: Heard[Array]) -> dict[int, int]:
+    """For each newcomer the client, of those known before, whom it is most like."""
+    return _nearest({i: told for i, told in heard.known.items() if i not in heard.news}, heard.news)
+
+
+def _nearest(known: Mapping[int, Array], others: Mapping[int, Array]) -> dict[int, int]:
+    """For each of the others the known client whose labels are most like its own."""
+    if not others:
+        return {}
+    names, shares, table = list(known), _shares(known.values()), _shares(others.values())
+    few = max(1, MOST**2 // len(shares))  # at once
+    nearest = [hellinger(table[k : k + few], shares).argmin(axis=1) for k in range(0, len(table), few)]
+    return {i: names[place] for i, place in zip(others, np.concatenate(nearest).tolist(), strict=True)}
+
+
+def _shares(counts: Iterable[Array]) -> Array:
+    table = np.stack(list(counts))
+    return np.asarray(table / table.sum(axis=1, keepdims=True))

@@ -1,0 +1,81 @@
+"""Groups by what clients report once: found among the first who do, and later ones join those they are nearest to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.core.needs import Key
+from covey.core.round import Round
+from covey.parts.ask_once import Ask, Heard, ask_once, grouped_once
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Reports = list[NDArray[Any]]
+MOST_CLUSTERS = 10  # that are tried where nobody says how many
+LEAST_SILHOUETTE = 0.1  # below it, clients are one group
+
+
+def cut_tree(distances: Array, *, clusters: int | None = None, threshold: float | None = None) -> Labels:
+    """Average linkage on a table of distances: so many clusters, or cut at a distance, or by the best silhouette.
+
+    Where nobody says how many, one cluster remains unless the best silhouette of 2 to 10 clusters is above 0.1.
+    """
+    from sklearn.cluster import AgglomerativeClustering
+    from sklearn.metrics import silhouette_score
+
+    nodes = len(distances)
+    if nodes < 2:
+        return np.zeros(nodes, np.int64)
+
+    def cut(**how: Any) -> Labels:
+        tree = AgglomerativeClustering(metric="precomputed", linkage="average", **how)
+        return np.asarray(tree.fit_predict(distances), np.int64)
+
+    if threshold is not None:
+        return first_come(cut(n_clusters=None, distance_threshold=threshold))
+    if clusters is not None:
+        return first_come(cut(n_clusters=min(clusters, nodes)))
+    best, labels = LEAST_SILHOUETTE, np.zeros(nodes, np.int64)
+    for count in range(2, min(MOST_CLUSTERS, nodes - 1) + 1):
+        tried = cut(n_clusters=count)
+        score = float(silhouette_score(distances, tried, metric="precomputed"))
+        if score > best:
+            best, labels = score, first_come(tried)
+    return labels
+
+
+def first_come(labels: NDArray[Any]) -> Labels:
+    """The same groups, numbered in the order in which they first appear."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[inverse], np.int64)
+
+
+def grouped_by_reports(
+    now: Round,
+    key: Key[dict[int, NDArray[Any]]],
+    ask: Ask[NDArray[Any]],
+    distances: Callable[[Reports, Reports], Array],
+    found: Callable[[Array], Labels],
+) -> dict[int, int]:
+    """Asks strangers for their report; `found` groups the first by their distances, later ones join the nearest group.
+
+    The nearest is the group with the lowest mean distance to its members.
+    """
+
+    def first(told: dict[int, NDArray[Any]]) -> dict[int, int]:
+        reports = [told[i] for i in sorted(told)]
+        return dict(zip(sorted(told), found(distances(reports, reports)).tolist(), strict=True))
+
+    def place(heard: Heard[NDArray[Any]]) -> dict[int, int]:
+        members = [i for i in sorted(heard.known) if i in now.groups]
+        groups = np.array([now.groups[i] for i in members])
+        far = distances([heard.news[i] for i in heard.news], [heard.known[i] for i in members])
+        kinds = np.unique(groups)
+        means = np.stack([far[:, groups == kind].mean(axis=1) for kind in kinds], axis=1)
+        return dict(zip(heard.news, kinds[means.argmin(axis=1)].tolist(), strict=True))
+
+    return grouped_once(now, ask_once(now, key, ask), first=first, place=place)

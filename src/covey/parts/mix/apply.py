@@ -1,0 +1,31 @@
+"""Applying a method's matrices to the bank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from covey.core.round import Mixing
+from covey.parts.mix.combine import combine
+from covey.parts.mix.robust import robust_product
+
+
+def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Tensor]) -> Tensor:
+    """The new rows; columns that no mixing names stay as they are."""
+    if len(mixings) == 1 and mixings[0].columns == slice(None) and mixings[0].rule is None:
+        return combine([csr_array(f) for f in mixings[0].factors], [bank, *replies])
+    if not mixings:
+        return bank
+    out = bank.new_zeros((mixings[0].factors[-1].shape[0], bank.shape[1]))
+    kept = min(len(out), len(bank))
+    out[:kept] = bank[:kept]
+    for mixing in mixings:
+        factors = [csr_array(f) for f in mixing.factors]
+        old, told = bank[:, mixing.columns], [row[mixing.columns] for row in replies]
+        if mixing.rule is not None:
+            out[:, mixing.columns] = robust_product(factors, old, told, mixing.rule)
+        else:
+            combine(factors, [old, *told], out=out[:, mixing.columns])
+    return out

@@ -1,0 +1,120 @@
+"""Training in which some tensors of the model stay with the client (FedPer, FedRep, FedBN)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from covey.core.round import Client, Reply, Task
+from covey.core.shows import NOTHING, Shows
+from covey.parts.steps.stepwise import Batches, check_plain, is_finite
+from covey.parts.steps.train import AroundTraining, best_row, local_fit, reply_of
+from covey.settings.ranges import Natural
+from covey.settings.signatures import validated
+from covey.training.rows import Layout
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class TrainWithHome(AroundTraining):
+    """Training in which some tensors of the model stay at home: the last `last`, and with `norms` those of the norms.
+
+    They take the place of those that are sent whenever the client trains or uses a model. What the server has of them
+    never changes: it is what a newcomer starts from. They do not travel and are not charged. With `head_epochs` they
+    are trained alone for so many epochs first, and then stay fixed while the rest is trained (FedRep).
+
+    Args:
+        last: how many tensors stay; a layer usually has two, weight and bias.
+        norms: whether the weights, biases and statistics of norms stay.
+        head_epochs: epochs of what stays before the rest is trained alone; 0: all is trained together.
+    """
+
+    last: Natural = 2
+    norms: bool = False
+    head_epochs: Natural = 0
+
+    kind: ClassVar[str] = "train.home"
+
+    shows: ClassVar[Shows] = NOTHING
+
+    def __post_init__(self) -> None:
+        if self.head_epochs:
+            check_plain(self.train, "training of one part after the other")
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        home = at_home(client.bench.layout, self.last, self.norms)
+        reply = (
+            self.in_turn(client, start, home, slot) if self.head_epochs else self.at_once(client, start, slot)
+        )
+        assert reply.vector is not None
+        if is_finite(reply.vector):  # else it is refused, and the client must not keep it
+            spans = places_at_home(client.bench.layout, self.last, self.norms)
+            client.state["home"] = {at: reply.vector[at:end].clone() for at, end in spans}
+        return replace(reply, vector=reply.vector[~home])
+
+    def at_once(self, client: Client, start: Tensor, slot: int) -> Reply:
+        """Everything is trained together."""
+        fit = local_fit(self.train, client, start)
+        return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
+
+    def in_turn(self, client: Client, start: Tensor, home: Tensor, slot: int) -> Reply:
+        """First what stays at home with the rest fixed, then the rest with what stays fixed."""
+        row = start
+        for free, train in (
+            (home, replace(self.train, epochs=self.head_epochs, batches=None)),
+            (~home, self.train),
+        ):
+            batches = Batches.of(train, client)
+            for batch in batches.order:
+                row = torch.where(free, batches.step(row, batch), row)
+        return batches.reply(client, row, slot)
+
+    def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:
+        """The row that was sent, with the client's part of it in its place."""
+        home = at_home(layout, self.last, self.norms)
+        if reply.vector is None or len(reply.vector) != int((~home).sum()) or reply.slot not in task.slots:
+            return reply
+        row = task.models[task.slots.index(reply.slot)].clone()
+        row[~home] = reply.vector
+        return replace(reply, vector=row)
+
+    def stays(self, layout: Layout) -> Tensor:
+        """True for every column of a row that stays with the client."""
+        return at_home(layout, self.last, self.norms)
+
+    def spared(self, layout: Layout) -> int:
+        return int(at_home(layout, self.last, self.norms).sum())
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test) + self.head_epochs * train
+
+
+def at_home(layout: Layout, last: int, norms: bool) -> Tensor:
+    """True for every column of a row that stays with the client."""
+    home = torch.zeros(layout.size, dtype=torch.bool)
+    for start, end in places_at_home(layout, last, norms):
+        home[start:end] = True
+    return home
+
+
+def places_at_home(layout: Layout, last: int, norms: bool) -> Iterator[tuple[int, int]]:
+    """From where to where in a row the tensors lie that stay with the client.
+
+    A norm is what has a running mean; its weight, bias and statistics stay. `last` counts trainable tensors.
+    """
+    with_mean = {name.rpartition(".")[0] for name in layout.names if name.endswith("running_mean")}
+    at, spans = 0, []
+    for name, shape in zip(layout.names, layout.shapes, strict=True):
+        size = torch.Size(shape).numel()
+        spans.append((name, at, at + size))
+        at += size
+    trainable = [span for span in spans if span[2] <= layout.trainable]
+    head = {name for name, _, _ in trainable[len(trainable) - last :]} if last else set()
+    for name, start, end in spans:
+        if name in head or (norms and name.rpartition(".")[0] in with_mean):
+            yield start, end

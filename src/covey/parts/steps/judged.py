@@ -1,0 +1,114 @@
+"""Local training that also tells, free of charge, whether training on the client's own data helped the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core.needs import Fact, Facts
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Reply, Step, Task
+from covey.core.shows import KEPT_OUT, Shows
+from covey.data.types import View
+from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
+from covey.parts.steps.served import Serving, served_row
+from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.settings.signatures import validated
+from covey.training.metrics import Metric
+
+TRIED = (0.0, 0.5, 1.0)  # shares of the client's own update in the model that would serve it
+FOLDS = 10  # a tenth of the samples is kept out, another one in each round
+JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set local = "judged"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedTrain(AroundTraining):
+    """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
+
+    The statistics `scores` and `losses` are the main metric and the loss on that tenth of w + a (v - w) for each a of
+    `TRIED`, w the model as it was received and v as it was trained. The tenth changes from round to round, so that no
+    sample is lost to training.
+    """
+
+    kind: ClassVar[str] = "train.judged"
+    gives: ClassVar[Facts] = (JUDGEMENTS,)
+    shows: ClassVar[Shows] = KEPT_OUT
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        part = self.train.training_part(client)
+        rest, judging = kept_out(part, client, client.round)
+        fit = local_fit(replace(self.train, holdout=0.0), replace(client, train=rest), start)
+        reply = reply_of(client, fit, slot, size=len(part))
+        if not len(judging):
+            return reply
+        values = np.array([score(client, torch.lerp(start, fit.row, share), judging) for share in TRIED])
+        judged = {"scores": values[:, 0], "losses": values[:, 1], "judged": len(judging)}
+        return replace(reply, stats={**reply.stats, **judged})
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        several = (len(TRIED),)
+        # With a tenth kept out the epochs that suit the client may be more than those for all of its samples.
+        sizes = (known.train, known.train - known.train // FOLDS, known.train - -(-known.train // FOLDS))
+        trained = [self.train.expects(replace(known, train=max(1, size))) for size in sizes]
+        return {
+            **max(trained, key=lambda expected: expected["batches"].high),
+            "scores": Stat(shape=several, optional=True),
+            "losses": Stat(low=known.lowest_loss, shape=several, optional=True),
+            "judged": Stat(low=0, high=known.train, whole=True, optional=True),
+        }
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train - train // FOLDS, test) + FORWARD_SHARE * len(TRIED) * (train // FOLDS)
+
+
+def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
+    """The main metric and the loss of a model, means over samples."""
+    objective = client.bench.objective
+    scores = objective.scores(*outputs_of(client, row, *judging.tensors()))
+    return float(scores[objective.main].double().mean()), float(scores["loss"].double().mean())
+
+
+def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:
+    """What is trained on in round `number`, and what judges: after a shuffle that never changes, every tenth sample."""
+    order = client.stream("judging").permutation(len(part))
+    judging = np.zeros(len(part), bool)
+    if len(part) > 1:
+        judging[order[number % min(FOLDS, len(part)) :: FOLDS]] = True
+    return part.select(np.flatnonzero(~judging)), part.select(np.flatnonzero(judging))
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class EvaluateAdapted(Step):
+    """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.
+
+    a is the task's argument `own`; without it, 1. v is trained by `updates` local updates, one after the other. The
+    trained model stays with the client.
+    """
+
+    train: Train
+    metrics: tuple[Metric, ...] = ()
+    updates: int = 1
+    share: float = 1.0
+
+    kind: ClassVar[str] = "evaluate.adapted"
+
+    @property
+    def serving(self) -> Serving:
+        return Serving(adapt=self.train, updates=self.updates)
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = served_row(client, task, self.serving, client.rng)
+        told = Evaluate(metrics=self.metrics, share=self.share)
+        return told.reply(client, slot, *outputs_of(client, row, *told.samples(client).tensors()))
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return Evaluate(metrics=self.metrics).expects(known)
+
+    def work(self, train: int, test: int) -> float:
+        return self.updates * self.train.work(train, test) + self.share * FORWARD_SHARE * test

@@ -1,0 +1,65 @@
+"""How good a model is on a client's test data, under noise: how many of how many it gets right, both noisy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from covey.core.reply_schema import SHARE, Known, Stat
+from covey.core.round import Client, Reply, Step, Task
+from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
+from covey.parts.steps.privacy import Privacy, add_noise
+from covey.parts.steps.served import Serving, served_row
+from covey.parts.steps.summaries import booked
+from covey.parts.steps.train import Train
+from covey.settings.ranges import Count, Epsilon
+from covey.settings.signatures import validated
+
+CHANGED = 2.0  # one sample more or less changes both counts by 1
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class NoisyEvaluate(Step):
+    """(right + Laplace(2 / epsilon)) / (samples + Laplace(2 / epsilon)) on the client's test data; no loss is told.
+
+    Args:
+        epsilon: privacy loss of one such answer, for one test sample.
+        own: whether the client's own model is scored, once it has one.
+        adapt: training on its own data before it uses the model.
+        updates: how many local updates that training is.
+    """
+
+    epsilon: Epsilon
+    own: bool = False
+    adapt: Train | None = None
+    updates: Count = 1
+
+    kind: ClassVar[str] = "evaluate.noisy"
+    accounted: ClassVar[bool] = True
+
+    @property
+    def serving(self) -> Serving:
+        return Serving(own=self.own, adapt=self.adapt, updates=self.updates)
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = served_row(client, task, self.serving)
+        outputs, target = outputs_of(client, row, *client.test.tensors())
+        scores = client.bench.objective.scores(outputs, target) if len(target) else {}
+        if "accuracy" not in scores:
+            return Reply(id=client.id, slot=slot)
+        privacy = Privacy(epsilon=self.epsilon, noise="opendp" if client.live else "simulated")
+        spent = booked(client, privacy)
+        counts = np.array([float(scores["accuracy"].double().sum()), float(len(target))])
+        right, samples = add_noise(counts, sensitivity=CHANGED, privacy=privacy, rng=client.rng)
+        size = max(1, round(samples))
+        share = float(np.clip(right / size, 0.0, 1.0))
+        return Reply(id=client.id, slot=slot, size=1, stats={"accuracy": share, "epsilon": spent})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {"accuracy": SHARE}
+
+    def work(self, train: int, test: int) -> float:
+        return FORWARD_SHARE * test + self.serving.work(train, test)

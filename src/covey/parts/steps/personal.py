@@ -1,0 +1,83 @@
+"""A model of the client's own beside the common one (Ditto), and how it is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from torch import Tensor
+
+from covey.core.needs import Facts
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Reply, Step, Task
+from covey.core.shows import NOTHING, Shows
+from covey.parts.steps.evaluate import Evaluate, outputs_of
+from covey.parts.steps.served import OWN_MODEL, Serving, served_row
+from covey.parts.steps.stepwise import is_finite
+from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.settings.ranges import NotNegative
+from covey.settings.signatures import validated
+from covey.training.bench import Fit
+from covey.training.metrics import Metric
+
+
+def fit_near(train: Train, client: Client, own: Tensor, common: Tensor, pull: float) -> Fit:
+    """Trains `own`, a model v, on F_k(v) + (pull / 2) ||v - common||^2."""
+    # The step's pull is towards where it starts: what is missing to the common model is a constant gradient.
+    rest = pull * (own - common)[: client.bench.layout.trainable]
+    return local_fit(replace(train, prox=pull), client, own, linear=rest)
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class DittoTrain(AroundTraining):
+    """Trains the common model w, and then the client's own v on F_k(v) + (pull / 2) ||v - w||^2 (Li et al., 2021).
+
+    w is the model as it was received, v starts from it. v never leaves the client, and is what it uses.
+
+    Args:
+        pull: how strongly the own model is held to the common one (the paper's lambda); 0: each for itself.
+    """
+
+    pull: NotNegative = 0.1
+
+    kind: ClassVar[str] = "train.ditto"
+    gives: ClassVar[Facts] = (OWN_MODEL,)
+    shows: ClassVar[Shows] = NOTHING
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, common = best_row(client, task)
+        fit = local_fit(self.train, client, common)
+        personal = fit_near(self.train, client, client.state.get("own", common), common, self.pull)
+        if is_finite(personal.row):
+            client.state["own"] = personal.row
+        return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
+
+    def work(self, train: int, test: int) -> float:
+        return 2 * self.train.work(train, test)
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOwn(Step):
+    """Like `Evaluate` on test data, of the client's own model; who has none yet uses the one that was sent."""
+
+    metrics: tuple[Metric, ...] = ()
+    share: float = 1.0
+
+    kind: ClassVar[str] = "evaluate.own"
+
+    @property
+    def serving(self) -> Serving:
+        return Serving(own=True)
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = served_row(client, task, self.serving)
+        told = Evaluate(metrics=self.metrics, share=self.share)
+        return told.reply(client, slot, *outputs_of(client, row, *told.samples(client).tensors()))
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return Evaluate(metrics=self.metrics).expects(known)
+
+    def work(self, train: int, test: int) -> float:
+        return Evaluate(share=self.share).work(train, test)

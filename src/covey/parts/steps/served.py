@@ -1,0 +1,106 @@
+"""What a client uses: one row, whatever the method. Evaluation scores it, and a model that is taken home is it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core.needs import Fact, gives_of
+from covey.core.round import Client, Method, Reply, Step, Task
+from covey.parts.steps.private import stays_at_home
+from covey.parts.steps.train import Train, best_row, local_fit
+from covey.training.rows import Layout
+
+OWN_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
+# The stream of the training before use: that of a round's first evaluation after it, whoever asks for the row.
+ADAPTING = ("measure", "evaluate.adapted", 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """How a client makes the row that it uses of the rows that serve it.
+
+    Args:
+        own: its own model (`state["own"]`) in place of them, once it has one.
+        adapt: training on its own data before use.
+        updates: how many local updates that training is.
+    """
+
+    own: bool = False
+    adapt: Train | None = None
+    updates: int = 1
+
+    @classmethod
+    def of(cls, method: Method) -> Serving:
+        """What the method's clients do."""
+        own = OWN_MODEL in gives_of(method.local)
+        return cls(own=own, adapt=None if own else method.adapt)
+
+    def work(self, train: int, test: int) -> float:
+        """How much computing it is, as for a step."""
+        return 0.0 if self.adapt is None else self.updates * self.adapt.work(train, test)
+
+
+def served_row(
+    client: Client, task: Task, serving: Serving, rng: np.random.Generator | None = None
+) -> tuple[int, Tensor]:
+    """The row that the client uses, and the slot that it came from.
+
+    Of several rows the one with the lowest loss on its training data, with the tensors and buffers that stay at home;
+    or its own model; or w + a (v - w), v trained from w, where a is the task's argument `own` (without it, 1).
+    Nothing of this leaves a trace in the run. `rng` is for another training than that of a round's measurement.
+    """
+    slot, row = best_row(client, task)
+    if serving.own:
+        return slot, client.state.get("own", row)
+    share = share_of(task, serving)
+    if serving.adapt is None or share == 0:
+        return slot, row
+    stream = client.stream(*ADAPTING, "round", client.round) if rng is None else rng
+    alone = replace(client, state=dict(client.state), rng=stream)
+    trained = row
+    for _ in range(serving.updates):
+        trained = local_fit(serving.adapt, alone, trained).row
+    return slot, torch.lerp(row, trained, share)
+
+
+def share_of(task: Task, serving: Serving) -> float:
+    """The share of the client's own training before use in the row that it uses."""
+    return float(task.args.get("own", 1.0)) if serving.adapt is not None else 0.0
+
+
+def as_sent(task: Task, serving: Serving, state: object, layout: Layout) -> bool:
+    """Whether what a client uses is the one row that it is sent; `state` is what it keeps."""
+    kept = state if isinstance(state, dict) else {}
+    at_home = "home" in kept or ("buffers" in kept and layout.buffers == "local")
+    changed = at_home or (serving.own and "own" in kept) or share_of(task, serving) != 0
+    return len(task.models) == 1 and not changed
+
+
+def leaves_all_as_sent(method: Method, layout: Layout) -> bool:
+    """Whether the method's clients use the rows that they are sent as they are, so that the server has them all."""
+    serving = Serving.of(method)
+    at_home = (layout.buffers == "local" and layout.has_buffers) or stays_at_home(
+        method.local, layout
+    ) is not None
+    return not (at_home or serving.own or serving.adapt is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeServed(Step):
+    """Gives the row that the client uses. Only a simulation asks this: at a real site it stays there."""
+
+    serving: Serving
+
+    kind: ClassVar[str] = "evaluate.served"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = served_row(client, task, self.serving)
+        return Reply(id=client.id, slot=slot, vector=row)
+
+    def work(self, train: int, test: int) -> float:
+        return self.serving.work(train, test)

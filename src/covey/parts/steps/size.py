@@ -1,0 +1,31 @@
+"""How many training samples a client holds: asked once, before anything is weighted by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from covey.core.needs import Key
+from covey.core.round import Client, Reply, Round, Step, Task
+from covey.parts.ask_once import answers, ask_once
+
+SIZES: Key[dict[int, int]] = Key("sizes")
+
+
+@dataclass(frozen=True)
+class Size(Step):
+    """The number of training samples, and nothing else."""
+
+    kind: ClassVar[str] = "query.size"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        return Reply(id=client.id, size=len(client.train))
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+def sizes(now: Round, ids: Iterable[int]) -> dict[int, int]:
+    """The sizes of all clients known so far; those of `ids` that are not are asked, and remembered."""
+    return ask_once(now, SIZES, answers(now, Size(), lambda reply: reply.size), ids).known

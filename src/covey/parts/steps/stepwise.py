@@ -1,0 +1,88 @@
+"""Local training one batch at a time, for methods that do something between two batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core.round import Client, Reply
+from covey.errors import UserError
+from covey.parts.steps.train import AroundTraining, Train
+from covey.training.bench import Bench, Recipe
+
+
+def check_plain(train: Train, who: str) -> None:
+    """Only plain steps v <- v - lr g can be taken one by one: nothing may be remembered from batch to batch."""
+    if train.optimiser != "sgd" or train.momentum:
+        raise UserError(f"{who} takes plain steps: set train.optimiser = sgd, train.momentum = 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainTraining(AroundTraining):
+    """A step that takes plain steps one by one, on behalf of the method `of`."""
+
+    of: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_plain(self.train, self.of)
+
+
+@dataclass(kw_only=True, eq=False)
+class Batches:
+    """The batches of one local update, and a plain gradient step on any of them from any row."""
+
+    bench: Bench
+    x: Tensor
+    y: Tensor
+    order: list[np.ndarray]
+    recipe: Recipe
+    rng: np.random.Generator
+    losses: list[float] = field(default_factory=list)
+
+    @staticmethod
+    def of(train: Train, client: Client) -> Batches:
+        """The batches that `train` would draw for the client in this round."""
+        part = train.training_part(client)
+        order = train.order(len(part), client.rng)
+        x, y = part.tensors()
+        recipe = replace(train.recipe(client.round), prox=0.0)
+        return Batches(bench=client.bench, x=x, y=y, order=order, recipe=recipe, rng=client.rng)
+
+    def step(self, row: Tensor, batch: np.ndarray, *, linear: Tensor | None = None) -> Tensor:
+        """v - lr (gradient at v on the batch + linear)."""
+        fit = self.bench.fit(
+            row, self.x, self.y, [batch], self.recipe, seed=int(self.rng.integers(2**62)), linear=linear
+        )
+        self.losses.append(float(fit.losses[0]))
+        return fit.row
+
+    def gradient(self, row: Tensor, batch: np.ndarray) -> Tensor:
+        """The gradient at v on the batch, of the trainable part, as a plain step shows it."""
+        trainable = self.bench.layout.trainable
+        return (row - self.step(row, batch))[:trainable] / self.recipe.lr
+
+    def reply(self, client: Client, row: Tensor, slot: int) -> Reply:
+        """The reply to a training task: the row, with the mean loss over all steps and the number of batches."""
+        loss = float(np.mean(self.losses)) if self.losses else 0.0
+        stats = {"loss": loss, "batches": len(self.order)}
+        return Reply(id=client.id, vector=row, slot=slot, size=len(self.y), stats=stats)
+
+    def everything(self) -> np.ndarray:
+        """All samples as one batch."""
+        return np.arange(len(self.y))
+
+
+def pairs(order: list[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Two batches at a time; the last one with itself where it is alone."""
+    for first in range(0, len(order), 2):
+        yield order[first], order[min(first + 1, len(order) - 1)]
+
+
+def is_finite(*rows: Tensor) -> bool:
+    """Whether a client may keep these: what broke is refused by the server and must not be remembered."""
+    return all(bool(torch.isfinite(row).all()) for row in rows)

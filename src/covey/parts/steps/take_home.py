@@ -1,0 +1,56 @@
+"""A real site takes its model home: the row that it uses is made there and stays there; the server is told nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from covey.core.round import Client, Fleet, Method, Reply, State, Step, Task, served
+from covey.parts.steps.evaluate import Evaluate
+from covey.parts.steps.served import Serving, served_row, share_of
+from covey.settings.signatures import validated
+
+SERVED = "served"  # in a client's state
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class TakeHome(Step):
+    """Keeps the row that the client uses, and how good it is on the client's own test data, in the client's state.
+
+    Args:
+        serving: how the row is made of what the server sends.
+        method: that trained it.
+    """
+
+    serving: Serving
+    method: str = ""
+
+    kind: ClassVar[str] = "evaluate.take-home"
+    about_data: ClassVar[bool] = False  # nothing of the client is told, not even which row it took
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, row = served_row(client, task, self.serving)
+        told = Evaluate()(alone(client), Task(models=row[None], slots=(0,))).stats if len(client.test) else {}
+        client.state[SERVED] = {
+            "row": row,
+            "slot": slot,
+            "share": share_of(task, self.serving),
+            "measured": {f"local-test/{name}": float(value) for name, value in told.items()},
+        }
+        return Reply(id=client.id, slot=task.slots[0])
+
+    def work(self, train: int, test: int) -> float:
+        return self.serving.work(train, test) + Evaluate().work(train, test)
+
+
+def alone(client: Client) -> Client:
+    """The client without what it keeps, which is in its row already."""
+    return replace(client, state={})
+
+
+def sent_home(method: Method, state: State, fleet: Fleet) -> list[Reply]:
+    """Sends every site of the last round what serves it; who answers has its model."""
+    tasks = served(method, state, fleet, list(fleet.members()))
+    step = TakeHome(serving=Serving.of(method), method=method.name)
+    return fleet.ask(step, tasks, measure=True) if tasks else []

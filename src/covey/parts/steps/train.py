@@ -1,0 +1,263 @@
+"""Local training: the one step that every method asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Reply, Step, Task
+from covey.core.shows import NOTHING, Shows
+from covey.data.augment import as_shown
+from covey.settings.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
+from covey.settings.signatures import only_with, validated_in
+from covey.training.bench import Fit, Loss, Recipe
+from covey.training.bench.optimisers import OPTIMISER, check_optimiser
+
+if TYPE_CHECKING:
+    from covey.data.types import View
+
+
+# A round of very few batches learns next to nothing, and many epochs on few samples only fit these: measured with the
+# default model of every data set (docs/data.md).
+USUAL_BATCHES, MOST_EPOCHS = 50, 5
+
+
+@validated_in("train")
+@dataclass(frozen=True, kw_only=True)
+class Train(Step):
+    """Some epochs of SGD or Adam on the client's own data, from the row it was sent (the best one, if several).
+
+    The learning rate in round t is `lr * lr_decay^(t-1)`, never below `lr_floor * lr`.
+
+    Args:
+        epochs: over the local data; none: as many as make about 50 batches, from 1 to 5.
+        batch: samples of a batch.
+        batches: the most batches of a round; none is all of the epochs.
+        optimiser: sgd, adam, or your own such as torch.optim:AdamW; a table with its name and settings.
+        lr: learning rate.
+        lr_decay: factor on the learning rate in each round.
+        lr_floor: share of lr below which it never falls.
+        momentum: of SGD.
+        weight_decay: L2 penalty on the weights.
+        prox: strength that holds the model to the one that was sent (FedProx).
+        clip: the longest gradient; none is no limit.
+        holdout: share of the local data that is kept for validation.
+        keep_momentum: whether the momentum is carried from one round to the next.
+        drop_last: whether a last, smaller batch is left out.
+    """
+
+    epochs: Annotated[int, Range(1, 10_000)] | None = None
+    batch: Count = 16
+    batches: Count | None = None
+    optimiser: Annotated[Any, OPTIMISER] = "sgd"
+    lr: Positive = 0.05
+    lr_decay: Annotated[float, Range(above=0, most=1)] = 1.0
+    lr_floor: Share = 0.0
+    momentum: PartBelowOne = 0.0
+    weight_decay: NotNegative = 0.0
+    prox: NotNegative = 0.0
+    clip: Positive | None = None
+    holdout: PartBelowOne = 0.0
+    keep_momentum: bool = False
+    drop_last: bool = False
+
+    kind: ClassVar[str] = "train.sgd"
+
+    shows: ClassVar[Shows] = NOTHING
+
+    def __post_init__(self) -> None:
+        check_optimiser(self.optimiser, momentum=self.momentum, weight_decay=self.weight_decay)
+        only_with("train", self, "lr_floor", self.lr_decay < 1, "train.lr_decay below 1")
+        carried = self.momentum > 0 and self.optimiser == "sgd"
+        only_with("train", self, "keep_momentum", carried, 'train.momentum above 0 and optimiser = "sgd"')
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        slot, start = best_row(client, task)
+        fit = local_fit(self, client, start)
+        return reply_of(client, fit, slot, size=len(self.training_part(client)))
+
+    def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
+        """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
+        together = clients[0].bench.cohort(self.recipe(clients[0].round))
+        augmented = any(client.train.dataset.augment != "none" for client in clients)
+        if self.keep_momentum or augmented or together is None:
+            return None
+        found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
+        data = [self.training_part(client).tensors() for client in clients]
+        orders = [self.order(len(y), client.rng) for client, (_, y) in zip(clients, data, strict=True)]
+        fits = together([row for _, row in found], data, orders)
+        return [
+            reply_of(client, fit, slot, size=len(y))
+            for client, fit, (slot, _), (_, y) in zip(clients, fits, found, data, strict=True)
+        ]
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        """The mean loss over the batches, and how many there were."""
+        kept = known.train - validation_size(known.train, self.holdout)
+        most = self.epochs_for(kept) * math.ceil(known.train / self.batch)
+        most = most if self.batches is None else min(most, self.batches)
+        return {"loss": Stat(low=known.lowest_loss), "batches": Stat(low=0, high=most, whole=True)}
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        """Samples that pass through training."""
+        kept = train - validation_size(train, self.holdout)
+        whole = self.epochs_for(kept) * kept
+        return float(whole if self.batches is None else min(whole, self.batches * self.batch))
+
+    def recipe(self, number: int) -> Recipe:
+        """The update rule in round `number`."""
+        return Recipe(
+            optimiser=self.optimiser,
+            lr=self.lr * max(self.lr_decay ** (number - 1), self.lr_floor),
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            prox=self.prox,
+            clip=self.clip,
+        )
+
+    def epochs_for(self, samples: int) -> int:
+        """The epochs of one local update on so many samples."""
+        if self.epochs is not None:
+            return self.epochs
+        batches = max(1, math.ceil(samples / self.batch))
+        return max(1, min(MOST_EPOCHS, round(USUAL_BATCHES / batches)))
+
+    def order(self, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """The batches of one local update: every epoch a new permutation, cut into batches."""
+        cut: list[np.ndarray] = []
+        for _ in range(self.epochs_for(samples)):
+            shuffled = rng.permutation(samples)
+            batches = [shuffled[i : i + self.batch] for i in range(0, samples, self.batch)]
+            if self.drop_last and len(batches) > 1 and len(batches[-1]) < self.batch:
+                batches.pop()
+            cut += batches
+            if self.batches is not None and len(cut) >= self.batches:
+                return cut[: self.batches]
+        return cut
+
+    def training_part(self, client: Client) -> View:
+        """The samples that are trained on: all but the validation part."""
+        return client.train if not self.holdout else split(client, self.holdout)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AroundTraining(Step):
+    """A step built around local training: it tells what training tells, and costs what training costs."""
+
+    train: Train
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return self.train.expects(known)
+
+    def work(self, train: int, test: int) -> float:
+        return self.train.work(train, test)
+
+
+def as_set(train: Train) -> Train:
+    """Some epochs of training as the table [train] says."""
+    return train
+
+
+def validation_size(samples: int, holdout: float) -> int:
+    """max(1, min(floor(holdout N), N - 1)): how many samples are kept for validation."""
+    return max(1, min(int(holdout * samples), samples - 1)) if holdout and samples > 1 else 0
+
+
+def split(client: Client, holdout: float) -> tuple[View, View]:
+    """The client's training and validation part: after a shuffle that never changes, the last ones validate."""
+    order = client.stream("holdout").permutation(len(client.train))
+    cut = len(order) - validation_size(len(order), holdout)
+    return client.train.select(np.sort(order[:cut])), client.train.select(np.sort(order[cut:]))
+
+
+def best_row(client: Client, task: Task) -> tuple[int, Tensor]:
+    """The row to work on, and its slot: of several, the one with the lowest loss on the client's training data.
+
+    The task's `choose_on` limits them to so many samples, drawn anew in every round.
+    """
+    if len(task.models) == 1:
+        return task.slots[0], with_own_buffers(client, task.models[0])
+    data = client.train
+    if wanted := int(task.args.get("choose_on", 0)):
+        drawn = client.stream("choose", "round", client.round).permutation(len(data))[:wanted]
+        data = data.select(np.sort(drawn))
+    x, y = data.tensors()
+    target = client.bench.objective.target(x, y)
+    losses = []
+    for row in task.models:
+        outputs = client.bench.forward(with_own_buffers(client, row), x)
+        losses.append(float(client.bench.objective.scores(outputs, target)["loss"].double().mean()))
+    best = int(np.argmin(losses))
+    return task.slots[best], with_own_buffers(client, task.models[best])
+
+
+def with_own_buffers(client: Client, row: Tensor) -> Tensor:
+    """The row with what stays at home put in: tensors, and under the policy "local" the client's float buffers."""
+    layout = client.bench.layout
+    if home := client.state.get("home"):
+        row = row.clone()
+        for at, values in home.items():
+            row[at : at + len(values)] = values
+    own = client.state.get("buffers")
+    if layout.buffers == "average" or own is None:
+        return row
+    return torch.cat([row[: layout.trainable], own])
+
+
+def local_fit(
+    train: Train,
+    client: Client,
+    start: Tensor,
+    linear: Tensor | None = None,
+    loss: Callable[[Tensor], Loss] | None = None,
+) -> Fit:
+    """Trains from `start` as the settings say; `linear` is added to every gradient. Keeps momentum and own buffers.
+
+    `loss` makes, of the inputs that are trained on, a loss in place of the objective's; PyTorch then trains.
+    """
+    part = train.training_part(client)
+    batches = train.order(len(part), client.rng)
+    if train.batches is not None:
+        part, batches = only_used(part, batches)
+    x, y = part.tensors()
+    if part.dataset.augment != "none":
+        rng = client.stream("augment", "round", client.round)
+        x, y, batches = as_shown(x, y, batches, rng, part.dataset.scale)
+    trainer = client.bench.fit if loss is None else partial(client.bench.on_torch().fit, loss_of=loss(x))
+    fit = trainer(
+        start,
+        x,
+        y,
+        batches,
+        train.recipe(client.round),
+        seed=int(client.rng.integers(2**62)),
+        linear=linear,
+        velocity=client.state.get("velocity") if train.keep_momentum else None,
+    )
+    layout = client.bench.layout
+    if train.keep_momentum and fit.velocity is not None:
+        client.state["velocity"] = fit.velocity
+    if layout.buffers == "local" and layout.has_buffers:
+        client.state["buffers"] = fit.row[layout.trainable :].clone()
+    return fit
+
+
+def only_used(part: View, batches: Sequence[np.ndarray]) -> tuple[View, list[np.ndarray]]:
+    """The samples that some batch holds, and the batches as places among these: nothing else needs to be gathered."""
+    used = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *batches]))
+    return part.select(used), [np.searchsorted(used, batch) for batch in batches]
+
+
+def reply_of(client: Client, fit: Fit, slot: int, size: int) -> Reply:
+    """The reply to a training task: the row, with the mean loss over the batches and their number."""
+    loss = float(fit.losses.mean()) if len(fit.losses) else 0.0
+    stats = {"loss": loss, "batches": len(fit.losses)}
+    return Reply(id=client.id, vector=fit.row, slot=slot, size=size, stats=stats)

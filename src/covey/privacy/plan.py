@@ -1,0 +1,113 @@
+"""The noise of each round, so that all rounds together keep to the budget, whatever has been spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from covey.core.needs import Key
+from covey.core.round import Round, Select
+from covey.parts.selection.plain import Poisson, Uniform
+from covey.privacy.accountant import Sampling, Sums, epsilon_of, noise_for
+from covey.privacy.settings import Private
+
+SPENT: Key[list[dict[str, Any]]] = Key("private.sums")  # the sums that were told so far
+NOISE: Key[dict[str, Any]] = Key("private.noise")  # the noise in use, and for which plan it was found
+CLIP: Key[float] = Key("private.clip")
+SESSION: Key[str] = Key("private.session")  # of the server of real sites that made the last sums
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How many rounds there will be, and how clients come into them."""
+
+    settings: Private
+    rounds: int
+    select: Select
+
+    def sampling(self, now: Round) -> Sampling:
+        """What is known of this round's draw."""
+        return self.accounted(len(now.here))
+
+    def accounted(self, clients: int) -> Sampling:
+        """How so many clients are drawn, for the accountant; amplification only where chance alone decides, in secret.
+
+        Noise of the clients is to hide them from the server as well, which knows whom it drew.
+        """
+        if self.settings.secure and self.settings.noise_from == "clients":
+            return Sampling()
+        return planned_sampling(self.select, clients)
+
+    def noise(self, now: Round, sampling: Sampling) -> float:
+        """The noise of this round, in clip lengths."""
+        if self.settings.noise is not None:
+            return self.settings.noise
+        assert self.settings.epsilon is not None
+        kept = NOISE.get(now.memory, {})
+        plan = {"rounds": self.rounds, "sampling": asdict(sampling), "epsilon": self.settings.epsilon}
+        if kept.get("plan") != plan:
+            found = noise_for(
+                self.settings.epsilon,
+                self.settings.delta,
+                sampling=sampling,
+                times=max(1, self.rounds - now.number + 1),
+                spent=spent_sums(now.memory),
+                accountant=self.settings.accountant,
+            )
+            kept = {"plan": plan, "noise": found}
+            NOISE.keep(now.memory, kept)
+        return float(kept["noise"])
+
+    def book(self, now: Round, noise: float, sampling: Sampling) -> float:
+        """Books the sums of this round, and gives what the run has spent in all."""
+        sums = list(spent_sums(now.memory))
+        if sums and (sums[-1].noise, sums[-1].sampling) == (noise, sampling):
+            sums[-1] = replace(sums[-1], times=sums[-1].times + 1)
+        else:
+            sums.append(Sums(noise=noise, sampling=sampling))
+        SPENT.keep(now.memory, [asdict(one) for one in sums])
+        return epsilon_of(sums, self.settings.delta, self.settings.accountant)
+
+    def unheard(self, now: Round) -> Sums | None:
+        """Books the sums of a round that was made and then lost, because the server of real sites was stopped.
+
+        Their model may have been seen, and the round is made again under fresh noise.
+        """
+        spent = spent_sums(now.memory)
+        if not goes_on(now) or not spent:
+            return None
+        last = replace(spent[-1], times=1)
+        self.book(now, last.noise, last.sampling)
+        return last
+
+
+def goes_on(now: Round) -> bool:
+    """Whether this is the first round of a server of real sites after it was stopped.
+
+    A simulation makes the same round again, with the same noise.
+    """
+    session = str(getattr(now.fleet, "session", ""))
+    before = SESSION.get(now.memory, session)
+    SESSION.keep(now.memory, session)
+    return not now.fleet.simulated and before != session
+
+
+def planned_sampling(select: Select, clients: int) -> Sampling:
+    """How a selection draws of so many clients, for the accountant.
+
+    Chance alone decides in covey's own parts; what is made of them may draw in another way.
+    """
+    if type(select) is Poisson:
+        return Sampling(kind="poisson", rate=select.rate)
+    if type(select) is Uniform and select.per_round < clients:
+        return Sampling(kind="fixed", chosen=select.per_round, of=clients)
+    return Sampling()
+
+
+def spent_sums(memory: Mapping[str, Any]) -> tuple[Sums, ...]:
+    """What was told so far."""
+    kept = SPENT.get(memory, [])
+    return tuple(
+        Sums(noise=one["noise"], sampling=Sampling(**one["sampling"]), times=one["times"]) for one in kept
+    )

@@ -1,0 +1,30 @@
+"""Who takes part in a private sum is a secret: amplification by sampling is worth nothing to whoever knows the draw."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+
+from covey.core.needs import like
+from covey.core.round import Round, Select
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretDraw:
+    """The selection, at real sites by the system's randomness: the run's seed is told to every site."""
+
+    select: Select
+
+    needs, gives = like("select")
+
+    def __call__(self, now: Round) -> list[int]:
+        return self.select(now if now.fleet.simulated else UnseededRound(**vars(now)))
+
+
+class UnseededRound(Round):
+    """A round whose streams nobody can repeat."""
+
+    def stream(self, *names: str | int) -> np.random.Generator:  # noqa: ARG002
+        return np.random.default_rng(secrets.randbits(128))

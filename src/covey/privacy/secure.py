@@ -1,0 +1,274 @@
+"""The server's side of secure aggregation: of every model's clients it learns the sum of their whole numbers, no more.
+
+In a simulation the same whole numbers are added up without masks, so that both give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from covey.core.needs import Key
+from covey.core.round import Fleet, Reply, Round, Step, Task
+from covey.errors import RunError, SilentRoundError, UserError
+from covey.parts.steps.gaussian_noise import gaussian, length
+from covey.parts.steps.private import stays_at_home
+from covey.privacy.neighbours import HowMany, Neighbours, neighbours_of
+from covey.privacy.plan import Plan
+from covey.privacy.secure_liars import Dealt, DishonestSites, judged, secret, true_shares
+from covey.privacy.secure_steps import (
+    LEVELS,
+    Integers,
+    Masked,
+    SecureKeys,
+    SecureOpen,
+    SecureShares,
+    SecureUnmask,
+    SecureUpdate,
+    as_array,
+    as_bytes,
+    check_range,
+    from_ring,
+    mask,
+    pair_mask,
+    primitives,
+    reach,
+    signed,
+    to_ring,
+)
+from covey.privacy.sums import NoisySums
+from covey.streams import stream
+
+LIARS: Key[list[int]] = Key("private.liars")  # who is asked for no further secure sum
+FEWEST = 3  # clients in a sum: of two, each knows the other's
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureSums:
+    """One reply for each model (and group): w + clip / levels times the sum of the clients' whole numbers, over m.
+
+    m is how many numbers are in the sum, or with noise how many clients were to be in it. A sum of fewer than three is
+    left out: it hides nobody. `threshold`: the share of the clients of a sum that must stay to the end of the round.
+    """
+
+    plan: Plan
+    by_group: bool = False
+    threshold: float = 0.67
+
+    @property
+    def evaluations(self) -> float | None:
+        """Privacy loss of one evaluation at a client; None where such evaluations have no noise."""
+        return self.plan.settings.evaluations
+
+    def __call__(self, now: Round, step: Step) -> list[Reply]:
+        settings = self.plan.settings
+        assert settings.clip != "adaptive"
+        sums = NoisySums(plan=self.plan, by_group=self.by_group)
+        sampling = self.plan.sampling(now)
+        noisy = settings.epsilon is not None or settings.noise is not None
+        if noisy:
+            sums.book_unheard(now)
+        noise = self.plan.noise(now, sampling) if noisy else 0.0
+        longest = reach(now.models.shape[1])
+        pools = sums.pools(now, [])
+        shown, heard, spoiled, gone, home = [], [], [], [], stays_at_home(step, now.fleet.layout)
+        for number, (pool, members) in enumerate(pools.items()):
+            out = LIARS.get(now.memory, [])
+            asked = {i: now.tasks[i] for i in members if i in now.tasks and i not in out}
+            found, share = None, 0.0
+            while found is None and len(asked) >= FEWEST:
+                stay = stays(len(asked), self.threshold)
+                if noisy and settings.noise_from == "clients":
+                    share = noise * longest / stay**0.5
+                check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
+                update = SecureUpdate(step=step, clip=settings.clip, share=share)
+                add = plain_sum if now.fleet.simulated else masked_sum
+                try:
+                    found = add(now.fleet, update, asked, stay, settings.neighbours)
+                except DishonestSites as liars:  # once more, without them
+                    put_out(now, liars)
+                    asked = {i: task for i, task in asked.items() if i not in liars.why}
+                    if len(asked) < FEWEST:
+                        spoiled.append(f"no sum can be made without those who lied ({liars})")
+                    continue
+                except (UserError, RunError):
+                    raise
+                except Exception as error:  # whatever else a stranger sent
+                    spoiled.append(f"no sum can be made ({type(error).__name__}: {error})")
+                    break
+                if found is None:
+                    gone.append(f"fewer than {stay} of {len(asked)} clients stayed to the end of their sum")
+                    break
+            if found is None:
+                continue
+            total, there = found
+            values = torch.from_numpy(total).double()
+            if (limit := most(len(there), longest, share, len(values))) < length(values):
+                spoiled.append(
+                    f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long: one of its "
+                    "clients does not keep to the protocol, and under masks nobody can see whose numbers they are; "
+                    "without private.secure it is refused and named"
+                )
+                continue
+            if noisy and settings.noise_from == "server":
+                rng = now.stream("private", number) if now.fleet.simulated else None
+                values = gaussian(values, noise * longest, rng)
+            if home is not None:
+                values[home] = 0.0
+            count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
+            mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
+            row = now.fleet.layout.after_noise(mean.float())
+            shown.append(Reply(id=members[0], slot=pool[0], vector=row, size=max(1, round(count))))
+            heard += there
+        if noisy:
+            sums.account(now, noise, sampling, settings.clip, pools)
+        now.notes["secure sums"] = {
+            "model": [pool[0] for pool in pools],
+            "clients": [len(members) for members in pools.values()],
+        }
+        if spoiled:
+            now.notes["secure sums left out"] = {"round": [now.number], "why": spoiled}
+            if not shown:
+                raise SilentRoundError(f"round {now.number}: {spoiled[0]}")
+        if now.tasks and not shown:
+            remedy = "; give method.per_round or private.least a larger number"
+            raise SilentRoundError(
+                f"round {now.number}: no sum of {FEWEST} clients or more could be made"
+                f"{now.fleet.ledger.why_in_round() or remedy}"
+            )
+        now.worked = tuple(sorted(heard))
+        return sorted(shown, key=lambda reply: (reply.id, reply.slot))
+
+
+def most(clients: int, longest: float, share: float, count: int) -> float:
+    """How long the sum of so many updates of at most `longest` can be, with twice the usual length of their noise."""
+    return clients * longest + 2 * share * math.sqrt(clients * count)
+
+
+def stays(clients: int, threshold: float) -> int:
+    """How many of them must stay: more than half, so that no two parts can each unmask somebody."""
+    return max(FEWEST, clients // 2 + 1, round(threshold * clients))
+
+
+def plain_sum(
+    fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int, neighbours: HowMany = "auto"
+) -> tuple[Integers, list[int]] | None:
+    """What the protocol adds up to, where everybody's data lie in one process."""
+    order = stream(fleet.seed, "secure", "round", getattr(fleet, "round", 0)).permutation(sorted(tasks))
+    ring = neighbours_of(order.tolist(), neighbours, stay)
+    replies = fleet.ask(update, tasks)
+    there = [reply.id for reply in replies]
+    if len(there) < stay or not ring.can_unmask(there, set(tasks) - set(there)):
+        return None
+    return from_ring(added([numbers(reply) for reply in replies])), there
+
+
+def put_out(now: Round, liars: DishonestSites) -> None:
+    """Names them, and asks them for no further sum of this run."""
+    for client, reason in liars.why.items():
+        now.fleet.ledger.note_refusal(client, kind=SecureUpdate.kind, round=now.number, reason=reason)
+    LIARS.keep(now.memory, sorted({*LIARS.get(now.memory, []), *liars.why}))
+    now.notes["clients put out of secure sums"] = {"client": LIARS.of(now.memory)}
+
+
+def masked_sum(
+    fleet: Fleet, update: SecureUpdate, tasks: Mapping[int, Task], stay: int, neighbours: HowMany = "auto"
+) -> tuple[Integers, list[int]] | None:
+    """The five questions of SecAgg+ with commitments; None where too few stay.
+
+    Who leaves after the shares is unmasked by the others. Who lies is named in `DishonestSites` where the sum cannot be
+    made, and in the ledger where it can: enough others have shares that are true.
+    """
+    nothing = Task()
+    keys = {
+        reply.id: (as_bytes(reply.stats["pk1"]), as_bytes(reply.stats["pk2"]))
+        for reply in fleet.ask(SecureKeys(), dict.fromkeys(tasks, nothing))
+    }
+    keys = {i: pair for i, pair in keys.items() if are_keys(pair, i, fleet)}
+    if len(keys) < stay:
+        return None
+    order = sorted(keys)
+    secrets.SystemRandom().shuffle(order)  # sites know the run's seed
+    ring = neighbours_of(order, neighbours, stay)
+    told = {i: [as_array(key) for key in pair] for i, pair in keys.items()}
+    shared = fleet.ask(
+        SecureShares(threshold=ring.threshold),
+        {i: Task(args={"keys": {str(j): told[j] for j in sorted(ring.of[i])}}) for i in keys},
+    )
+    if len(shared) < stay:
+        return None
+    dealt = Dealt.of(shared, ring)
+    read = fleet.ask(SecureOpen(), {reply.id: Task(args=dealt.to(reply.id)) for reply in shared})
+    if liars := judged(read, dealt, keys):
+        raise DishonestSites(liars)
+    if len(read) < stay:
+        return None
+    arrived = {reply.id: numbers(reply) for reply in fleet.ask(update, {r.id: tasks[r.id] for r in read})}
+    there, gone = sorted(arrived), sorted({reply.id for reply in shared} - set(arrived))
+    if len(there) < stay or not ring.can_unmask(there, gone):
+        return None
+    asked = {i: ([j for j in there if j in ring.of[i]], [j for j in gone if j in ring.of[i]]) for i in there}
+    answers = fleet.ask(
+        SecureUnmask(), {i: Task(args={"there": mine, "gone": lost}) for i, (mine, lost) in asked.items()}
+    )
+    shares, liars = true_shares(answers, asked, dealt)
+    if any(len(shares.get(i, [])) < ring.threshold for i in (*there, *gone)):
+        if liars:
+            raise DishonestSites(liars)
+        return None
+    for client, reason in liars.items():
+        fleet.ledger.note_refusal(
+            client, kind=SecureUnmask.kind, round=getattr(fleet, "round", 0), reason=reason
+        )
+    return from_ring(unmasked(added(list(arrived.values())), shares, there, gone, keys, ring, dealt)), there
+
+
+def are_keys(pair: tuple[bytes, bytes], client: int, fleet: Fleet) -> bool:
+    """Whether these are public keys; with any other bytes every neighbour would fail over them."""
+    try:
+        for key in pair:
+            primitives()["bytes_to_public_key"](key)
+    except Exception as error:
+        why = f"its keys cannot be read ({type(error).__name__})"
+        fleet.ledger.note_refusal(client, kind=SecureKeys.kind, round=getattr(fleet, "round", 0), reason=why)
+        return False
+    return True
+
+
+def unmasked(
+    total: Masked,
+    shares: Mapping[int, Sequence[bytes]],
+    there: Sequence[int],
+    gone: Sequence[int],
+    keys: Mapping[int, tuple[bytes, bytes]],
+    ring: Neighbours,
+    dealt: Dealt,
+) -> Masked:
+    """The sum without the masks: of who is there their own, of who is gone those that it shared with its neighbours."""
+    flower, count = primitives(), len(total)
+    for client in there:
+        seed = secret(client, shares[client][: ring.threshold], "seed", dealt, keys)
+        total = total - mask(seed, count)
+    for client in gone:
+        key = secret(client, shares[client][: ring.threshold], "key", dealt, keys)
+        for other in ring.of[client].intersection(there):
+            total = total - signed(other, client, pair_mask(flower, key, keys[other][0], count))
+    return total
+
+
+def added(rows: Sequence[Masked]) -> Masked:
+    """The sum modulo 2^32."""
+    total = rows[0].copy()
+    for row in rows[1:]:
+        total += row
+    return total
+
+
+def numbers(reply: Reply) -> Masked:
+    """A client's numbers, as they came."""
+    return to_ring(np.asarray(reply.stats["numbers"]).astype(np.int64))

@@ -1,0 +1,383 @@
+"""A client's side of secure aggregation (SecAgg+, Bell et al., 2020): of its update only a masked one leaves it.
+
+Keys, shares and sealed messages are Flower's primitives (ECDH on P-384, Shamir, Fernet). The masks are not: Flower
+folds a key of 256 bits into 32 for NumPy's generator, which can be tried out. Here a mask is the key stream of
+ChaCha20.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from covey.core.privacy_loss import Loss
+from covey.core.reply_schema import Known, Stat
+from covey.core.round import Client, Reply, Step, Task
+from covey.errors import Refused, UserError
+from covey.parts.steps.gaussian_noise import length
+from covey.privacy.secure_letters import SCALAR, both_commitments, commitment, opened, scalar_of
+from covey.settings.ranges import Count, NotNegative, Positive, Range
+from covey.settings.signatures import validated
+
+Integers = NDArray[np.int64]
+Masked = NDArray[np.uint32]
+BITS = 20
+LEVELS = 2**BITS  # whole numbers to a clip length
+MOST_TRIES = 5  # of one sum, each without those who lied in the one before
+LARGEST = 2**31 - 1  # what a sum may be: beyond it, numbers of 32 bits begin again from the other end
+
+
+def primitives() -> Any:
+    """Flower's primitives, or one sentence on how to get them."""
+    try:
+        from flwr.common.secure_aggregation import secaggplus_utils
+        from flwr.common.secure_aggregation.crypto import shamir, symmetric_encryption
+        from flwr.supercore.primitives import asymmetric
+    except ImportError as error:
+        raise UserError("private.secure at real sites needs Flower: install covey[flower]") from error
+    names: dict[str, Any] = {}
+    for module in (shamir, symmetric_encryption, secaggplus_utils, asymmetric):
+        names |= {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return names
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+
+
+def quantised(update: Tensor, clip: float, levels: int = LEVELS) -> Integers:
+    """The update, shortened to the clip length, in whole numbers of clip / levels: none is beyond +-levels."""
+    found = length(update)
+    short = update.double() * (1.0 if found <= clip else clip / found)
+    whole = np.rint(short.numpy() * (levels / clip)).astype(np.int64)
+    return np.clip(whole, -levels, levels)
+
+
+def reach(columns: int, levels: int = LEVELS) -> float:
+    """The longest update in whole numbers: rounding adds up to half a number in every direction."""
+    return float(levels + columns**0.5 / 2)
+
+
+def check_range(clients: int, levels: int, noise: float) -> None:
+    """Refuses a sum that could leave the range of 32 bits; twelve standard deviations of noise are allowed for."""
+    if clients * levels + 12 * noise > LARGEST:
+        raise UserError(
+            f"private.secure adds up to {clients} clients of +-{levels} each, which may leave the range of 32 bits; at "
+            f"most {int((LARGEST - 12 * noise) // levels)} clients can be in one sum"
+        )
+
+
+def to_ring(values: Integers) -> Masked:
+    """Whole numbers modulo 2^32."""
+    return (values & 0xFFFFFFFF).astype(np.uint32)
+
+
+def from_ring(values: Masked) -> Integers:
+    """The whole numbers from -2^31 to 2^31 - 1 that they stand for."""
+    return values.view(np.int32).astype(np.int64)
+
+
+def mask(key: bytes, count: int) -> Masked:
+    """So many numbers of 32 bits: the key stream of ChaCha20 under a key that is used once."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(4 * count))
+    return np.frombuffer(stream, "<u4").astype(np.uint32)
+
+
+def pair_mask(flower: Mapping[str, Any], own: bytes, other: bytes, count: int) -> Masked:
+    """The mask that two clients share, from the private key of one and the public key of the other."""
+    key = flower["generate_shared_key"](
+        flower["bytes_to_private_key"](own), flower["bytes_to_public_key"](other)
+    )
+    return mask(base64.urlsafe_b64decode(key), count)
+
+
+def signed(mine: int, other: int, values: Masked) -> Masked:
+    """Added by the one with the higher number and taken away by the other, so that a sum of both has none of it."""
+    return values if mine > other else (~values + np.uint32(1)).astype(np.uint32)
+
+
+def discrete_gaussian(count: int, scale: float, rng: np.random.Generator | None) -> Integers:
+    """Whole numbers with a Gaussian distribution: OpenDP's, or in a simulation rounded ones from the seed."""
+    if not scale:
+        return np.zeros(count, np.int64)
+    if rng is not None:
+        return np.rint(rng.normal(0.0, scale, count)).astype(np.int64)
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+    return np.asarray(dp.m.make_gaussian(*space, scale=scale)([0] * count), np.int64)
+
+
+def as_array(block: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(block, np.uint8).copy()
+
+
+def as_bytes(values: Any) -> bytes:
+    return np.asarray(values, np.uint8).tobytes()
+
+
+# ---------------------------------------------------------------------------------------------- the five questions
+
+
+class AboutNoData(Step):
+    """A question of the protocol: its answer says nothing about anybody's data."""
+
+    about_data: ClassVar[bool] = False
+
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+@dataclass(frozen=True)
+class SecureKeys(AboutNoData):
+    """Makes two pairs of keys for this round; the public ones are told."""
+
+    kind: ClassVar[str] = "query.secure-keys"
+
+    def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        flower, before = primitives(), client.state.get("secure", {})
+        tries = before.get("tries", 1) + 1 if before.get("round") == client.round else 1
+        if tries > MOST_TRIES:
+            raise Refused(f"this client takes part in a sum at most {MOST_TRIES} times a round")
+        kept: dict[str, Any] = {"round": client.round, "tries": tries}
+        for number in ("1", "2"):
+            secret, public = flower["generate_key_pairs"]()
+            kept["sk" + number] = flower["private_key_to_bytes"](secret).hex()
+            kept["pk" + number] = flower["public_key_to_bytes"](public).hex()
+        client.state["secure"] = kept
+        return Reply(id=client.id, stats={n: as_array(bytes.fromhex(kept[n])) for n in ("pk1", "pk2")})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        key = Stat(low=0, high=255, shape=(None,))
+        return {"pk1": key, "pk2": key}
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class SecureShares(AboutNoData):
+    """Shares the first private key and a seed among the neighbours, sealed for each of them.
+
+    Args:
+        threshold: how many of them can put a secret together.
+    """
+
+    threshold: Count
+
+    kind: ClassVar[str] = "query.secure-shares"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        flower, kept = primitives(), of_this_round(client)
+        keys = {int(i): [as_bytes(k) for k in pair] for i, pair in task.args["keys"].items()}
+        if [key.hex() for key in keys.get(client.id, [])] != [kept["pk1"], kept["pk2"]]:
+            raise Refused("the server shows this client's own keys to others as something else")
+        if len({key for pair in keys.values() for key in pair}) != 2 * len(keys):
+            raise Refused("the server shows the same key twice")
+        if len(keys) < max(3, self.threshold):
+            raise Refused(f"{len(keys)} clients are too few to hide one; it takes {max(3, self.threshold)}")
+        if 2 * self.threshold <= len(keys):
+            raise Refused(
+                f"{self.threshold} of {len(keys)} shares are too few: two halves could unmask a client"
+            )
+        seed = os.urandom(32)
+        order = sorted(keys)
+        seeds = flower["create_shares"](seed, self.threshold, len(order))
+        secrets = flower["create_shares"](bytes.fromhex(kept["sk1"]), self.threshold, len(order))
+        sealed, shares = [], {}
+        committed = [
+            both_commitments(client.id, other, pair)
+            for other, pair in zip(order, zip(seeds, secrets, strict=True), strict=True)
+        ]
+        for other, seed_share, secret_share in zip(order, seeds, secrets, strict=True):
+            if other == client.id:
+                shares[str(other)] = [seed_share.hex(), secret_share.hex()]
+                continue
+            plain = flower["share_keys_plaintext_concat"](client.id, other, seed_share, secret_share)
+            sealed.append(as_array(flower["encrypt"](self.key_with(flower, kept, keys[other][1]), plain)))
+        public = {str(i): pair[0].hex() for i, pair in keys.items()}
+        second = {str(i): pair[1].hex() for i, pair in keys.items()}
+        client.state["secure"] = {
+            **kept,
+            "seed": seed.hex(),
+            "shares": shares,
+            "public": public,
+            "second": second,
+            "threshold": self.threshold,
+        }
+        whole = as_array(commitment(client.id, client.id, "seed", seed))
+        stats = {"sealed": np.stack(sealed), "committed": np.stack(committed), "seed": whole}
+        return Reply(id=client.id, stats=stats)
+
+    @staticmethod
+    def key_with(flower: Mapping[str, Any], kept: Mapping[str, Any], other: bytes) -> bytes:
+        """The key of messages between two clients."""
+        own = flower["bytes_to_private_key"](bytes.fromhex(kept["sk2"]))
+        key: bytes = flower["generate_shared_key"](own, flower["bytes_to_public_key"](other))
+        return key
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {
+            "sealed": Stat(low=0, high=255, shape=(None, None)),
+            "committed": Stat(low=0, high=255, shape=(None, 2, 32)),
+            "seed": Stat(low=0, high=255, shape=(32,)),
+        }
+
+
+@dataclass(frozen=True)
+class SecureOpen(AboutNoData):
+    """Opens the neighbours' letters, and says of each dealer whether its shares are those that it is bound to.
+
+    Who blames one shows its private key for letters, so that the server can see for itself, and sends no numbers under
+    the secrets of this try.
+    """
+
+    kind: ClassVar[str] = "query.secure-open"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        flower, kept = primitives(), of_this_round(client)
+        if "seed" not in kept or "opened" in kept:
+            raise Refused("letters are opened once, after the keys were shared")
+        shares, blames = dict(kept["shares"]), []
+        for source in sorted(map(int, task.args["sealed"])):
+            key = SecureShares.key_with(flower, kept, bytes.fromhex(kept["second"][str(source)]))
+            letter, bound = (task.args[name][str(source)] for name in ("sealed", "committed"))
+            found = opened(flower, key, as_bytes(letter), source, client.id, bound)
+            blames.append(found is None)
+            if found is not None:
+                shares[str(source)] = [share.hex() for share in found]
+        shown = np.zeros(SCALAR, np.uint8)
+        if any(blames):
+            shown = scalar_of(flower, bytes.fromhex(kept["sk2"]))
+            client.state["secure"] = {"round": client.round, "tries": kept["tries"]}
+        elif len(shares) < kept["threshold"]:
+            raise Refused("fewer clients shared their keys than can unmask the sum")
+        else:
+            client.state["secure"] = {**kept, "shares": shares, "opened": True}
+        return Reply(id=client.id, stats={"blames": np.array(blames, np.uint8), "key": shown})
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        return {
+            "blames": Stat(low=0, high=1, shape=(None,)),
+            "key": Stat(low=0, high=255, shape=(SCALAR,)),
+        }
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class SecureUpdate(Step):
+    """The step, of whose update only whole numbers under masks leave the client; in a simulation, the numbers.
+
+    Args:
+        step: what the client does.
+        clip: the longest update.
+        share: standard deviation of the noise that the client adds, in whole numbers.
+        bits: 2^bits whole numbers make a clip length.
+    """
+
+    step: Step
+    clip: Positive
+    share: NotNegative = 0.0
+    bits: Annotated[int, Range(1, 30)] = BITS
+
+    kind: ClassVar[str] = "query.secure-update"
+
+    @property
+    def accounted(self) -> bool:
+        """Whether the client's account counts it: what has no noise of the clients' own cannot be counted."""
+        return self.share > 0
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        plain = Task(models=task.models, slots=task.slots)
+        reply = self.step.unpacked(self.step(client, plain), plain, client.bench.layout)
+        assert reply.vector is not None
+        start = task.models[task.slots.index(reply.slot)]
+        rng = None if client.live else client.stream("noise share", "round", client.round)
+        values = quantised(reply.vector - start, self.clip, 2**self.bits)
+        values = values + discrete_gaussian(len(values), self.share, rng)
+        ring = to_ring(values)
+        if client.live:
+            if client.account is not None and self.share:
+                client.account.lose(self.loss(len(ring), of_this_round(client).get("threshold", 1)))
+            ring = self.masked(client, ring)
+        return Reply(id=client.id, slot=reply.slot, size=1, stats={"numbers": ring.view(np.int32)})
+
+    def loss(self, columns: int, stay: int) -> Loss:
+        """What the update costs: the sum has at least the noise of the clients that must stay to unmask it."""
+        noise = self.share * stay**0.5 / reach(columns, 2**self.bits)
+        return Loss(what="updates", mechanism="sum", noise=noise)
+
+    def masked(self, client: Client, ring: Masked) -> Masked:
+        """The numbers under the client's own mask and those that it shares with its neighbours."""
+        flower, kept = primitives(), of_this_round(client)
+        if "opened" not in kept or "sent" in kept:
+            raise Refused("a masked update is sent once in a round, after the shares were opened")
+        shares = kept["shares"]
+        ring = ring + mask(bytes.fromhex(kept["seed"]), len(ring))
+        for other in shares:
+            if int(other) != client.id:
+                public = bytes.fromhex(kept["public"][other])
+                shared = pair_mask(flower, bytes.fromhex(kept["sk1"]), public, len(ring))
+                ring = ring + signed(client.id, int(other), shared)
+        client.state["secure"] = {**kept, "sent": True}
+        return ring
+
+    def expects(self, known: Known) -> dict[str, Stat]:
+        return {"numbers": Stat(low=-(2**31), high=2**31 - 1, whole=True, shape=(known.row,))}
+
+    def work(self, train: int, test: int) -> float:
+        return self.step.work(train, test)
+
+
+@dataclass(frozen=True)
+class SecureUnmask(AboutNoData):
+    """Gives its shares: of the seeds of those whose numbers arrived, and of the keys of those whose did not.
+
+    Never both of one client: that would unmask it.
+    """
+
+    kind: ClassVar[str] = "query.secure-unmask"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        kept = of_this_round(client)
+        there, gone = ([int(i) for i in task.args[name]] for name in ("there", "gone"))
+        shares = kept.get("shares", {})
+        if "sent" not in kept or kept.get("unmasked"):
+            raise Refused("shares are given once in a round, after the masked update")
+        if set(there) & set(gone) or {str(i) for i in there + gone} - set(shares):
+            raise Refused("the server asks for shares that nobody may have")
+        if len(there) < kept["threshold"]:
+            raise Refused(f"{len(there)} updates arrived; fewer than {kept['threshold']} are not unmasked")
+        client.state["secure"] = {"round": client.round, "tries": kept["tries"], "unmasked": True}
+        return Reply(
+            id=client.id,
+            stats={
+                "there": stacked(shares[str(i)][0] for i in there),
+                "gone": stacked(shares[str(i)][1] for i in gone),
+            },
+        )
+
+    def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
+        share = Stat(low=0, high=255, shape=(None, None))
+        return {"there": share, "gone": share}
+
+
+def of_this_round(client: Client) -> dict[str, Any]:
+    """What the client keeps of the protocol; keys of another round are none."""
+    kept: dict[str, Any] = client.state.get("secure", {})
+    if kept.get("round") != client.round:
+        raise Refused("this client has no keys for this round")
+    return kept
+
+
+def stacked(shares: Iterable[str]) -> NDArray[np.uint8]:
+    """Shares of one length, one row each."""
+    rows = [as_array(bytes.fromhex(share)) for share in shares]
+    return np.stack(rows) if rows else np.zeros((0, 0), np.uint8)

@@ -1,0 +1,141 @@
+"""Several methods on the same fleet, seeds and failures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+from covey.core.round import Watcher
+from covey.errors import RunError, UserError
+from covey.files import folder_lock
+from covey.folder.read import read_run
+from covey.report.page import write_report
+from covey.runs.config import Config, resolve
+from covey.runs.place import make, taken
+from covey.runs.run import Finished, Interrupted, run_or_resume
+from covey.runs.sections import settings_in
+from covey.settings.catalogue import METHODS
+from covey.settings.own_code import bare_name
+
+Tables = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The runs that came to their end, and what became of the others, in one sentence each."""
+
+    folder: Path
+    finished: Mapping[str, Finished]
+    failed: Mapping[str, str]
+
+
+def run_all(
+    configs: Mapping[str, Config],
+    folder: Path,
+    *,
+    live: Callable[[str, int], AbstractContextManager[Watcher]],
+    say: Callable[[str], None],
+) -> Compared:
+    """Runs each configuration into its own folder, or goes on with it, and writes one report of all."""
+    finished: dict[str, Finished] = {}
+    failed: dict[str, str] = {}
+    once = _once(say)  # what is said of the data holds for all of them
+    make(folder)
+    with folder_lock(folder, taken(folder)):
+        for label, config in configs.items():
+            try:
+                with live(label, config.top.rounds) as watch:
+                    done = run_or_resume(
+                        config, folder / in_file_names(label), watchers=[watch], say=once, report=False
+                    )
+                    finished[label] = done
+            except Interrupted:
+                raise
+            except Exception as error:  # the others are worth having, whatever one of them does
+                failed[label] = in_one_sentence(error)
+                say(f"{label} failed: {failed[label]}")
+        if finished:
+            write_report([read_run(done.folder) for done in finished.values()], folder / "report.html")
+        elif not any(folder.iterdir()):
+            folder.rmdir()  # mistakes that were found before anything ran leave nothing behind
+    return Compared(folder=folder, finished=finished, failed=failed)
+
+
+def _once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says each sentence only the first time."""
+    said: set[str] = set()
+
+    def saying(sentence: str) -> None:
+        if sentence not in said:
+            said.add(sentence)
+            say(sentence)
+
+    return saying
+
+
+def configs_of(runs: Mapping[str, Tables], say: Callable[[str], None]) -> dict[str, Config]:
+    """One configuration per label, all on equal data."""
+    return {label: resolve(tables) for label, tables in on_equal_data(runs, say).items()}
+
+
+def on_equal_data(
+    runs: Mapping[str, Tables], say: Callable[[str], None] = lambda _: None
+) -> dict[str, Tables]:
+    """Where a method keeps some data for validation, all keep as much: nobody wins by having more to train on."""
+    if any("holdout" in tables.get("train", {}) for tables in runs.values()):
+        return dict(runs)
+    kept = {name: getattr(resolve(tables).method.local, "holdout", 0.0) for name, tables in runs.items()}
+    most = max(kept, key=lambda name: kept[name])
+    if kept[most] == min(kept.values()):
+        return dict(runs)
+    say(
+        f"{most} keeps {kept[most]:.0%} of each client's data for validation, so all methods do "
+        "(train.holdout=0: the others train on everything, as published)"
+    )
+    return {
+        name: {**tables, "train": {**tables.get("train", {}), "holdout": kept[most]}}
+        for name, tables in runs.items()
+    }
+
+
+def is_composed(tables: Tables) -> bool:
+    """Whether a file describes a method of its own, which a comparison runs, too."""
+    method = tables.get("method", {})
+    return isinstance(method, dict) and method.get("name") == "compose"
+
+
+def with_method(tables: Tables, name: str) -> dict[str, Any]:
+    """The tables for another method: of the settings in [method], those that it has too."""
+    accepted = settings_in("method", METHODS.find(name))
+    said = tables.get("method", {})
+    if is_composed(tables):  # its settings are parts; the number of clients per round is everybody's
+        select = said.get("select")
+        said = (
+            {"per_round": select["per_round"]} if isinstance(select, dict) and "per_round" in select else {}
+        )
+    own = {key: value for key, value in said.items() if key in accepted}
+    return {**tables, "method": {"name": name, **own}}
+
+
+def labels_for(names: list[str]) -> list[str]:
+    """What the methods are called in tables and folders: bare names, with their place where two are the same."""
+    bare = [bare_name(name) for name in names]
+    return [label if bare.count(label) == 1 else name for label, name in zip(bare, names, strict=True)]
+
+
+def in_file_names(label: str) -> str:
+    """A label as the name of a folder."""
+    return re.sub(r"[^\w.+-]+", "-", label).strip("-.") or "run"
+
+
+def in_one_sentence(error: Exception) -> str:
+    """A mistake as it is said; of a fault in a method's own lines, also where it is."""
+    if isinstance(error, UserError | RunError):
+        return str(error)
+    place = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"

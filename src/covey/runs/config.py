@@ -1,0 +1,461 @@
+"""A run as one TOML file: read, complete with every default, check, and build what it describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from torch import nn
+
+from covey.core.needs import MODEL_PER_CLIENT, gives_of
+from covey.core.round import Fleet, Method
+from covey.data import Federation, federate, load
+from covey.data.usual import Usual, declared, usual_for
+from covey.data.validation import evenly_spaced, on_validation
+from covey.errors import UserError
+from covey.fleet.devices import Devices
+from covey.fleet.engine import Engine
+from covey.fleet.fit import check_fit, check_steps
+from covey.fleet.guard import Guard
+from covey.fleet.local import LocalFleet
+from covey.methods.published import as_published
+from covey.parts.measure import Measuring
+from covey.parts.mix.robust import Robust
+from covey.parts.steps import Train
+from covey.parts.steps.compress import Compression, with_compression
+from covey.privacy.apply import made_private
+from covey.privacy.settings import Private
+from covey.runs.sections import (
+    SECTIONS,
+    USUAL_MODEL,
+    DataSection,
+    ModelSection,
+    Sites,
+    Top,
+    own_settings,
+    settings_in,
+)
+from covey.runs.stopping import Stopping
+from covey.settings.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
+from covey.settings.choices import complete
+from covey.settings.own_code import bare_name
+from covey.settings.passwords import check_no_password
+from covey.settings.registry import Registry
+from covey.settings.signatures import Setting, checked, settings_of, unknown
+from covey.settings.toml import check_tables, plain_tables, shown, with_full_names
+from covey.training.models import build
+from covey.training.objective import objective_named
+
+# The tables whose settings are one dataclass: those that only a run which asks for them has, and those of every run.
+IF_ASKED: dict[str, type] = {"compress": Compression, "stop": Stopping, "private": Private, "sites": Sites}
+ALWAYS: dict[str, type] = {
+    "train": Train,
+    "devices": Devices,
+    "engine": Engine,
+    "guard": Guard,
+    "measure": Measuring,
+}
+
+NAMED = 10  # clients that a sentence names at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A whole run: `tables` is what the resolved `config.toml` holds; what they describe is made once, when it is asked
+    for."""
+
+    tables: Mapping[str, Any]
+
+    def __getitem__(self, table: str) -> dict[str, Any]:
+        return dict(self.tables[table])
+
+    @cached_property
+    def top(self) -> Top:
+        return Top(**{f.name: self.tables[f.name] for f in fields(Top) if f.name in self.tables})
+
+    @cached_property
+    def train(self) -> Train:
+        return Train(**self["train"])
+
+    @cached_property
+    def devices(self) -> Devices:
+        return Devices(**self["devices"])
+
+    @cached_property
+    def engine(self) -> Engine:
+        return Engine(**self["engine"])
+
+    @cached_property
+    def guard(self) -> Guard:
+        return Guard(**self["guard"])
+
+    @cached_property
+    def measure(self) -> Measuring:
+        return Measuring(**self["measure"])
+
+    @cached_property
+    def compress(self) -> Compression | None:
+        return Compression(**self["compress"]) if "compress" in self.tables else None
+
+    @cached_property
+    def stop(self) -> Stopping | None:
+        return Stopping(**self["stop"]) if "stop" in self.tables else None
+
+    @cached_property
+    def private(self) -> Private | None:
+        return Private(**self["private"]) if "private" in self.tables else None
+
+    @cached_property
+    def sites(self) -> Sites:
+        return Sites(**self.tables.get("sites", {}))
+
+    @cached_property
+    def method(self) -> Method:
+        """The method, with [robust] inside its mix and [private] where it gathers."""
+        if self.private is None:
+            return self.method_in_the_open
+        if self.compress is not None and self.compress.name:
+            raise UserError(
+                "compress.name shortens updates, which private noise and sums need whole; leave one of them out"
+            )
+        return made_private(
+            self.method_in_the_open, self.private, clients=self["data"]["clients"], rounds=self.top.rounds
+        )
+
+    @cached_property
+    def method_in_the_open(self) -> Method:
+        """The method without [private], with the combine of [robust] in place of its weighted means."""
+        table, robust = self["method"], self.tables.get("robust")
+        method = METHODS.find(table["name"])(self.train, **own_settings(table))
+        if self.compress is not None:
+            method = with_compression(method, self.compress)
+        if not robust:
+            return method
+        if method.mix is None:
+            raise UserError(
+                f"robust.name is {robust['name']!r}, but method {method.name} combines in a way of its own; "
+                "leave one of them out"
+            )
+        return replace(
+            method, mix=Robust(mix=method.mix, rule=RULES.find(robust["name"])(**own_settings(robust)))
+        )
+
+    @property
+    def method_name(self) -> str:
+        """What the method is called, wherever it is from."""
+        return bare_name(str(self.tables["method"]["name"]))
+
+    def toml(self) -> str:
+        """The file that gives exactly this run."""
+        return tomli_w.dumps(_as_toml(self.tables))
+
+
+def resolve(tables: Mapping[str, Any]) -> Config:
+    """The configuration with every default written out; raises one sentence for anything wrong."""
+    check_tables(tables)
+    tables = plain_tables(tables)
+    check_no_password("", tables)
+    per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
+    here = {key: value for key, value in tables.items() if key != "methods"}
+    tables = with_full_names(here, Path())
+    plain = {key: value for key, value in tables.items() if key not in SECTIONS}
+    known = (*(f.name for f in fields(Top)), *SECTIONS)
+    for key in tables:
+        if key not in known:
+            raise UserError(elsewhere(key, tables) or unknown(key, key, known))
+        if key in SECTIONS and not isinstance(tables[key], dict):
+            raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
+    result: dict[str, Any] = complete("", settings_of(Top), plain)
+    _check_top(Top(**result))
+    if not result["tracker"]:  # a run that nobody tracks is the same run as before there were trackers
+        del result["tracker"]
+    data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
+    usual = usual_of(data, tables)
+    if "clients" not in tables.get("data", {}):
+        data["clients"] = usual.clients or data["clients"]
+    if "objective" not in tables:
+        result["objective"] = usual.objective or result["objective"]
+    # a run on all of its test data is the same run as before these were
+    for key in ("validation", "test_samples"):
+        if data[key] is None:
+            del data[key]
+    result["data"] = data
+    partition = {"name": usual.partition or "dir-class", **tables.get("partition", {})}
+    result["partition"] = _complete_choice("partition", partition, PARTITIONS)
+    if "shift" in tables:
+        result["shift"] = _complete_choice("shift", tables["shift"], SHIFTS)
+    for section, maker in IF_ASKED.items():
+        if section in tables:
+            result[section] = _complete_section(section, maker, tables[section])
+    if "robust" in tables:
+        result["robust"] = _complete_choice("robust", tables["robust"], RULES)
+    model = dict(tables.get("model", {}))
+    if model.get("name", "usual") == "usual":
+        model["name"] = USUAL_MODEL.get(data["name"], "mlp")
+    result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
+    result["method"] = _resolve_method(tables, per_method, data["clients"])
+    guard = tables.get("guard", {})
+    given = {
+        **tables,
+        "train": {**tables.get("train", {}), **_own_train(result["method"]["name"], per_method)},
+        "guard": without_norm_guard(guard) if "private" in result else guard,
+    }
+    for section, maker in ALWAYS.items():
+        result[section] = _complete_section(section, maker, given.get(section, {}))
+    config = Config(tables=result)
+    for section in (*IF_ASKED, *ALWAYS):
+        getattr(config, section)  # each checks what its settings must be together
+    _check_target(config)
+    _check_measured(config)
+    config.method  # noqa: B018  (which checks how its parts fit together)
+    return config
+
+
+def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
+    """The guard of a private run: whether an update counts must not depend on the others', or noise hides nobody."""
+    if guard.get("norm", 0):
+        raise UserError(
+            f"guard.norm is {shown(guard['norm'])}, which shortens updates by the others' lengths: no noise "
+            "covers that; leave it out, as [private] clips every update"
+        )
+    return {**guard, "norm": 0}
+
+
+def usual_of(data: Mapping[str, Any], tables: Mapping[str, Any]) -> Usual:
+    """What a data set says of its clients and labels where the file says nothing: a client column knows its clients.
+
+    Built-in loaders declare it, and load only to see who has `partition.minimum` samples. Data of one's own say it
+    themselves; where they cannot be loaded, as on the server of real sites, whoever needs them says why.
+    """
+    declares = declared(DATASETS.find(data["name"])).usual
+    usual = declares(**own_settings(data, DataSection)) if declares else Usual()
+    partition = tables.get("partition", {})
+    name, minimum = partition.get("name", usual.partition), partition.get("minimum", 1)
+    if "clients" in tables.get("data", {}) and "name" in partition:
+        return usual
+    if declares is None and data["name"] in DATASETS.builtin:
+        return usual
+    if declares is not None and not (name == "natural" and isinstance(minimum, int) and minimum > 1):
+        return usual
+    try:
+        dataset = load(data["name"], **own_settings(data, DataSection))
+    except Exception:
+        return usual
+    return replace(usual_for(dataset, name, minimum), objective=usual.objective)
+
+
+def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
+    """The sentence for a setting that stands outside its table; nothing where no table has it."""
+    makers: dict[str, Any] = {
+        "train": Train,
+        "data": DataSection,
+        "devices": Devices,
+        "engine": Engine,
+        "measure": Measuring,
+        "model": ModelSection,
+        "method": _named(tables, "method", "fedavg", METHODS),
+        "partition": _named(tables, "partition", "dir-class", PARTITIONS),
+    }
+    homes = [table for table, maker in makers.items() if maker and key in settings_in(table, maker)]
+    return (
+        f"{key} is not known; did you mean {' or '.join(f'{home}.{key}' for home in homes)}?" if homes else ""
+    )
+
+
+def _named(tables: Mapping[str, Any], section: str, usual: str, registry: Mapping[str, Any]) -> Any:
+    table = tables.get(section, {})
+    name = table.get("name", usual) if isinstance(table, dict) else usual
+    return registry.get(name) if isinstance(name, str) else None
+
+
+def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], clients: int) -> dict[str, Any]:
+    method = {"name": "fedavg", **tables.get("method", {})}
+    if not isinstance(method["name"], str):
+        raise UserError(f"method.name is {shown(method['name'])}; allowed: text")
+    own = {key: value for key, value in per_method.get(method["name"], {}).items() if key != "train"}
+    asked = as_published(method["name"], {**method, **own})
+    whole = _complete_choice("method", asked, METHODS)
+    _fit_to_fleet("method", whole, asked, clients)
+    if isinstance(whole.get("select"), dict):
+        _fit_to_fleet("method.select", whole["select"], asked.get("select", {}), clients)
+    return whole
+
+
+def _fit_to_fleet(where: str, whole: dict[str, Any], asked: Any, clients: int) -> None:
+    """No more clients per round than there are; the default is meant for larger fleets."""
+    if not isinstance(whole.get("per_round"), int) or whole["per_round"] <= clients:
+        return
+    if isinstance(asked, Mapping) and "per_round" in asked:
+        raise UserError(
+            f"{where}.per_round is {whole['per_round']}, but data.clients is {clients}; it must be at most that"
+        )
+    whole["per_round"] = clients
+
+
+def _method_tables(per_method: Any) -> dict[str, dict[str, Any]]:
+    """The tables [methods.NAME], each checked, whether its method runs now or not."""
+    if not isinstance(per_method, dict):
+        raise UserError(f"methods is {shown(per_method)}; it must hold tables, [methods.NAME]")
+    for name, table in per_method.items():
+        maker = METHODS.find(name, f"methods.{name}")
+        if not isinstance(table, dict) or not isinstance(table.get("train", {}), dict):
+            raise UserError(f"methods.{name} is {shown(table)}; it must be a table, and its train, too")
+        own = as_published(name, {key: value for key, value in table.items() if key != "train"})
+        checked(f"methods.{name}", settings_in("method", maker), own)
+        checked(f"methods.{name}.train", settings_of(Train), table.get("train", {}))
+    return per_method
+
+
+def _own_train(method: str, per_method: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(per_method.get(method, {}).get("train", {}))
+
+
+def _check_top(top: Top) -> None:
+    main = objective_named(top.objective, f"objective = {top.objective!r}").main
+    if top.target is not None and not top.target_metric and main == "accuracy" and not 0 <= top.target <= 1:
+        raise UserError(
+            f"target is {top.target:g}; allowed: from 0 to 1, as accuracy is a share (0.9 is 90 %)"
+        )
+
+
+def _check_target(config: Config) -> None:
+    """A target is about something that is measured and whose direction is known."""
+    top, name = config.top, config.top.target_metric
+    told = {m.name: m for m in config.measure.told}
+    scores = {objective_named(top.objective).main, "loss"}
+    if name and name not in {*told, *scores}:
+        raise UserError(
+            f"target_metric is {name!r}, which is not measured; allowed: {', '.join([*scores, *told])}, or add it to "
+            "measure.metrics"
+        )
+    if name in told and told[name].higher_is_better is None:
+        raise UserError(f"target_metric is {name!r}, of which nobody said whether higher is better")
+
+
+def _check_measured(config: Config) -> None:
+    """What waits for a number waits for one that is measured."""
+    top, measure = config.top, config.measure
+    if top.target is not None and not (
+        measure.global_test if top.target_on == "global-test" else measure.local_test
+    ):
+        raise UserError(f'target_on is "{top.target_on}", which is not measured; see [measure]')
+    if config.stop is not None:
+        config.stop.check(measure.overall(objective_named(top.objective)))
+    told_with_noise = config.private is not None and config.private.evaluations is not None
+    if told_with_noise and not (measure.local_test or measure.fine_tune):
+        raise UserError("private.evaluations is given, which needs measure.local_test or measure.fine_tune")
+
+
+def _complete_choice(
+    where: str,
+    values: Mapping[str, Any],
+    registry: Registry[Any],
+    common: Mapping[str, Setting] | None = None,
+) -> dict[str, Any]:
+    """A table that names something: its name, the settings common to all, and those of the thing itself."""
+    common = dict(common or {})
+    name = values.get("name", common["name"].default if "name" in common else None)
+    if name is None:
+        raise UserError(f"{where}.name is missing; allowed: {', '.join((*registry, 'your own'))}")
+    if not isinstance(name, str):
+        raise UserError(f"{where}.name is {shown(name)}; allowed: text")
+    found = registry.find(name, f"{where}.name = {name!r}")
+    own = {} if not callable(found) or isinstance(found, nn.Module) else settings_in(where, found)
+    settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
+    return complete(where, settings, {**values, "name": name})
+
+
+def _complete_section(section: str, maker: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A table whose settings are those of one dataclass."""
+    settings = settings_of(maker)
+    if "name" in settings and "name" not in values:
+        raise UserError(f"{section}.name is missing; allowed: {settings['name'].allowed}")
+    return complete(section, settings, values)
+
+
+def _as_toml(value: Any) -> Any:
+    """TOML has no null: a setting that is none is written as "none", which every such setting takes."""
+    if isinstance(value, Mapping):
+        return {key: _as_toml(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_toml(part) for part in value]
+    return "none" if value is None else value
+
+
+# ---------------------------------------------------------------------------------------------- building
+
+
+def keeps_own_models(config: Config) -> bool:
+    """Whether the server holds a model for every client."""
+    return MODEL_PER_CLIENT in gives_of(config.method_in_the_open.bank)
+
+
+def bytes_needed(fleet: Fleet, config: Config) -> int:
+    """The bound on a run's memory, beside Python and PyTorch."""
+    return fleet.memory_bound(own_models=keeps_own_models(config), batch=config.train.batch)
+
+
+def federation_of(config: Config) -> Federation:
+    """The data that the configuration describes, shared out among the clients."""
+    data, shift = config["data"], config.tables.get("shift", {})
+    given: object = PARTITIONS.find(config["partition"]["name"])
+    if isinstance(given, Federation):
+        federation = given
+    else:
+        federation = federate(
+            load(data["name"], **own_settings(data, DataSection)),
+            partition=config["partition"]["name"],
+            clients=data["clients"],
+            seed=config.top.seed,
+            shift=shift.get("name"),
+            test_fraction=data["test_fraction"],
+            **own_settings(config["partition"]),
+            **own_settings(shift),
+        )
+    if held_out := data.get("validation"):
+        federation = on_validation(federation, held_out, config.top.seed)
+    if count := data.get("test_samples"):
+        federation = replace(federation, test=evenly_spaced(federation.test, count))
+    return federation
+
+
+def fleet_of(
+    config: Config, say: Callable[[str], None] | None = None, network: nn.Module | None = None
+) -> LocalFleet:
+    """The fleet that the configuration describes: data, model (or `network`, where that is there), devices, engine."""
+    federation = federation_of(config)
+    if say is not None and federation.left_out:
+        names = ", ".join(federation.left_out[:NAMED])
+        more = f" and {len(federation.left_out) - NAMED} more" if len(federation.left_out) > NAMED else ""
+        minimum = config["partition"]["minimum"]
+        say(f"partition.minimum is {minimum}: left out, with fewer training samples: {names}{more}")
+    dataset, model = federation.dataset, config["model"]
+    if say is not None:
+        for note in dataset.notes:
+            say(note)
+    network = network or build(
+        model["name"],
+        input_shape=tuple(dataset.x.shape[1:]),
+        outputs=len(dataset.classes) or 1,
+        seed=config.top.seed,
+        **own_settings(model, ModelSection),
+    )
+    objective = objective_named(config.top.objective)
+    check_fit(network, federation, objective)
+    check_steps(config.method, dataset, config.method_name)
+    return LocalFleet(
+        federation,
+        network,
+        objective=objective,
+        devices=config.devices,
+        seed=config.top.seed,
+        engine=config.engine,
+        buffers=model["buffers"],
+        guard=config.guard,
+        say=say,
+        source=partial(federation_of, config),
+    )

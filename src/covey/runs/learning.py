@@ -1,0 +1,70 @@
+"""A run that does not learn says so after a few rounds, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from covey.core.round import RoundEnd
+from covey.data.types import Federation
+from covey.runs.config import Config
+
+PATIENCE = 10  # rounds
+MARGIN = 0.03  # above what always naming the most frequent class would score
+FEW_BATCHES = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningWatch:
+    """A watcher that speaks once, after `PATIENCE` rounds (or the last one), if the models are still at chance."""
+
+    config: Config
+    say: Callable[[str], None]
+
+    def __call__(self, end: RoundEnd) -> None:
+        if end.state.round == min(PATIENCE, end.rounds) and (sentence := not_learning(self.config, end)):
+            self.say(sentence)
+
+
+def not_learning(config: Config, end: RoundEnd) -> str | None:
+    """One sentence about a run whose accuracy is that of guessing, with the likeliest reason; None if it learns."""
+    data = end.fleet.data
+    if end.fleet.objective.main != "accuracy" or data is None or not data.dataset.classes:
+        return None
+    found = [end.value("local-test", "accuracy-mean"), end.value("global-test", "accuracy")]
+    measured = [value for value in found if value is not None]
+    losses = [end.value("local-test", "loss-mean"), end.value("global-test", "loss")]
+    chance = guessing(data)
+    if not measured or max(measured) > chance + MARGIN:
+        return None
+    return (
+        f"round {end.state.round}: the models are no better than guessing (accuracy {max(measured):.3f}, always the "
+        f"most frequent class {chance:.3f}). {likeliest_reason(config, data, [x for x in losses if x is not None])}"
+    )
+
+
+def guessing(data: Federation) -> float:
+    """The accuracy of always naming the class that is most frequent in the whole fleet."""
+    counts = data.label_counts().sum(axis=0)
+    return float(counts.max() / max(1, counts.sum()))
+
+
+def likeliest_reason(config: Config, data: Federation, losses: list[float]) -> str:
+    """What to change first."""
+    train = config.train
+    samples = round(float(np.median(data.sizes()[:, 0])))
+    batches = len(train.order(samples, np.random.default_rng(0)))
+    blown_up = 3 * math.log(len(data.dataset.classes))
+    if any(not math.isfinite(loss) or loss > blown_up for loss in losses):
+        return f"The loss has blown up: try a smaller train.lr than {train.lr:g}."
+    if config["data"].get("scaling") == "unit":
+        return 'Inputs are not standardised: try data.scaling = "standard".'
+    if batches < FEW_BATCHES:
+        return f"A client makes only {batches} batches per round: try more train.epochs or a smaller train.batch."
+    return (
+        f"Try another train.lr than {train.lr:g} (a third, or three times as much), or more rounds; if clients "
+        "contradict each other, one model for all cannot learn: `covey advise` says whether they do."
+    )

@@ -1,0 +1,269 @@
+"""What a run or a comparison gives back: a table in a terminal, a table and curves in a notebook, frames and models."""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from covey.folder.read import RunView, read_run
+from covey.report.figures import draw_curves
+from covey.report.payload import kept_rounds
+from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns
+from covey.report.table import Column, headline_metric, rich_table, summary_columns
+from covey.report.wording import metric_title
+
+if TYPE_CHECKING:
+    from covey.core.round import State
+    from covey.report.seeds import Paired
+    from covey.runs.models import TrainedModels
+
+
+class Result:
+    """Some runs with their labels; `print` shows their table, a notebook their table and curves."""
+
+    width = 100  # characters of a printed table
+
+    def __init__(self, folders: Mapping[str, Path], folder: Path) -> None:
+        self.folder = folder
+        self._folders = dict(folders)
+
+    @property
+    def views(self) -> list[RunView]:
+        """The runs as their folders tell them."""
+        return [read_run(folder) for folder in self._folders.values()]
+
+    def title(self) -> str:
+        """What the table's numbers are."""
+        return metric_title(headline_metric(self.views))
+
+    def note(self) -> str:
+        """What is to be said beneath the table."""
+        return ""
+
+    def columns(self, metric: str | None = None) -> list[Column]:
+        """The table: one row per run."""
+        columns = summary_columns(self.views, metric)
+        return [Column(head="method", cells=tuple(self._folders), right=False), *columns[1:]]
+
+    def __str__(self) -> str:
+        if not self._folders:
+            return "no run came to its end"
+        from covey.terminal import Console
+
+        screen = io.StringIO()
+        title = self.title()
+        table = rich_table(self.columns(), title[0].upper() + title[1:])
+        console = Console(file=screen, width=self.width, color_system=None, force_jupyter=False)
+        console.print(table)
+        if note := self.note():
+            console.print(note)
+        return "\n".join(line.rstrip() for line in screen.getvalue().rstrip().splitlines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Table and curves for a notebook."""
+        if not self._folders:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        title, columns = html.escape(self.title()), self.columns()
+        heads = "".join(f"<th>{html.escape(column.head)}</th>" for column in columns)
+        rows = "".join(
+            "<tr>" + "".join(_cell(column, row) for column in columns) + "</tr>"
+            for row in range(len(columns[0].cells))
+        )
+        table = (
+            f"<table><caption>{title}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+        note = f"<p>{html.escape(words)}</p>" if (words := self.note()) else ""
+        return f"<div>{table}{note}{self.curves()}</div>"
+
+    def curves(self, metric: str | None = None) -> str:
+        """The curves of a metric (the headline's, if none is named) as an SVG picture."""
+        views = self.views
+        name = metric or headline_metric(views)
+        lines = {
+            label: (curve.round.tolist(), curve.value.tolist())
+            for label, view in zip(self._folders, views, strict=True)
+            if len(curve := view.rows.overall(name))
+        }
+        return _picture(lines, metric_title(name))
+
+    def frame(self) -> Any:
+        """All measurements, one per row, as a pandas or polars data frame if one is installed, else an Arrow table."""
+        tables = []
+        for label, view in zip(self._folders, self.views, strict=True):
+            tables.append(pa.table({**self._key(label, view), **columns_of(view)}))
+        return framed(pa.concat_tables(tables))
+
+    def _key(self, label: str, view: RunView) -> dict[str, list[Any]]:
+        """The columns of the frame that say which run it is."""
+        return {"method": [label] * len(view.rows)}
+
+
+class Run(Result):
+    """One finished run: `state`, `summary`, `folder`, its table, its frame and its models."""
+
+    def __init__(self, label: str, folder: Path, state: State, summary: Mapping[str, Any]) -> None:
+        super().__init__({label: folder}, folder)
+        self.state = state
+        self.summary = summary
+
+    def models(self) -> TrainedModels:
+        """The trained models, ready to use."""
+        from covey.runs.models import load_models
+
+        return load_models(self.folder)
+
+
+class Comparison(Result):
+    """Several finished runs by their labels; `failed` says what became of the others."""
+
+    def __init__(self, runs: Mapping[str, Run], folder: Path, failed: Mapping[str, str]) -> None:
+        super().__init__({label: run.folder for label, run in runs.items()}, folder)
+        self.runs = dict(runs)
+        self.failed = dict(failed)
+
+    def __getitem__(self, label: str) -> Run:
+        return self.runs[label]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.runs)
+
+    def __str__(self) -> str:
+        said = [f"{label} failed: {why}" for label, why in self.failed.items()]
+        return "\n".join([super().__str__(), *said])
+
+    __repr__ = __str__
+
+
+class Study(Result):
+    """Several methods with several seeds each: means with 95 % intervals, and paired tests against the first method.
+
+    `runs` are the folders by label and seed, for `covey.load_models`; `failed` says what became of the other runs.
+    """
+
+    width = 160
+
+    def __init__(
+        self, runs: Mapping[str, Mapping[int, Path]], folder: Path, failed: Mapping[str, str]
+    ) -> None:
+        flat = {f"{label} seed {seed}": runs[label][seed] for label in runs for seed in sorted(runs[label])}
+        super().__init__(flat, folder)
+        self.runs = {label: dict(sorted(seeds.items())) for label, seeds in runs.items()}
+        self.failed = dict(failed)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.runs)
+
+    @property
+    def replicas(self) -> Replicas:
+        """The runs by label, one per seed."""
+        return Replicas(
+            runs={label: [read_run(at) for at in seeds.values()] for label, seeds in self.runs.items()}
+        )
+
+    def title(self) -> str:
+        replicas = self.replicas
+        return f"{metric_title(replicas.metric)}; {replicas.in_words()}"
+
+    def note(self) -> str:
+        return against_words(self.replicas)
+
+    def columns(self, metric: str | None = None) -> list[Column]:
+        """The table: one row per method, with means, intervals and the test against the first."""
+        return replica_columns(self.replicas, metric)
+
+    def values(self, label: str, metric: str | None = None) -> dict[int, float | None]:
+        """The last value of a metric (the headline's, if none is named) with every seed."""
+        replicas = self.replicas
+        return dict(zip(replicas.seeds, replicas.last(label, metric or replicas.metric), strict=True))
+
+    def tests(self, metric: str | None = None) -> dict[str, Paired | None]:
+        """Each further method less the first one, seed by seed: `difference`, `low`, `high`, `p`, `distinguishable`."""
+        replicas = self.replicas
+        found = replicas.against_first(metric or replicas.metric)
+        return dict(list(zip(self.runs, found, strict=True))[1:])
+
+    def curves(self, metric: str | None = None) -> str:
+        """The means over seeds as an SVG picture, with their 95 % intervals as bands, or with the few single runs."""
+        replicas = self.replicas
+        name = metric or replicas.metric
+        lines, bands, singles = {}, {}, {}
+        for label, views in replicas.runs.items():
+            curve = mean_curves(views, [name])[name]
+            lines[label] = (kept_rounds(views[0]).tolist(), numbers(curve["all"]))
+            if "runs" in curve["seeds"]:
+                singles[label] = [numbers(run) for run in curve["seeds"]["runs"]]
+            else:
+                bands[label] = (numbers(curve["seeds"]["low"]), numbers(curve["seeds"]["high"]))
+        return _picture(lines, metric_title(name), bands, singles)
+
+    def _key(self, label: str, view: RunView) -> dict[str, list[Any]]:
+        name, _, seed = label.rpartition(" seed ")
+        return {"method": [name] * len(view.rows), "seed": [int(seed)] * len(view.rows)}
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [super().__str__(), *(f"{title} failed: {why}" for title, why in self.failed.items())]
+        )
+
+    __repr__ = __str__
+
+
+def numbers(curve: Sequence[float | None]) -> list[float]:
+    """A curve with gaps where nothing was measured."""
+    return [math.nan if value is None else value for value in curve]
+
+
+def _picture(
+    lines: Mapping[str, tuple[Any, Any]],
+    y_label: str,
+    bands: Mapping[str, tuple[Any, Any]] | None = None,
+    singles: Mapping[str, Any] | None = None,
+) -> str:
+    """Curves as SVG; nothing where there are none."""
+    if not lines:
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "curves.svg"
+        draw_curves(lines, path=path, x_label="round", y_label=y_label, bands=bands, singles=singles)
+        picture = path.read_text(encoding="utf-8")
+    return picture[picture.index("<svg") :]
+
+
+def framed(table: pa.Table) -> Any:
+    """The table as the kind of frame that is installed here."""
+    try:
+        import pandas  # noqa: F401
+
+        return table.to_pandas()
+    except ImportError:
+        pass
+    try:
+        import polars
+
+        return polars.from_arrow(table)
+    except ImportError:
+        return table
+
+
+def _cell(column: Column, row: int) -> str:
+    text = html.escape(column.cells[row])
+    return f"<td>{f'<b>{text}</b>' if row in column.best else text}</td>"
+
+
+def columns_of(view: RunView) -> dict[str, Any]:
+    """The columns of metrics.parquet, and the clients' names where they have some."""
+    rows, clients = view.rows, view.about.clients
+    names = [view.rows.names[number].partition("/") for number in rows.name.tolist()]
+    columns = {name: getattr(rows, name) for name in ("round", "seconds", "bytes", "client", "group")}
+    named = {"client_name": [clients[i] if i >= 0 else "" for i in rows.client.tolist()]} if clients else {}
+    parts = {"split": [split for split, _, _ in names], "metric": [metric for _, _, metric in names]}
+    return {**columns, **named, **parts, "value": rows.value}

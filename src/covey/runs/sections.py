@@ -1,0 +1,159 @@
+"""What a configuration file consists of: its tables, and the settings that stand outside them or are common to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
+
+from covey.core.round import PATIENCE
+from covey.data import LOADER_GIVEN
+from covey.data.federate import GIVEN as DATA_GIVEN
+from covey.settings.catalogue import TRACKERS
+from covey.settings.choices import SeveralOf
+from covey.settings.ranges import Count, Natural, NotNegative, Range, Seed
+from covey.settings.signatures import Setting, only_with, settings_of, validated, validated_in
+from covey.training.models import GIVEN as MODEL_GIVEN
+from covey.training.rows import BufferPolicy
+
+SECTIONS = (
+    "data",
+    "partition",
+    "shift",
+    "robust",
+    "compress",
+    "stop",
+    "private",
+    "sites",
+    "model",
+    "train",
+    "method",
+    "methods",
+    "devices",
+    "engine",
+    "guard",
+    "measure",
+)
+
+# Arguments that the program fills in for what a table names; all others are the user's settings.
+GIVEN: Mapping[str, Collection[str]] = {
+    "data": LOADER_GIVEN,
+    "partition": DATA_GIVEN,
+    "shift": DATA_GIVEN,
+    "model": MODEL_GIVEN,
+    "method": ("train",),
+}
+
+# The network for a data set when the file names none: the papers' usual choice.
+USUAL_MODEL = {
+    "digits": "mlp",
+    "mnist": "lenet5",
+    "fashion-mnist": "lenet5",
+    "femnist": "lenet5",
+    "emnist": "lenet5",
+    "cifar10": "lenet5",
+    "cifar100": "lenet5",
+    "svhn": "lenet5",
+    "pacs": "cnn-cifar",
+    "emoji-names": "softmax",
+    "motions": "cnn-series",
+}
+
+
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Top:
+    """The settings outside every table.
+
+    Args:
+        name: of the run; empty: the method's.
+        seed: everything random follows from it.
+        rounds: how many.
+        objective: what is trained for: classification, regression, reconstruction, or your own.
+        target: value of target_metric; rounds, seconds and bytes to it are reported.
+        target_metric: any that is measured; empty: the objective's main one.
+        target_on: global-test or local-test.
+        stop_at_target: whether the run ends there.
+        checkpoint_seconds: at least so long between two checkpoints.
+        checkpoints: how many are kept, to go back before what spoiled a run.
+        patience: rounds in a row that may pass without an answer.
+        tracker: who is told of every round, as names or tables with a name and settings.
+    """
+
+    name: str = ""
+    seed: Seed = 0
+    rounds: Count = 50
+    objective: str = "classification"
+    target: float | None = None
+    target_metric: str = ""
+    target_on: Literal["global-test", "local-test"] = "global-test"
+    stop_at_target: bool = False
+    checkpoint_seconds: NotNegative = 2.0
+    checkpoints: Annotated[int, Range(1, 1000)] = 3
+    patience: Natural = PATIENCE
+    tracker: Annotated[Sequence[Any], SeveralOf(TRACKERS)] = ()
+
+    def __post_init__(self) -> None:
+        only_with("", self, "target_metric target_on stop_at_target", self.target is not None, "target")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSection:
+    """Which data, shared out among how many clients.
+
+    Args:
+        name: of the data set.
+        clients: how many; natural partitions may have their own number.
+        test_fraction: share of a client's samples that are its local test data; none: from the global test set in
+            its label mix.
+        test_samples: how many of the global test set's samples the server measures on, evenly spaced; none: all.
+        validation: share of a client's training data that stands in for its test data, to choose settings on; none:
+            the test data are measured.
+    """
+
+    name: str = "digits"
+    clients: Count = 20
+    test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
+    test_samples: Count | None = None
+    validation: Annotated[float, Range(above=0, below=1)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSection:
+    """Which network.
+
+    Args:
+        name: of the network; usual is the papers' choice for the data set.
+        buffers: what becomes of BatchNorm statistics: average or local.
+    """
+
+    name: str = "usual"
+    buffers: BufferPolicy = "average"
+
+
+@validated_in("sites")
+@dataclass(frozen=True, kw_only=True)
+class Sites:
+    """What a run over real sites asks of them; a simulation has no use for it.
+
+    Args:
+        quorum: how many sites must be there for a round to begin, and must train in it (all of them, where a method
+            asks fewer); a round with fewer ends the run with a sentence, and nothing is made of it. 0: a round
+            counts with whoever answers.
+        schema: what the columns of everybody's tables are: a JSON file that all have agreed on, or sites: found before
+            the first round of what the sites tell. Empty: sites where the server's own test data are a table.
+    """
+
+    quorum: Natural = 0
+    schema: str = ""
+
+
+def settings_in(section: str, maker: Callable[..., Any]) -> dict[str, Setting]:
+    """What a table can say of the thing that it names."""
+    return settings_of(maker, given=GIVEN.get(section, ()))
+
+
+def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:
+    """A table without its name and without the settings common to its section."""
+    skip = {"name", *(f.name for f in fields(common))} if common else {"name"}
+    return {key: value for key, value in table.items() if key not in skip}

@@ -1,0 +1,203 @@
+"""Reading one number off a finished run, by a short name.
+
+last:SPLIT/METRIC            the value after the last round        best:SPLIT/METRIC   the best one
+tail5:SPLIT/METRIC           mean over the last 5 measured rounds  mean:SPLIT/METRIC:30-59   mean over those rounds
+mean:SPLIT/METRIC:20%-40%    mean over that part of the run, from after its first 20 % on
+spread:SPLIT/METRIC:80%-100% standard deviation over the measured rounds of that part
+to:round | to:seconds | to:bytes     what it took to reach the target
+to:total                     bytes to the target, with measuring (the same in each round)
+after:SPLIT/METRIC:300:5     mean over the last 5 measured rounds that ended within 300 seconds
+reach:SPLIT/METRIC:5         seconds until the mean over 5 measured rounds reaches the target
+cost:messages | cost:bytes | cost:seconds      in all, without measuring
+cost:messages:KIND           of one kind of step, such as mix.peers (models sent from peer to peer)
+cost:total                   bytes in all, with measuring
+cost:updates                 local updates of all clients together: who trains everybody in every round makes more
+best90:seconds:SPLIT/METRIC  seconds (or bytes, round) until 90 % of the best last value of any run of the case and seed
+evaluation:bytes             what measuring would have cost
+epsilon:most                 the most privacy loss of any client
+groups:agreement             adjusted Rand index of the clients' last groups against their true kinds
+groups:count                 how many groups there are in the end
+kinds:worst:SPLIT/METRIC     the lowest mean over the clients of one true kind, after the last round
+note:NAME.KEY                a number that the method left in its notes
+ratio:COLUMN:RUN             another column's number divided by that of the run of this name, seed by seed
+difference:COLUMN:RUN        the same, less that of the run of this name
+devices:worked               share of the clients that ever worked
+
+What a target costs that was not reached is a `Bound`: over what the whole run cost.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from covey.errors import UserError
+from covey.folder.read import read_run
+from covey.report.seeds import Bound, Number
+
+OF_SEVERAL_RUNS = ("ratio:", "difference:", "best90:")  # what no run tells by itself
+
+
+def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
+    """The number, or None where the run has none; a bound for a target that was not reached."""
+    kind, _, name = what.partition(":")
+    if kind == "last":
+        return _number(summary["last"].get(name))
+    if kind == "best":
+        return _number(summary["best"].get(name, {}).get("value"))
+    if kind == "to":
+        target = summary["targets"][0] if summary["targets"] else {}
+        if name == "total" and target.get("round"):
+            share = target["round"] / summary["rounds_done"]
+            return float(target["bytes"] + share * summary["cost"]["evaluation_bytes"])
+        reached_at = _number(target.get(name))
+        return _whole_cost(name, summary) if target and reached_at is None else reached_at
+    if kind == "cost":
+        if name == "updates":
+            return float(series(folder, "fleet/replied")[1].sum())
+        name, _, step = name.partition(":")
+        cost = summary["cost"]["by_kind"].get(step, {}) if step else summary["cost"]
+        if not cost:
+            return 0.0
+        whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
+        whole += cost["evaluation_bytes"] if name == "total" else 0
+        return float(whole) if name in ("bytes", "total") else _number(cost.get(name))
+    if kind == "groups":
+        return groups_cell(name, folder)
+    if kind == "kinds":
+        return min(accuracy_by_kind(folder, name.partition(":")[2]).values(), default=None)
+    if kind == "evaluation":
+        return _number(summary["cost"]["evaluation_bytes"])
+    if kind == "epsilon":
+        return max((math.inf if e is None else float(e) for e in summary["epsilon"].values()), default=None)
+    if kind == "note":
+        note, _, key = name.partition(".")
+        return _number((summary["notes"].get(note) or {}).get(key))
+    if kind in ("mean", "spread"):
+        name, _, span = name.rpartition(":")
+        rounds, values = series(folder, name)
+        inside = values[_inside(rounds, span)]
+        if kind == "spread":
+            return float(inside.std(ddof=1)) if len(inside) > 1 else None
+        return float(inside.mean()) if len(inside) else None
+    if kind == "reach":
+        name, _, window = name.rpartition(":")
+        target = _number(summary["targets"][0]["target"]) if summary["targets"] else None
+        if target is None:
+            return None
+        found = reached(*series(folder, name, "seconds"), target, int(window))
+        return _whole_cost("seconds", summary) if found is None else found
+    if kind == "after":
+        name, limit, window = name.rsplit(":", 2)
+        seconds, values = series(folder, name, "seconds")
+        in_time = values[seconds <= float(limit)][-int(window) :]
+        return float(in_time.mean()) if len(in_time) and seconds[-1] >= float(limit) else None
+    if kind == "devices":
+        return share_that_worked(folder, summary)
+    tail = re.fullmatch(r"tail(\d+)", kind)
+    if tail:
+        _, values = series(folder, name)
+        return float(values[-int(tail[1]) :].mean()) if len(values) else None
+    raise UserError(f"the column {what!r} of an experiment is not known; see covey/experiments/cells.py")
+
+
+def accuracy_by_kind(folder: Path, name: str) -> dict[int, float]:
+    """The mean of the clients' own last values by their true kind."""
+    rows = read_run(folder).rows
+    kinds = rows.of("data/kind")
+    kind_of = dict(zip(kinds.client.tolist(), kinds.value.astype(int).tolist(), strict=True))
+    every = rows.by_client(name)
+    last = every.take(every.round == every.round.max(initial=0))
+    parts: dict[int, list[float]] = {}
+    for client, value in zip(last.client.tolist(), last.value.tolist(), strict=True):
+        if client in kind_of:
+            parts.setdefault(kind_of[client], []).append(value)
+    return {kind: float(np.mean(values)) for kind, values in sorted(parts.items())}
+
+
+def reached(seconds: np.ndarray, values: np.ndarray, target: float, window: int) -> float | None:
+    """When the mean of the last `window` values first reaches the target; None if it never does."""
+    if len(values) < window:
+        return None
+    means = np.convolve(values, np.ones(window) / window, mode="valid")
+    over = np.flatnonzero(means >= target - 1e-12)
+    return float(seconds[window - 1 + over[0]]) if len(over) else None
+
+
+def _whole_cost(name: str, summary: dict[str, Any]) -> Bound:
+    """A target that was not reached costs more than the whole run did."""
+    cost = summary["cost"]
+    if name == "round":
+        return Bound(float(summary["rounds_done"]))
+    if name == "seconds":
+        return Bound(float(cost["seconds"]))
+    whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
+    return Bound(float(whole + (cost["evaluation_bytes"] if name == "total" else 0)))
+
+
+def first_over(folder: Path, name: str, unit: str, level: float) -> Number:
+    """At which `unit` (round, seconds, bytes) a number first reaches the level; a bound where it never does."""
+    where, values = series(folder, name, unit)
+    over = np.flatnonzero(values >= level - 1e-12)
+    if not len(where):
+        return None
+    return float(where[over[0]]) if len(over) else Bound(float(where[-1]))
+
+
+def _inside(rounds: np.ndarray, span: str) -> np.ndarray:
+    """Which rounds lie in a span: 30-59 with both ends, 20%-40% without its start."""
+    first, last = (float(part.rstrip("%")) for part in span.split("-"))
+    whole = rounds.max(initial=0)
+    if span.endswith("%"):
+        return np.asarray((100 * rounds > first * whole) & (100 * rounds <= last * whole))
+    return np.asarray((rounds >= first) & (rounds <= last))
+
+
+def groups_cell(name: str, folder: Path) -> float | None:
+    """How many groups the clients are in at the end, or how well these agree with their true kinds."""
+    from sklearn.metrics import adjusted_rand_score
+
+    columns = ["round", "client", "split", "metric", "value"]
+    table = pq.read_table(folder / "metrics.parquet", columns=columns).to_pylist()
+    kinds = {row["client"]: row["value"] for row in table if row["metric"] == "kind"}
+    changes = [row for row in table if row["split"] == "groups"]
+    groups = {row["client"]: row["value"] for row in sorted(changes, key=lambda row: row["round"])}
+    if name == "count":
+        return float(len(set(groups.values()))) if groups else None
+    both = sorted(set(kinds) & set(groups))
+    if name != "agreement" or not both:
+        return None
+    return float(adjusted_rand_score([kinds[i] for i in both], [groups[i] for i in both]))
+
+
+def share_that_worked(folder: Path, summary: dict[str, Any]) -> float:
+    """Of all clients, the share that ever trained."""
+    table = pq.read_table(folder / "metrics.parquet", columns=["client", "split", "metric"])
+    busy = pc.and_(pc.equal(table["split"], "fleet"), pc.equal(table["metric"], "busy"))
+    return len(pc.unique(table.filter(busy)["client"])) / int(summary["clients"])
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def series(folder: Path, name: str, x: str = "round") -> tuple[np.ndarray, np.ndarray]:
+    """x and value of an overall number SPLIT/METRIC by round; x is "round", "seconds", "bytes" or "messages:KIND"."""
+    if x.startswith("messages:"):
+        rounds, values = series(folder, name)
+        when, sent = series(folder, f"fleet/{x}")
+        return np.array([sent[when <= number].sum() for number in rounds]), values
+    split, _, metric = name.partition("/")
+    table = pq.read_table(
+        folder / "metrics.parquet", columns=[x, "client", "group", "split", "metric", "value"]
+    )
+    keep = pc.and_(pc.equal(table["split"], split), pc.equal(table["metric"], metric))
+    keep = pc.and_(keep, pc.and_(pc.equal(table["client"], -1), pc.equal(table["group"], -1)))
+    table = table.filter(keep)
+    return table[x].to_numpy(), table["value"].to_numpy()

@@ -1,0 +1,133 @@
+"""From a plan to its finished runs, and to one table and one page about all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from covey.files import folder_lock
+from covey.folder.read import RunView, read_run
+from covey.report.page import write_report
+from covey.report.replicas import Replicas
+from covey.runs.compare import in_one_sentence
+from covey.runs.place import finished_summary, taken
+from covey.runs.run import Interrupted, run_or_resume
+from covey.runs.study.plan import Job, Plan, keep_plan
+from covey.runs.study.pool import Outcome, run_jobs
+from covey.runs.study.room import side_by_side
+from covey.terminal import Many
+
+Show = Callable[[int], AbstractContextManager[Many]]  # runs -> what shows several at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Studied:
+    """The runs of a study that came to their end, by label and seed, and what became of the others."""
+
+    plan: Plan
+    folder: Path
+    finished: dict[str, dict[int, Path]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # title of a run -> why, in one sentence
+
+    def replicas(self) -> Replicas:
+        """Every label's runs, as their folders tell them."""
+        views: dict[str, list[RunView]] = {}
+        for label in self.plan.configs:
+            found = self.finished.get(label, {})
+            if found:
+                views[label] = [read_run(found[seed]) for seed in sorted(found)]
+        return Replicas(runs=views, columns=self.plan.columns)
+
+
+class StudyInterrupted(Interrupted):
+    """Ctrl-C: all runs are saved, and the study goes on from its folder."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        super().__init__(folder, 0)
+        self.args = (f"interrupted; go on with: covey {plan.kind} --resume {folder}",)
+
+
+def execute(
+    plan: Plan,
+    folder: Path,
+    *,
+    show: Show,
+    say: Callable[[str], None],
+    processes: int | None = None,
+    page: bool = True,
+) -> Studied:
+    """Makes what is not made yet, side by side as far as memory and cores allow, and writes the page of all."""
+    keep_plan(plan, folder)
+    with folder_lock(folder, taken(folder)):
+        keep_plan(plan, folder)  # another study may have come first
+        return execute_here(plan, folder, show=show, say=say, processes=processes, page=page)
+
+
+def execute_here(
+    plan: Plan, folder: Path, *, show: Show, say: Callable[[str], None], processes: int | None, page: bool
+) -> Studied:
+    """The same in a folder that nobody else writes to."""
+    done = Studied(plan=plan, folder=folder)
+    left = []
+    for job in plan.jobs(folder):
+        if is_finished(job):
+            done.finished.setdefault(job.label, {})[job.seed] = job.folder
+        else:
+            left.append(job)
+    if done.finished:
+        say(f"{len(left)} of {len(left) + sum(map(len, done.finished.values()))} runs are left")
+
+    def ended(job: Job, outcome: Outcome) -> None:
+        if outcome.failed:
+            done.failed[job.title] = outcome.failed
+        elif not outcome.stopped:
+            done.finished.setdefault(job.label, {})[job.seed] = job.folder
+
+    try:
+        with show(len(left)) as shown:
+            if plan.given:
+                one_by_one(left, shown, ended)
+            elif left:
+                at_once = side_by_side((job.config for job in left), len(left), processes)
+                say(f"{len(left)} runs, {at_once} at a time")
+                run_jobs(iter(left), processes=at_once, show=shown, ended=ended)
+    except (KeyboardInterrupt, Interrupted):
+        raise StudyInterrupted(plan, folder) from None
+    if done.finished and page:
+        replicas = done.replicas()
+        write_report(replicas.firsts, folder / "report.html", replicas)
+    return done
+
+
+def is_finished(job: Job) -> bool:
+    """Whether this very run lies there, finished."""
+    if not (job.folder / "config.toml").exists() or finished_summary(job.folder) is None:
+        return False
+    return (job.folder / "config.toml").read_text(encoding="utf-8") == job.config.toml()
+
+
+def one_by_one(jobs: list[Job], show: Many, ended: Callable[[Job, Outcome], None]) -> None:
+    """In this process, which alone has the objects that a program gave."""
+    for job in jobs:
+        try:
+            watch = show.watcher(job.title)
+            run = run_or_resume(job.config, job.folder, watchers=[watch], say=show.say, report=False)
+            outcome = Outcome(last=run.summary["last"])
+        except Interrupted:
+            raise
+        except Exception as error:  # the others are worth having, whatever one of them does
+            outcome = Outcome(failed=in_one_sentence(error))
+        show.done(job.title, outcome.failed)
+        ended(job, outcome)
+
+
+def failures(studied: Studied) -> str:
+    """What failed, in one sentence; empty where nothing did."""
+    failed: Mapping[str, str] = studied.failed
+    if not failed:
+        return ""
+    total = len(failed) + sum(map(len, studied.finished.values()))
+    words = "; ".join(f"{title}: {why}" for title, why in failed.items())
+    return f"{len(failed)} of {total} runs failed: {words}"

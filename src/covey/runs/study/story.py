@@ -1,0 +1,138 @@
+"""The demo's story: what each idea is for, against the baseline it is meant to beat, on a fleet where it matters.
+
+seeds                 how many, each run with all of them
+[base]                the configuration that all runs share
+[[line]] idea, fleet  what the table says of them
+set                   on top of the base: the fleet where the idea matters
+method, baseline      the two that are run on it
+measure, what         the number that is compared (see `cells.py`), and its name in the table
+better = "lower"      of costs; then the ratio is shown, else the difference
+beside                another number that must not suffer, shown in brackets
+kinds                 whether the accuracy of every true kind of clients is shown, too
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from covey.report.seeds import Number, differences, in_words, may_be_equal, ratios, value_of
+from covey.report.table import Column
+from covey.runs.config import resolve
+from covey.runs.place import finished_summary
+from covey.runs.study.cells import accuracy_by_kind, read_cell
+from covey.runs.study.execute import Studied
+from covey.runs.study.plan import Plan
+from covey.settings.toml import on_top, read_tables
+
+STORY = Path(__file__).parent / "demo.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of the story."""
+
+    idea: str
+    fleet: str
+    set: Mapping[str, Any]
+    method: Mapping[str, Any]
+    baseline: Mapping[str, Any]
+    measure: str
+    what: str
+    better: Literal["higher", "lower"] = "higher"
+    beside: str = ""
+    kinds: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """The lines, and the study that they need."""
+
+    title: str
+    lines: Sequence[Line]
+    plan: Plan
+
+
+def read_story(file: Path = STORY, seeds: int | None = None) -> Story:
+    """The story that a file tells."""
+    tables = read_tables(file)
+    lines = [Line(**line) for line in tables["line"]]
+    configs = {}
+    for number, line in enumerate(lines, start=1):
+        for method in (line.method, line.baseline):
+            whole = on_top(tables["base"], line.set, {"method": dict(method)})
+            configs[label(number, method)] = resolve(whole)
+    plan = Plan(kind="demo", configs=configs, seeds=seeds or tables["seeds"])
+    return Story(title=tables["title"], lines=lines, plan=plan)
+
+
+def label(number: int, method: Mapping[str, Any]) -> str:
+    return f"{number} {method['name']}"
+
+
+def story_columns(story: Story, done: Studied) -> list[Column]:
+    """The table: idea, fleet, what is compared, the idea's number, the baseline's, and what lies between them."""
+    rows = []
+    for number, line in enumerate(story.lines, start=1):
+        sides = [list(done.finished.get(label(number, m), {}).values()) for m in (line.method, line.baseline)]
+        ours, theirs = ([cell(line.measure, folder) for folder in folders] for folders in sides)
+        words = [
+            f"{m['name']}\n{number_words(numbers, line)}{aside(line, folders)}"
+            for m, numbers, folders in zip((line.method, line.baseline), (ours, theirs), sides, strict=True)
+        ]
+        rows.append((line.idea, line.fleet, line.what, *words, between(ours, theirs, line)))
+    heads = ("idea", "on a fleet of", "measured", "with it", "baseline", "with it, against the baseline")
+    return [
+        Column(head=head, cells=tuple(row[place] for row in rows), right=False)
+        for place, head in enumerate(heads)
+    ]
+
+
+def cell(what: str, folder: Path) -> Number:
+    summary = finished_summary(folder)
+    return None if summary is None else read_cell(what, summary, folder)
+
+
+def is_share(line: Line) -> bool:
+    return "accuracy" in line.measure
+
+
+def number_words(numbers: Sequence[Number], line: Line) -> str:
+    """Mean and spread over seeds: shares as percentages."""
+    if is_share(line):
+        return in_words([None if n is None else 100 * value_of(n) for n in numbers]) + " %"
+    return in_words(numbers)
+
+
+def aside(line: Line, folders: Sequence[Path]) -> str:
+    """What else the line shows: the mean accuracy of each kind, or the number that must not suffer."""
+    if line.kinds:
+        tables = [accuracy_by_kind(folder, "local-test/accuracy") for folder in folders]
+        kinds = sorted({kind for table in tables for kind in table})
+        means = [sum(table[kind] for table in tables) / len(tables) for kind in kinds]
+        return "\n(" + " ".join(f"{100 * mean:.0f}" for mean in means) + ")"
+    if line.beside:
+        numbers = [cell(line.beside, folder) for folder in folders]
+        return f"\n(accuracy {in_words([100 * value_of(n) for n in numbers if n is not None])} %)"
+    return ""
+
+
+def between(ours: Sequence[Number], theirs: Sequence[Number], line: Line) -> str:
+    """The difference in points, or the ratio of costs, seed by seed with its 95 % interval."""
+    if len(ours) != len(theirs) or not ours:
+        return "not all runs came to their end"
+    if line.better == "lower":
+        found = ratios(ours, theirs)
+        words = f"{in_words(found, 'ratio')} of it"
+        gaps = [math.log(n) for n in found if isinstance(n, float)]
+    else:
+        found = [None if n is None else 100 * value_of(n) for n in differences(ours, theirs)]
+        words = f"{in_words(found, 'difference')} points"
+        gaps = [n for n in found if isinstance(n, float)]
+    alike = len(gaps) == len(found) > 1 and may_be_equal(np.array(gaps), np.zeros(len(gaps)))
+    return words + ("\nnot distinguishable" if alike else "")

@@ -1,0 +1,1 @@
+"""Settings read off signatures, TOML files, registries, a user's own code."""

@@ -1,0 +1,170 @@
+"""Things by name: built in, brought by an installed package, or your own in a module or a file.
+
+A name is looked up in this order:
+
+    fedavg                     what is built in
+    scaffold                   an entry point of an installed package, in the registry's group (covey.methods, ...)
+    package.module:scaffold    anything that can be imported
+    path/to/mine.py:scaffold   anything in a file
+
+`covey.settings.catalogue` holds one registry for each kind of thing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from covey.errors import UserError
+from covey.settings.own_code import (
+    GIVEN,
+    is_file,
+    load_file,
+    load_module,
+    load_own,
+    one_sentence,
+    package_hash,
+    split_name,
+)
+from covey.settings.signatures import unknown
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+# On a site, names of modules and files do not count; what its own command line allowed does, by its bare name.
+# None: this is no site.
+_ALLOWED: ContextVar[Mapping[str, str] | None] = ContextVar("allowed", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a thing that is not built in came from: its file or package, and the SHA-256 of the source."""
+
+    kind: str
+    name: str
+    source: str
+    sha256: str
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """All things of one kind by name; what is built in is imported when it is first asked for."""
+
+    def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
+        self.kind = kind  # as a user reads it: "method"
+        self.group = group  # of entry points: "covey.methods"
+        self.builtin = dict(builtin)  # name -> "module:attribute"
+        self.objects: dict[str, tuple[Any, str]] = {}  # given by this program: name -> thing, its digest
+
+    def __iter__(self) -> Iterator[str]:
+        """What is built in, then what installed packages bring."""
+        yield from self.builtin
+        yield from (name for name in self.installed() if name not in self.builtin)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self.builtin or self._find(name) is not None)
+
+    def __getitem__(self, name: str) -> T:
+        found: T | None = self._find(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def find(self, name: object, where: str = "") -> T:
+        """The thing of that name, or a `UserError` that begins with `where`, the setting that names it."""
+        where = where or f"{self.kind} {name!r}"
+        if not isinstance(name, str):
+            raise UserError(f"{where} is not known; the name of a {self.kind} must be text")
+        found: T | None = self._find(name)
+        if found is not None:
+            return found
+        if is_file(name):
+            raise UserError(f"{where} is a file; say which {self.kind} in it: {name}:NAME")
+        raise UserError(unknown(where, name, list(self)))
+
+    def installed(self) -> dict[str, EntryPoint]:
+        """What installed packages bring, by name."""
+        from importlib import metadata
+
+        return {point.name: point for point in metadata.entry_points(group=self.group)}
+
+    def give(self, called: str, thing: Any, sha256: str) -> str:
+        """A name for an object of a Python program, good for this process: it tells what it is, not how to make it."""
+        name = f"{GIVEN}{called}@{sha256[:12]}"
+        self.objects[name] = (thing, sha256)
+        return name
+
+    @contextmanager
+    def lent(self, name: str, thing: Any) -> Iterator[None]:
+        """For a while, the object of a Python program under the name that it had there."""
+        before = self.objects.get(name)
+        self.objects[name] = (thing, before[1] if before else "")
+        try:
+            yield
+        finally:
+            self.objects.pop(name)
+            if before is not None:
+                self.objects[name] = before
+
+    def origin(self, name: str) -> Origin | None:
+        """Where the thing came from; None for what is built in."""
+        if name in self.builtin:
+            return None
+        if name in self.objects:
+            return self._origin(name, "a Python program", self.objects[name][1])
+        point = self.installed().get(name)
+        place = point.module if point else split_name(name)[0]
+        if is_file(place):
+            return self._origin(name, str(Path(place).resolve()), load_file(Path(place)).sha256)
+        package = f"{point.dist.name} {point.dist.version}" if point and point.dist else place
+        return self._origin(name, package, package_hash(place))
+
+    def _origin(self, name: str, source: str, sha256: str) -> Origin:
+        return Origin(kind=self.kind, name=name, source=source, sha256=sha256)
+
+    def _find(self, name: str) -> Any:
+        if name in self.builtin:
+            module, _, attribute = self.builtin[name].partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        if name.startswith(GIVEN):
+            return self._object(name)
+        what = f"{self.kind} {name!r}"
+        point = self.installed().get(name)
+        if point is not None:
+            load_module(point.module, what)
+            with one_sentence(what):
+                return point.load()
+        allowed = _ALLOWED.get()
+        if allowed is not None:  # nothing is loaded because a server says so
+            return load_own(allowed[name], what) if name in allowed else None
+        return load_own(name, what) if ":" in name else None
+
+    def _object(self, name: str) -> Any:
+        if name not in self.objects:
+            raise UserError(
+                f"the {self.kind} {name!r} was an object of a Python program, which alone can run it again: call "
+                "covey.simulate there with the same objects and the same folder"
+            )
+        return self.objects[name][0]
+
+
+@contextmanager
+def only_installed(allowed: Mapping[str, str] | None = None) -> Iterator[None]:
+    """For a while only what is built in or installed is found, and what `allowed` says by its bare name.
+
+    Without `allowed`, what was allowed already stays so.
+    """
+    token = _ALLOWED.set(dict(allowed if allowed is not None else _ALLOWED.get() or {}))
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)

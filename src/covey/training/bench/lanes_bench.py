@@ -1,0 +1,156 @@
+"""The bench that runs small models with the fast CPU trainer: the only file that knows the package `lanes`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from covey.errors import RunError
+from covey.training.bench.base import Batches, Fit, More, Recipe
+from covey.training.bench.clipping import Clipping
+from covey.training.bench.torch_bench import TorchBench
+from covey.training.objective import Objective
+from covey.training.rows import Layout
+from lanes import LanesError, Plan, Trainer, ensure_built, host, plan
+from lanes import Refusal as Refusal  # for `choose`
+
+Say = Callable[[str], None]
+
+
+def plans_for(
+    model: nn.Module, input_shape: tuple[int, ...], objective: Objective, say: Say | None
+) -> dict[str, Plan] | Refusal:
+    """What trains the model with each optimiser, compiled; or why lanes does not support it."""
+    plans: dict[str, Plan] = {}
+    for name in ("sgd", "adam"):
+        planned = plan(model, input_shape, objective.kernel, name)  # type: ignore[arg-type]
+        if isinstance(planned, Refusal):
+            return planned
+        plans[name] = planned
+    try:
+        for planned in plans.values():
+            planned.compile(say)
+    except LanesError as error:
+        raise RunError(str(error)) from error
+    return plans
+
+
+def compile_kernels(say: Say | None = None) -> None:
+    """Has the kernels compiled ahead of time; what is wrong with them is said when they are used."""
+    with suppress(ImportError, LanesError, OSError):
+        ensure_built(host(), say)
+
+
+def instruction_set() -> str:
+    """The vector instructions that lanes uses on this machine."""
+    try:
+        return host().name
+    except ImportError:
+        return "none"
+
+
+class LanesBench:
+    """Trainers of one thread, one for each optimiser; the plans are shared by all threads."""
+
+    def __init__(
+        self, plans: Mapping[str, Plan], layout: Layout, objective: Objective, model: nn.Module
+    ) -> None:
+        self.plans = plans
+        self.model = model
+        self._torch: TorchBench | None = None
+        self.layout = layout
+        self.objective = objective
+        self.trainers: dict[str, Trainer] = {}
+
+    def trainer(self, optimiser: str) -> Trainer:
+        """The trainer for an optimiser, made when it is first asked for."""
+        if optimiser not in self.trainers:
+            self.trainers[optimiser] = self.plans[optimiser].trainer()
+        return self.trainers[optimiser]
+
+    def fit(
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
+    ) -> Fit:
+        """Trains from `row` on the batches in their order; PyTorch does so for any other optimiser than these two."""
+        if recipe.optimiser not in tuple(self.plans):
+            return self.on_torch().fit(row, x, y, batches, recipe, **more)
+        linear, velocity = more.get("linear"), more.get("velocity")
+        trained = row.numpy().copy()
+        keeps = recipe.optimiser == "sgd" and recipe.momentum > 0
+        speed = np.zeros(self.layout.trainable, np.float32) if keeps else None
+        if keeps and velocity is not None:
+            speed = velocity.numpy().copy()
+        losses = self.trainer(recipe.optimiser).fit(
+            trained,
+            x.numpy(),
+            self.objective.target(x, y).numpy(),
+            list(batches),
+            lr=recipe.lr,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            prox=recipe.prox,
+            linear=linear.numpy() if linear is not None else None,
+            velocity=speed,
+            clip=recipe.clip,
+            dropout_seed=more["seed"],
+        )
+        kept = torch.from_numpy(speed) if speed is not None else None
+        return Fit(row=torch.from_numpy(trained), losses=losses, velocity=kept)
+
+    def fit_clipped(
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
+    ) -> Tensor:
+        """The lengths of a batch's gradients, each in its lane, then a step in which they count accordingly."""
+        if recipe.optimiser != "sgd" or self.plans["sgd"].no_lengths:
+            return self.on_torch().fit_clipped(row, x, y, batches, recipe, clipping)
+        trainer, size = self.trainer("sgd"), self.layout.trainable
+        values, answers = x.numpy(), self.objective.target(x, y).numpy()
+        trained, start = row.numpy().copy(), row[:size].numpy()
+        speed = np.zeros(size, np.float32) if recipe.momentum else None
+        for number, batch in enumerate(batches):
+            noise = clipping.noise() / clipping.expected
+            if recipe.prox:
+                noise = noise + recipe.prox * (trained[:size] - start)
+            some = batch if len(batch) else np.zeros(1, np.int64)  # a step of noise alone
+            part, told = np.ascontiguousarray(values[some]), np.ascontiguousarray(answers[some])
+            weights = np.zeros(1)
+            if len(batch):
+                lengths = trainer.lengths(trained, part, told, dropout_seed=clipping.seed + number)
+                weights = clipping.factors(lengths.astype(np.float64)) * (len(batch) / clipping.expected)
+            trainer.fit(
+                trained,
+                part,
+                told,
+                [np.arange(len(part))],
+                lr=recipe.lr,
+                momentum=recipe.momentum,
+                weight_decay=recipe.weight_decay,
+                linear=noise.astype(np.float32),
+                velocity=speed,
+                clip=recipe.clip,
+                dropout_seed=clipping.seed + number,
+                weights=weights.astype(np.float32),
+            )
+        return torch.from_numpy(trained)
+
+    def cohort(self, recipe: Recipe) -> None:
+        """Stacked parameters are for a GPU."""
+
+    def forward(self, row: Tensor, x: Tensor) -> Tensor:
+        """The outputs for all of `x`, in evaluation mode."""
+        return torch.from_numpy(self.trainer("sgd").forward(row.contiguous().numpy(), x.contiguous().numpy()))
+
+    def on_torch(self) -> TorchBench:
+        """The same model under PyTorch, made when it is first asked for."""
+        if self._torch is None:
+            why = "a loss or an optimiser of its own"
+            self._torch = TorchBench(self.model, self.objective, buffers=self.layout.buffers, why=why)
+        return self._torch
+
+    def info(self) -> dict[str, Any]:
+        return self.plans["sgd"].info()

@@ -1,0 +1,170 @@
+"""The bench that runs any `nn.Module` with PyTorch."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Unpack
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from covey.training.bench.base import Batches, Fit, FitCohort, More, Recipe
+from covey.training.bench.clipping import ClippedSums, Clipping, check_model
+from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal
+from covey.training.bench.optimisers import rule_for
+from covey.training.objective import Objective
+from covey.training.rows import BufferPolicy, Layout, activations, flatten
+
+# Samples a forward pass: at most 1000, and fewer where a model's activations would take more than this many bytes.
+# It depends on the model only, so that results do not depend on who else is evaluated.
+FORWARD_SAMPLES = 1000
+FORWARD_BYTES = 64_000_000
+
+
+def forward_samples(model: nn.Module, sample: Tensor) -> int:
+    """How many samples go through the model at a time."""
+    return max(1, min(FORWARD_SAMPLES, FORWARD_BYTES // (4 * max(1, activations(model, sample)))))
+
+
+# Dropout draws from torch's one generator, so two threads must not train at the same time; processes may.
+ONE_AT_A_TIME = threading.Lock()
+
+
+@contextlib.contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Torch's generator under a seed for a while (`torch.manual_seed` does the same 100 times slower)."""
+    generator = (
+        torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
+    )
+    before = generator.get_state()
+    generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        generator.set_state(before)
+
+
+class TorchBench:
+    """Holds one copy of the model, flat, so that loading and updating are single operations."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        *,
+        buffers: BufferPolicy = "average",
+        device: str = "cpu",
+        why: str = "",
+        stacking: Stacking | None = None,
+    ) -> None:
+        self.model = copy.deepcopy(model).to(device)
+        self.layout = Layout.of(self.model, buffers)
+        self.objective = objective
+        self.device = torch.device(device)
+        self.why = why
+        self.stacking = stacking or Stacking()
+        self.gradients: Gradients | None = None  # of a cohort, made when one is first trained
+        self.at_a_time: int | None = None  # samples a forward pass, found out with the first one
+        self.clipped: tuple[TorchBench, ClippedSums] | None = None  # made when it is first asked for
+        self.flat, self.gradient = flatten(self.model)
+        self.parameters = self.flat[: self.layout.trainable]
+        # Integer buffers restart with every load: no row carries them.
+        self.counters = [(b, b.clone()) for b in self.model.buffers() if not b.is_floating_point()]
+
+    def load(self, row: Tensor, *, training: bool) -> None:
+        """Puts a row into the model."""
+        self.flat.copy_(row)
+        for buffer, first in self.counters:
+            buffer.copy_(first)
+        if (
+            self.model.training != training
+        ):  # switching walks through all layers, which small models would feel
+            self.model.train(training)
+
+    def fit(
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
+    ) -> Fit:
+        """Trains from `row` on the batches in their order."""
+        linear, loss_of = more.get("linear"), more.get("loss_of")
+        self.load(row, training=True)
+        x = x.to(self.device)
+        target = self.objective.target(x, y.to(self.device))
+        start = self.parameters.clone() if recipe.prox else None
+        linear = linear.to(self.device) if linear is not None else None
+        step = rule_for(self.parameters, recipe, more.get("velocity"))
+        losses = []
+        with ONE_AT_A_TIME, seeded(more["seed"], self.device):
+            for batch in batches:
+                index = torch.from_numpy(batch).to(self.device)
+                self.gradient.zero_()
+                if loss_of is None:
+                    loss = self.objective.loss(self.model(x[index]), target[index])
+                else:
+                    loss = loss_of(self.model, x[index], target[index], index)
+                loss.backward()  # type: ignore[no-untyped-call]
+                losses.append(loss.detach())
+                if linear is not None:
+                    self.gradient.add_(linear)
+                if start is not None:
+                    self.gradient.add_(self.parameters - start, alpha=recipe.prox)
+                if recipe.clip is not None:
+                    self.gradient.mul_(min(1.0, recipe.clip / (float(self.gradient.norm()) + 1e-6)))
+                step(self.gradient)
+        return Fit(
+            row=self.flat.to("cpu", copy=True),
+            losses=torch.stack(losses).double().cpu().numpy() if losses else np.zeros(0),
+            velocity=step.velocity.cpu() if step.velocity is not None else None,
+        )
+
+    def fit_clipped(
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
+    ) -> Tensor:
+        """Trains on sums of gradients that Opacus clips; on a copy of the model, which keeps Opacus' hooks."""
+        if self.clipped is None:
+            check_model(self.model)
+            copied = TorchBench(
+                self.model, self.objective, buffers=self.layout.buffers, device=str(self.device)
+            )
+            self.clipped = copied, ClippedSums(copied.model)
+        bench, sums = self.clipped
+        bench.load(row, training=True)
+        x = x.to(self.device)
+        target = self.objective.target(x, y.to(self.device))
+        start = bench.parameters.clone()
+        step = rule_for(bench.parameters, recipe, None)
+        with ONE_AT_A_TIME, seeded(clipping.seed, self.device):
+            for batch in batches:
+                index = torch.from_numpy(batch).to(self.device)
+                gradient = sums(self.objective, x[index], target[index], clipping.clip)
+                noise = torch.from_numpy(clipping.noise()).to(gradient)
+                gradient = (gradient + noise) / clipping.expected
+                if recipe.prox:
+                    gradient.add_(bench.parameters - start, alpha=recipe.prox)
+                if recipe.clip is not None:
+                    gradient.mul_(min(1.0, recipe.clip / (float(gradient.norm()) + 1e-6)))
+                step(gradient)
+        return bench.flat.to("cpu", copy=True).detach()
+
+    def cohort(self, recipe: Recipe) -> FitCohort | None:
+        """Trains many clients at once with stacked parameters, where the model has no state of its own."""
+        return None if refusal(self.model, recipe) else partial(fit_cohort, self, recipe)
+
+    def forward(self, row: Tensor, x: Tensor) -> Tensor:
+        """The outputs for all of `x`, in evaluation mode."""
+        if self.at_a_time is None:
+            self.at_a_time = forward_samples(self.model, x[:1].to(self.device))
+        self.load(row, training=False)
+        with torch.no_grad():
+            parts = torch.split(x, self.at_a_time)
+            return torch.cat([self.model(part.to(self.device)).cpu() for part in parts])
+
+    def on_torch(self) -> TorchBench:
+        return self
+
+    def info(self) -> dict[str, str | int]:
+        return {"trainer": "torch", "device": str(self.device), "why": self.why}

@@ -1,0 +1,309 @@
+"""What is measured: each metric says its name, its direction and how clients' values are put together, once for all.
+
+Recorder, target, best value, worst clients and report all ask here. A metric is either the mean of a score that the
+objective gives each sample (accuracy, loss), or a number about all predictions at once (macro F1, AUC).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from covey.errors import UserError
+from covey.settings.catalogue import METRICS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from covey.training.objective import Objective
+
+AGGREGATES = ("mean", "weighted", "std", "worst10")  # what is told of the clients' values
+Together = Literal["mean", "weighted", "geometric"]
+Whole = Callable[["Tensor", "Tensor"], "float | None"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A number about predictions.
+
+    name: as it stands in tables. higher_is_better: its direction; None where nobody said it, and then nothing is
+    called best, worst or reached. share: it lies between 0 and 1 and is shown in percent. together: how the clients'
+    values become one: `mean` over clients, `weighted` by samples, or `geometric` (the mean of the logarithms). of: the
+    number from all outputs and targets, or None where these data do not define it (such a client is left out); without
+    `of`, it is the mean of the objective's score of that name.
+    """
+
+    name: str
+    higher_is_better: bool | None
+    share: bool = False
+    together: Together = "mean"
+    of: Whole | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or set(self.name) & set("/:\0") or self.name.rpartition("-")[2] in AGGREGATES:
+            raise UserError(
+                f"a metric is called {self.name!r}; a name has no '/' or ':' and does not end in "
+                f"{', '.join(f'-{end}' for end in AGGREGATES)}"
+            )
+
+    def value(self, outputs: Tensor, target: Tensor) -> float | None:
+        """The number from all outputs and targets, which it cannot change; None where these do not define it."""
+        assert self.of is not None
+        try:
+            found = self.of(outputs.clone(), target.clone())
+            value = None if found is None else float(found)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"metric {self.name!r} gives no number: {type(error).__name__}: {error}"
+            ) from error
+        return value if value is not None and math.isfinite(value) else None
+
+    @property
+    def main(self) -> str:
+        """Which of the aggregates over clients is the metric's one number."""
+        return "weighted" if self.together == "weighted" else "mean"
+
+    def over_clients(self, values: Sequence[float], sizes: Sequence[int]) -> dict[str, float]:
+        """mean over clients, weighted by samples, standard deviation, and mean of the worst 10 % (at least one)."""
+        each, weights = np.array(values), np.array(sizes)
+        found = {
+            "mean": self._mean(each, np.ones(len(each))),
+            "weighted": self._mean(each, weights),
+            "std": float(each.std()),
+        }
+        if self.higher_is_better is not None:
+            worst_first = np.sort(each) if self.higher_is_better else np.sort(each)[::-1]
+            few = math.ceil(len(each) / 10)
+            found["worst10"] = self._mean(worst_first[:few], np.ones(few))
+        return found
+
+    def _mean(self, values: np.ndarray, weights: np.ndarray) -> float:
+        if self.together == "geometric":
+            return float(np.exp((np.log(values) * weights).sum() / weights.sum()))
+        return float((values * weights).sum() / weights.sum())
+
+    def better(self, value: float, than: float) -> bool:
+        """Whether a value is better than another."""
+        if self.higher_is_better is None:
+            return False
+        return value > than if self.higher_is_better else value < than
+
+    def reached(self, value: float, target: float) -> bool:
+        """Whether a value is at least as good as a target."""
+        return value == target or self.better(value, target)
+
+    def plain(self) -> dict[str, Any]:
+        """What the run folder keeps of it, for readers that do not have its code."""
+        return {"higher_is_better": self.higher_is_better, "share": self.share, "together": self.together}
+
+
+def metric(
+    bare: object = None,
+    /,
+    *,
+    name: str = "",
+    higher_is_better: bool | None = None,
+    share: bool = False,
+    together: Together = "mean",
+) -> Callable[[Whole], Metric]:
+    """Makes a metric of a function of all outputs and targets: `@covey.metric(higher_is_better=True)`."""
+    if bare is not None or not isinstance(higher_is_better, bool):
+        raise UserError(
+            "a metric must say its direction: @covey.metric(higher_is_better=True), or False for errors and costs"
+        )
+    if together not in get_args(Together):
+        raise UserError(f"together is {together!r}; allowed: {', '.join(get_args(Together))}")
+
+    def made(of: Whole) -> Metric:
+        return Metric(
+            name=name or of.__name__.replace("_", "-"),
+            higher_is_better=higher_is_better,
+            share=share,
+            together=together,
+            of=of,
+        )
+
+    return made
+
+
+# ---------------------------------------------------------------------------------------------- means of scores
+
+accuracy = Metric(name="accuracy", higher_is_better=True, share=True)
+loss = Metric(name="loss", higher_is_better=False)
+mse = Metric(name="mse", higher_is_better=False)
+mae = Metric(name="mae", higher_is_better=False)
+
+
+# ---------------------------------------------------------------------------------------------- of all predictions
+
+
+@metric(higher_is_better=True, share=True)
+def macro_f1(outputs: Tensor, target: Tensor) -> float:
+    """F1 of each class that is there or predicted, averaged over these classes."""
+    from sklearn.metrics import f1_score
+
+    truth, guess = labels(outputs, target)
+    return float(f1_score(truth, guess, average="macro", zero_division=0))
+
+
+@metric(higher_is_better=True, share=True)
+def balanced_accuracy(outputs: Tensor, target: Tensor) -> float:
+    """Recall of each class that is there, averaged over these classes."""
+    from sklearn.metrics import balanced_accuracy_score
+
+    truth, guess = labels(outputs, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a class is predicted which is not there is no news
+        return float(balanced_accuracy_score(truth, guess))
+
+
+@metric(higher_is_better=True, share=True)
+def auc(outputs: Tensor, target: Tensor) -> float | None:
+    """Area under the ROC curve: of two classes, or each class against the rest, averaged over those that are there."""
+    from sklearn.metrics import roc_auc_score
+
+    truth, chances = probabilities(outputs, target)
+    there = np.unique(truth)
+    if len(there) < 2:
+        return None
+    if chances.shape[1] == 2:
+        return float(roc_auc_score(truth, chances[:, 1]))
+    return float(roc_auc_score(truth[:, None] == there, chances[:, there], average="macro"))
+
+
+@metric(higher_is_better=False, together="geometric")
+def perplexity(outputs: Tensor, target: Tensor) -> float:
+    """exp of the mean cross-entropy."""
+    import torch.nn.functional as F
+
+    return float(F.cross_entropy(outputs.double(), target).exp())
+
+
+@metric(higher_is_better=False)
+def calibration_error(outputs: Tensor, target: Tensor) -> float:
+    """Expected calibration error: |confidence - accuracy| in 15 bins of confidence, weighted by samples."""
+    try:
+        from torchmetrics.functional.classification import multiclass_calibration_error
+    except ImportError as error:
+        raise UserError(
+            "the metric calibration-error needs the package torchmetrics: install covey[metrics]"
+        ) from error
+
+    chances = outputs.softmax(1)
+    return float(multiclass_calibration_error(chances, target, num_classes=chances.shape[1], n_bins=15))
+
+
+@metric(higher_is_better=False)
+def rmse(outputs: Tensor, target: Tensor) -> float:
+    """Root of the mean squared error."""
+    from sklearn.metrics import root_mean_squared_error
+
+    return float(root_mean_squared_error(target.reshape(len(target), -1), outputs.reshape(len(target), -1)))
+
+
+@metric(higher_is_better=True)
+def r2(outputs: Tensor, target: Tensor) -> float | None:
+    """Coefficient of determination."""
+    from sklearn.metrics import r2_score
+
+    if len(target) < 2:
+        return None
+    return float(r2_score(target.reshape(len(target), -1), outputs.reshape(len(target), -1)))
+
+
+def labels(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """True and predicted labels of all samples (and, for text, positions)."""
+    return target.reshape(-1).numpy(), outputs.argmax(1).reshape(-1).numpy()
+
+
+def probabilities(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """True labels, and the probability of each class, of all samples (and, for text, positions)."""
+    chances = outputs.double().softmax(1).movedim(1, -1)
+    return target.reshape(-1).numpy(), chances.reshape(-1, chances.shape[-1]).numpy()
+
+
+# ---------------------------------------------------------------------------------------------- of a run
+
+SCORES: Mapping[str, Metric] = {m.name: m for m in (accuracy, loss, mse, mae)}
+WHOLE: Mapping[str, Metric] = {
+    m.name: m for m in (macro_f1, balanced_accuracy, auc, perplexity, calibration_error, rmse, r2)
+}
+
+
+class Metrics:
+    """The metrics of one run or of one run folder, by name."""
+
+    def __init__(self, known: Iterable[Metric] = ()) -> None:
+        self.known = {**SCORES, **WHOLE, **{m.name: m for m in known}}
+
+    @classmethod
+    def of(cls, objective: Objective, told: Iterable[Metric] = ()) -> Metrics:
+        """Those of an objective, and those that a run was told to measure."""
+        main = Metric(name=objective.main, higher_is_better=objective.higher_is_better)
+        return cls([SCORES.get(main.name, main), *told])
+
+    @classmethod
+    def directed(cls, objective: Objective, told: Iterable[Metric] = ()) -> list[Metric]:
+        """Those of a run that have a better and a worse; an objective of one's own may give any score."""
+        every, known = [*told], cls.of(objective, told)
+        scores = getattr(objective, "told", (objective.main, *SCORES))
+        found = {m.name: m for m in (*(known[name] for name in scores), *every)}
+        return [m for m in found.values() if m.higher_is_better is not None]
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Mapping[str, Any]]) -> Metrics:
+        """Those that a run folder tells of."""
+        return cls(Metric(name=name, **facts) for name, facts in plain.items())
+
+    def plain(self) -> dict[str, Any]:
+        """For the run folder, so that its readers need nobody's code."""
+        return {name: metric.plain() for name, metric in self.known.items()}
+
+    def __getitem__(self, name: str) -> Metric:
+        """The metric of that name; an aggregate's name (`accuracy-mean`) gives what it is an aggregate of."""
+        base = base_name(name)
+        return self.known.get(base) or Metric(name=base, higher_is_better=None)
+
+    def on_clients(self, name: str) -> str:
+        """The name of the metric's one number over clients: `accuracy-mean`."""
+        return f"{name}-{self[name].main}"
+
+
+def metric_named(name: object, where: str = "") -> Metric:
+    """The metric of that name."""
+    found = METRICS.find(name, where)
+    if not isinstance(found, Metric):
+        raise UserError(
+            f"{where or f'metric {name!r}'} is a {type(found).__name__}; make it a metric with "
+            "@covey.metric(higher_is_better=...)"
+        )
+    return found
+
+
+def base_name(name: str) -> str:
+    """`accuracy-worst10` -> `accuracy`."""
+    base, dash, last = name.rpartition("-")
+    return base if dash and last in AGGREGATES else name
+
+
+def split_name(name: str) -> tuple[str, str, str]:
+    """`local-test/accuracy-worst10` -> ("local-test", "accuracy", "worst10"); no aggregate gives ""."""
+    split, _, metric = name.partition("/")
+    base, dash, last = metric.rpartition("-")
+    return (split, base, last) if dash and last in AGGREGATES else (split, metric, "")
+
+
+BUILT_IN = Metrics()
+
+
+def higher_is_better(name: str, metrics: Metrics = BUILT_IN) -> bool | None:
+    """Whether a larger value of the metric is the better one; None where nobody said it."""
+    _, base, aggregate = split_name(name)
+    return metrics[base].higher_is_better if aggregate != "std" else False

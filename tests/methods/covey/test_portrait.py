@@ -1,0 +1,189 @@
+"""What a client tells of its classes: unbiased, in two halves that share nothing."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from covey.core.round import Task, empty_state, open_round
+from covey.data import Dataset, Samples
+from covey.errors import UserError
+from covey.methods.covey import portrait
+from covey.methods.covey.portrait import (
+    RANGE,
+    DescribeClasses,
+    class_means,
+    classes_in,
+    described,
+    gradients,
+    halves_by_themselves,
+    portraits_of,
+    standardised,
+    strokes,
+    views_of,
+)
+from covey.parts.steps.privacy import Privacy
+from covey.testing import small_federation, small_fleet
+
+
+def replies(step, **fleet):
+    with_clients = small_fleet(**fleet)
+    now = open_round(empty_state(with_clients), with_clients)
+    return now.ask(step, now.here)
+
+
+def test_a_portrait_is_on_average_the_class_means_of_each_half():
+    """The mean error over thousands of values is far below that of one; halves are compared with their own samples."""
+    flip = 0.1
+    share = small_federation().shares[0]
+    x = described(standardised(type("Client", (), {"train": share.train})()))
+    y = share.train.labels().astype(int)
+    (reply,) = [r for r in replies(DescribeClasses(flip=flip)) if r.id == 0]
+    portrait, _ = portraits_of(reply.stats, flip)
+    from covey.core.round import stream
+
+    halves = stream(5, "halves", "client", 0).permutation(len(y)) % 2
+    for half in (0, 1):
+        truth = np.clip(class_means(x, y, halves == half, 10) / (2 * RANGE) + 0.5, 0, 1)
+        error = portrait.halves[half] - truth
+        # one value: at most sqrt(1/4 / repeats) / (1 - 2 flip), 0.11 for 32 bits; the mean of 1,280 a 35th of it
+        assert abs(error.mean()) < 0.02
+        assert error.std() < 0.13
+    np.testing.assert_array_equal(portrait.counts, np.bincount(y, minlength=10))
+
+
+def test_real_targets_are_told_as_two_classes_below_and_above_the_median():
+    targets = torch.tensor([3.0, -1.0, 0.5, 10.0])
+    data = Dataset(
+        name="real", x=torch.zeros(4, 2), y=targets, train=np.arange(4), test=np.arange(0), classes=()
+    )
+    assert classes_in(Samples(data, np.arange(4))).tolist() == [1, 0, 0, 1]
+    assert classes_in(Samples(data, np.arange(0))).tolist() == []
+
+
+def test_asking_again_tells_nothing_new():
+    first, second = replies(DescribeClasses()), replies(DescribeClasses())
+    assert all(np.array_equal(a.stats["bits"], b.stats["bits"]) for a, b in zip(first, second, strict=True))
+
+
+def test_what_is_told_of_unchanged_data_is_worked_out_once(monkeypatch: pytest.MonkeyPatch):
+    worked = []
+    views = portrait.views_of
+    monkeypatch.setattr(portrait, "_ANSWERS", {})
+    monkeypatch.setattr(portrait, "views_of", lambda x: worked.append(len(x)) or views(x))
+    first = replies(DescribeClasses())
+    fleet = small_fleet()
+    now = open_round(empty_state(fleet), fleet)
+    asked = len(worked)
+    again = now.ask(DescribeClasses(), now.here)
+    assert len(worked) == asked
+    assert all(np.array_equal(a.stats["bits"], b.stats["bits"]) for a, b in zip(first, again, strict=True))
+    now.ask(DescribeClasses(flip=0.2), now.here)  # another question
+    assert len(worked) == 2 * asked
+    share = fleet.data.shares[0]
+    fewer = replace(share.train, index=share.train.index[1:])  # data that changed
+    client = SimpleNamespace(id=0, seed=fleet.seed, live=False, account=None, train=fewer, stream=now.stream)
+    DescribeClasses().known_answer(client, standardised(client), classes_in(fewer))
+    assert len(worked) == 2 * asked + 1
+
+
+def test_a_gradient_counts_for_its_two_nearest_directions_in_every_part_of_the_picture():
+    """By the definition, one direction after the other: the same bits."""
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 2, 13, 11)).astype(np.float32))
+    across, down = gradients(x)
+    place = torch.atan2(down, across) / torch.pi % 1.0 * 8
+    lower, length = place.floor(), (across**2 + down**2).sqrt()
+    parts = []
+    for d in range(8):
+        near = (lower % 8 == d) * (1 - (place - lower)) + ((lower + 1) % 8 == d) * (place - lower)
+        parts.append(torch.nn.functional.adaptive_avg_pool2d(length * near, 4).flatten(1))
+    whole = torch.cat(parts, dim=1)
+    scaled = whole / (whole.norm(dim=1, keepdim=True) + 1e-3) * (128**0.5 / 2)
+    np.testing.assert_array_equal(strokes(x), (scaled - 0.35).numpy().astype(np.float64))
+
+
+def test_a_picture_is_told_by_its_values_and_its_edges():
+    flat = torch.zeros(1, 1, 8, 8)
+    step = flat.clone()
+    step[..., 4:] = 1.0
+    assert described(flat).shape == (1, 128)
+    # the edge of height 1 is seen in the two columns beside it, half of it in each
+    edges = described(step)[0, 64:].reshape(8, 8) - described(flat)[0, 64:].reshape(8, 8)
+    np.testing.assert_allclose(edges[1:-1, 3:5], 0.5)
+    assert edges[:, :3].sum() == 0
+
+
+def test_numbers_that_nobody_scaled_are_brought_to_one_length():
+    """(3, 4) has the root mean square sqrt(12.5): frequencies of a text are told as well as standardised values are."""
+    x = torch.tensor([[3.0, 4.0], [0.03, 0.04], [0.0, 0.0]])
+    dataset = SimpleNamespace(scale=None, x=x)
+    client = SimpleNamespace(train=SimpleNamespace(dataset=dataset, tensors=lambda: (x, None)))
+    one = [3 / 12.5**0.5, 4 / 12.5**0.5]
+    assert standardised(client).tolist() == [pytest.approx(one), pytest.approx(one), [0.0, 0.0]]
+
+
+def test_small_samples_are_told_more_often():
+    tables = {width: views_of(torch.zeros(2, width)) for width in (64, 1024, 5000)}
+    assert [[view.times for view in views] for views in tables.values()] == [[64], [4], [1]]
+    plain, drawn = views_of(torch.zeros(2, 3, 32, 32))
+    assert (plain.values.shape[1], plain.times) == (
+        1024,
+        4,
+    )  # 16 x 16 pixels of three colours and their edges
+    assert (drawn.values.shape[1], drawn.times) == (128, 16)
+
+
+def test_strokes_tell_the_direction_and_not_the_polarity_of_what_is_drawn():
+    upright = torch.zeros(1, 1, 8, 8)
+    upright[..., 4:] = 1.0
+    across = strokes(upright).reshape(8, 4, 4) - strokes(torch.zeros(1, 1, 8, 8)).reshape(8, 4, 4)
+    assert across[0, 1:3, 1:3].min() > 0.5  # gradients across are the first of eight directions
+    np.testing.assert_allclose(across[1:], 0.0, atol=1e-6)
+    np.testing.assert_allclose(strokes(1 - upright), strokes(upright), atol=1e-6)
+    turned = strokes(torch.rot90(upright, 1, (-2, -1))).reshape(8, 4, 4)
+    np.testing.assert_allclose(turned[4], np.rot90(strokes(upright).reshape(8, 4, 4)[0]), atol=1e-5)
+
+
+def test_bits_of_the_wrong_length_are_no_portrait():
+    (reply, *_) = replies(DescribeClasses())
+    assert portraits_of({**reply.stats, "bits": reply.stats["bits"][:-3]}, 0.1) is None
+    assert portraits_of({**reply.stats, "views": reply.stats["views"][:-1]}, 0.1) is None
+    assert portraits_of({**reply.stats, "views": []}, 0.1) is None
+
+
+def test_a_portrait_takes_part_in_the_privacy_account():
+    (reply, *_) = replies(DescribeClasses(flip=0.25))
+    # ln 3 for every bit, 64 + 64 values told 32 times, seen twice at most; the counts are exact, hence infinite
+    assert reply.stats["epsilon"] == np.inf
+    assert Task().nbytes == 0
+    # with noise on the counts it is finite: 64 + 64 values 32 times and 128 strokes 16 times, ln 3 each, twice; 4 more
+    (reply, *_) = replies(DescribeClasses(flip=0.25, privacy=Privacy(epsilon=4.0)))
+    assert reply.stats["epsilon"] == pytest.approx(2 * 6144 * np.log(3) + 4)
+    assert DescribeClasses(privacy=Privacy(epsilon=4.0)).counted
+    assert not DescribeClasses(flip=0.0, privacy=Privacy(epsilon=4.0)).counted
+
+
+def test_under_noise_one_sample_more_moves_no_other_one():
+    """Halves are by each sample's own values, so that the loss of one sample's bits is that of its class and half."""
+    x = torch.rand(40, 1, 8, 8)
+    whole, part = halves_by_themselves(x), halves_by_themselves(torch.cat([x[:7], x[8:]]))
+    assert np.delete(whole, 7).tolist() == part.tolist()
+    assert 5 < whole.sum() < 35
+
+
+def test_a_portrait_under_noise_needs_classes_and_tells_no_size():
+    private = DescribeClasses(privacy=Privacy(epsilon=1.0))
+    assert {reply.size for reply in replies(private)} == {1}
+    data = Dataset(
+        name="real",
+        x=torch.zeros(4, 2),
+        y=torch.arange(4.0),
+        train=np.arange(4),
+        test=np.arange(0),
+        classes=(),
+    )
+    client = SimpleNamespace(train=Samples(data, np.arange(4)))
+    with pytest.raises(UserError, match="a portrait under noise needs classes"):
+        private(client, Task())

@@ -1,0 +1,106 @@
+"""The defaults learn on every data set of the package; a run that does not learn says so, and why."""
+
+import pytest
+
+from covey.core.round import run
+from covey.errors import RunError, UserError
+from covey.parts.measure import Measuring
+from covey.parts.steps import Train
+from covey.runs.config import fleet_of, resolve
+from covey.runs.learning import LearningWatch, guessing
+from covey.settings.catalogue import DATASETS
+
+# clients and rounds so small that the whole test takes seconds; cifar100 has 45 pictures per class here
+FLEETS = {
+    "digits": ({}, 5),
+    "mnist": ({"clients": 200}, 8),
+    "fashion-mnist": ({"clients": 200}, 6),
+    "femnist": ({"clients": 60}, 12),
+    "cifar10": ({"clients": 40}, 8),
+    "svhn": ({"clients": 20}, 14),
+    "cifar100": ({"clients": 10, "level": "coarse"}, 14),
+    "emnist": ({"clients": 400}, 8),
+    "pacs": ({"clients": 20, "side": 16}, 5),
+    "breast-cancer": ({}, 5),
+    "motions": ({}, 10),
+    "emoji-names": ({}, 10),
+}
+OTHERWISE = {"diabetes", "table", "images"}  # real targets, below; the user's own files
+
+
+def test_no_data_set_of_the_package_is_left_out():
+    assert {*FLEETS, *OTHERWISE} == set(DATASETS)
+
+
+def test_the_default_training_beats_the_mean_on_real_targets():
+    config = resolve({"data": {"name": "diabetes"}, "objective": "regression", "rounds": 5})
+    fleet = fleet_of(config)
+    try:
+        found = []
+        measure = Measuring(global_test=False, every=5)
+        run(config.method, fleet, rounds=5, measure=measure, watchers=[found.append])
+        of_the_mean = [float(share.test.labels().astype(float).var()) for share in fleet.data.shares]
+        reached = found[-1].value("local-test", "mse-mean")
+        assert reached < 0.8 * sum(of_the_mean) / len(of_the_mean)
+    finally:
+        fleet.close()
+
+
+def accuracy(tables):
+    config = resolve(tables)
+    fleet = fleet_of(config)
+    said = []
+    try:
+        watch = LearningWatch(config=config, say=said.append)
+        measure = Measuring(global_test=False, every=1)
+        found = []
+        run(
+            config.method,
+            fleet,
+            rounds=config.top.rounds,
+            measure=measure,
+            watchers=[watch, lambda end: found.append(end.value("local-test", "accuracy-mean"))],
+        )
+        return found[-1], guessing(fleet.data), said
+    finally:
+        fleet.close()
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_the_default_training_of_the_default_model_learns_more_than_guessing(name):
+    data, rounds = FLEETS[name]
+    natural = {"partition": {"name": "natural"}} if name == "femnist" else {"partition": {"name": "iid"}}
+    try:
+        reached, chance, said = accuracy({"data": {"name": name, **data}, "rounds": rounds, **natural})
+    except UserError as error:
+        pytest.skip(str(error))  # the data are not on this machine
+    assert reached > chance + 0.08
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"train": {"lr": 1e-6}, "data": {"name": "digits", "scaling": "unit"}}, "not standardised"),
+        ({"train": {"lr": 1e-6, "batch": 64, "epochs": 1}}, "only 2 batches"),
+        ({"train": {"lr": 1e-6}}, "another train.lr than 1e-06"),
+    ],
+)
+def test_a_run_that_does_not_learn_says_so_once_and_why(settings, why):
+    _, _, said = accuracy({"rounds": 3, "partition": {"name": "iid"}, **settings})
+    assert len(said) == 1
+    assert "no better than guessing" in said[0]
+    assert why in said[0]
+
+
+def test_training_that_diverges_ends_the_run_at_once_and_names_the_learning_rate():
+    with pytest.raises(RunError, match=r"training diverges.*lower train.lr \(50\)"):
+        accuracy({"rounds": 3, "partition": {"name": "iid"}, "train": {"lr": 50.0}})
+
+
+@pytest.mark.parametrize(("samples", "epochs"), [(1, 5), (60, 5), (160, 5), (200, 4), (400, 2), (1500, 1)])
+def test_epochs_suit_the_client_about_fifty_batches_from_one_to_five_epochs(samples, epochs):
+    # batches per epoch of 16: 1, 4, 10, 13, 25, 94; 50 / 13 = 3.8
+    assert Train().epochs_for(samples) == epochs
+    assert Train(epochs=7).epochs_for(samples) == 7
+    assert Train().work(samples, 0) == epochs * samples
