@@ -17,11 +17,11 @@ from covey.core.round import Mixing, Reply, empty_state, one_round
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.methods import METHODS
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.mix.graphs import adjacency, graph, mixing
 from covey.parts.mix.topology import collect
 from covey.parts.steps import Train
+from covey.settings.catalogue import METHODS
 from covey.training.models import build
 
 

@@ -15,7 +15,7 @@ from covey.data.types import Dataset, Federation
 from covey.errors import RunError, UserError
 from covey.fleet.local import LocalFleet
 from covey.folder.read import read_run
-from covey.methods import fedavg
+from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
 
 X, Y = torch.rand(60, 4, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3

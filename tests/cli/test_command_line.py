@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from covey.cli import app, lists, main
 from covey.errors import UserError
-from covey.methods import METHODS
+from covey.settings.catalogue import METHODS
 
 QUICK = ["--set", "data.clients=6", "--set", "engine.mode=serial"]
 

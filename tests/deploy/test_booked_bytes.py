@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from covey.core.round import run
 from covey.deploy.transport import Response
-from covey.methods import fedavg
+from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
 from covey.parts.steps.compress import Compression, with_compression
 from covey.testing import check_toml

@@ -18,7 +18,7 @@ from covey.deploy.protocol import agreed
 from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
 from covey.errors import Refused
-from covey.methods import fedavg
+from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, shares, simulated, sites
 

@@ -26,14 +26,13 @@ from covey.deploy.transport import Response
 from covey.deploy.wire import model_from_plain, step_from_plain, step_kinds, step_to_plain
 from covey.errors import Refused, UserError
 from covey.fleet.work import Call
-from covey.methods import METHODS
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import LabelSummary
 from covey.runs.config import resolve
 from covey.runs.run import Interrupted, run_config
-from covey.settings.catalogue import STEPS
+from covey.settings.catalogue import METHODS, STEPS
 from covey.testing import Broken, check_toml, same
 from covey.training.objective import Classification
 from tests.deploy.one_request import SPEC, one_request, with_header

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.methods import METHODS
+from covey.settings.catalogue import METHODS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

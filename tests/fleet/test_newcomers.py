@@ -12,7 +12,8 @@ from covey.data import federate, from_tensors
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.methods import fedavg, flux
+from covey.methods.baselines import fedavg
+from covey.methods.flux import flux
 from covey.methods.pacfl import TellSubspace
 from covey.parts.steps import Train
 from covey.runs.config import fleet_of, resolve

@@ -22,11 +22,11 @@ from covey.fleet.engine import Engine
 from covey.fleet.executors import pack_apart
 from covey.fleet.local import LocalFleet
 from covey.fleet.ray_data import shared
-from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
 from covey.runs.config import fleet_of, resolve
+from covey.settings.catalogue import METHODS
 from covey.testing import final, same, small_federation, small_fleet
 from covey.training.models import build
 from covey.training.objective import Classification

@@ -14,8 +14,8 @@ from covey.errors import UserError
 from covey.fleet.hostile import HostileFleet, hostile
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Outcome
-from covey.methods import METHODS
 from covey.runs.config import resolve
+from covey.settings.catalogue import METHODS
 from covey.testing import CLIENTS, small_fleet
 
 LIARS = (3,)

@@ -77,7 +77,7 @@ def wrong_types() -> Outcome:
     from dataclasses import replace
 
     from covey.core.round import run
-    from covey.methods import METHODS
+    from covey.settings.catalogue import METHODS
     from covey.testing import small_fleet
     from tests.fleet.test_wrong_types import WRONG, Mine
     from tests.hostile.liar import method

@@ -15,7 +15,6 @@ from covey.core.round import Client, Reply, Round, Step, Task, empty_state, one_
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import LocalFleet
-from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
 from covey.methods.cafa.accuracy import (
@@ -30,6 +29,7 @@ from covey.parts.steps import Train
 from covey.parts.steps.cross import CrossEvaluate
 from covey.parts.steps.evaluate import Evaluate
 from covey.runs.compare import on_equal_data
+from covey.settings.catalogue import METHODS
 from covey.testing import check_method, final, small_federation, small_fleet
 from covey.training.objective import Reconstruction
 

@@ -14,10 +14,11 @@ from covey.data import Federation, federate, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import LocalFleet
-from covey.methods import compose, fedavg
+from covey.methods.baselines import fedavg
+from covey.methods.compose import compose
 from covey.parts.steps import Train
 from covey.runs.config import resolve
-from covey.settings.part_catalogue import PARTS
+from covey.settings.catalogue import PARTS
 from covey.settings.parts import QUESTIONS, part_settings
 from covey.settings.toml import with_setting
 from covey.testing import check_method

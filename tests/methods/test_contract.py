@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.methods import METHODS
+from covey.settings.catalogue import METHODS
 from covey.testing import check_method
 
 QUICK = {  # settings that only save time

@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from covey.core.round import run
 from covey.errors import UserError
-from covey.methods import covey
+from covey.methods.covey import covey
 from covey.methods.covey.by_portrait import with_parents
 from covey.methods.covey.within import cut_by_label
 from covey.parts.measure import Measuring

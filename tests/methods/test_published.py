@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from covey.errors import UserError
-from covey.methods import METHODS
 from covey.methods.published import PUBLISHED, published
 from covey.runs.config import Config, resolve
+from covey.settings.catalogue import METHODS
 
 
 def configured(name: str, **settings: Any) -> Config:

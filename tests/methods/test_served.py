@@ -19,7 +19,6 @@ from covey.fleet.evaluations import Evaluations
 from covey.folder import served_rows
 from covey.folder.checkpoint import read_checkpoint
 from covey.folder.checksums import SERVED
-from covey.methods import METHODS
 from covey.parts.steps import evaluate, judged, personal
 from covey.parts.steps.evaluate import Evaluate
 from covey.runs.extend import extended
@@ -27,7 +26,7 @@ from covey.runs.models import TrainedModels, load_models
 from covey.runs.place import config_in, index_in
 from covey.runs.recorder import remove_derived
 from covey.runs.run import Pruned
-from covey.settings.catalogue import DATASETS
+from covey.settings.catalogue import DATASETS, METHODS
 from covey.testing import small_federation
 from covey.training.rows import read_row
 from tests.methods.test_contract import QUICK

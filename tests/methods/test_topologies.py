@@ -18,12 +18,12 @@ from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.methods import METHODS
 from covey.methods.baselines import fedavg
 from covey.methods.topologies import decentralized, hierarchical, labels, semi_decentralized
 from covey.methods.topologies.labels import LabelClusters
 from covey.parts.mix.exchange import note_spread
 from covey.parts.steps import Train
+from covey.settings.catalogue import METHODS
 from covey.testing import check_toml, small_fleet
 from tests.parts.mix.table_1 import TABLE_1
 

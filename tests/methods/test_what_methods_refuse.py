@@ -11,9 +11,9 @@ from torch import nn
 
 from covey.data import Dataset, from_tensors
 from covey.errors import UserError
-from covey.methods import METHODS
 from covey.runs.config import resolve
 from covey.runs.run import run_config
+from covey.settings.catalogue import METHODS
 
 SMALL = {"rounds": 1, "train": {"epochs": 1}, "measure": {"local_test": False}}
 SETTINGS: dict[str, dict[str, Any]] = {

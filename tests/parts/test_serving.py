@@ -9,7 +9,7 @@ import torch
 
 from covey.core.round import Reply, Task, run, served
 from covey.fleet.work import Call, client_of
-from covey.methods import covey
+from covey.methods.covey import covey
 from covey.parts.serving import JUDGED, KeepJudgements, best_share
 from covey.parts.steps import Train
 from covey.parts.steps.judged import FOLDS, JudgedTrain, kept_out

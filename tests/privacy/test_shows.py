@@ -19,8 +19,7 @@ from covey.privacy.accountant import Sampling
 from covey.privacy.plan import planned_sampling
 from covey.privacy.refusals import check_private, parts_of
 from covey.runs.config import resolve
-from covey.settings.catalogue import METHODS
-from covey.settings.part_catalogue import PARTS
+from covey.settings.catalogue import METHODS, PARTS
 from covey.settings.parts import is_part
 
 TRAIN = Train(epochs=1, batch=64)

@@ -18,6 +18,7 @@ from covey.core.round import Method
 from covey.data import from_tensors
 from covey.errors import UserError
 from covey.folder.read import read_run
+from covey.methods.baselines import fedavg
 from covey.runs import results
 from covey.settings.toml import read_tables
 from covey.training.objective import Classification
@@ -38,7 +39,7 @@ def net() -> nn.Module:
 
 
 def mine() -> Method:
-    return covey.methods.fedavg(covey.Train(lr=0.2, epochs=1), per_round=2)
+    return fedavg(covey.Train(lr=0.2, epochs=1), per_round=2)
 
 
 @covey.metric(higher_is_better=False)
@@ -49,7 +50,7 @@ def mistakes(outputs: Tensor, target: Tensor) -> float:
 def test_names_and_objects_give_the_same_run(tmp_path: Path) -> None:
     named = covey.simulate("fedavg", rounds=2, out=tmp_path / "a", train={"lr": 0.2}, **QUIET)
     data = covey.federate(covey.load("digits"), partition="dir-class", clients=20, seed=0)
-    method = covey.methods.fedavg(covey.Train(lr=0.2))
+    method = fedavg(covey.Train(lr=0.2))
     model = covey.models.build("mlp", input_shape=(1, 8, 8), outputs=10, seed=0)
     given = covey.simulate(method, data, model, rounds=2, out=tmp_path / "b", **QUIET)
     assert torch.equal(named.state.models, given.state.models)
@@ -144,7 +145,7 @@ def test_methods_are_compared_by_label_and_a_failing_one_is_said(tmp_path: Path)
     def nobody(now: object) -> list[int]:
         raise ValueError("nobody works")
 
-    broken = covey.methods.fedavg(covey.Train())
+    broken = fedavg(covey.Train())
     broken = type(broken)(**{**vars(broken), "name": "broken", "select": nobody})
     found = covey.compare(
         {"ours": mine(), "few": {"name": "fedavg", "per_round": 1}, "broken": broken, "ifca": "ifca"},

@@ -17,8 +17,7 @@ from covey.fleet.engine import Engine
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
 from covey.runs.sections import GIVEN, DataSection, ModelSection, Top, settings_in
-from covey.settings.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS, STEPS
-from covey.settings.part_catalogue import PARTS
+from covey.settings.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, PARTS, RULES, SHIFTS, STEPS
 from covey.settings.ranges import Count, Natural, NotNegative, Positive, Range, Share
 from covey.settings.signatures import (
     FILLED_IN,

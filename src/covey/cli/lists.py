@@ -24,16 +24,15 @@ def register(app: typer.Typer) -> None:
 
 def methods(name: Name = None) -> None:
     """List the methods by the question that they answer; with a name, its settings."""
-    from covey.settings.catalogue import METHODS
-    from covey.settings.families import FAMILIES
+    from covey.settings.catalogue import FAMILIES, METHODS
+    from covey.settings.registry import registered
 
     if name is not None:
         show("method", METHODS, name)
         return
-    known = {method for family in FAMILIES.values() for method in family}
-    families = {**FAMILIES, "Others": tuple(method for method in METHODS if method not in known)}
-    for question, members in families.items():
-        if listed := {method: METHODS[method] for method in members if method in METHODS}:
+    family_of = {method: family for method, (_, family) in registered()["method"].items()}
+    for family, question in (*FAMILIES.items(), ("", "Others")):
+        if listed := {method: METHODS[method] for method in METHODS if family_of.get(method, "") == family}:
             Console().print(Text(question, style="bold"))
             show_all(listed, indent=2)
 
@@ -45,7 +44,7 @@ def parts(
     name: Name = None,
 ) -> None:
     """List the parts that a method can be composed of; with a question, its parts; with a name, its settings."""
-    from covey.settings.part_catalogue import PARTS
+    from covey.settings.catalogue import PARTS
     from covey.settings.parts import QUESTIONS, part_settings
     from covey.settings.signatures import unknown
 

@@ -25,6 +25,7 @@ from covey.core.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.core.protocols import Client, Fleet, Mixing, Rule, Step, server_client
 from covey.core.shows import NOTHING, showing
 from covey.errors import RunError, SilentRoundError, UserError
+from covey.settings.registry import register
 from covey.streams import stream
 from covey.training.bench.base import one_thread
 
@@ -142,6 +143,7 @@ Update = Callable[[Round, Tensor], Tensor]
 After = Callable[[Round], None]
 
 
+@register("bank part", "one")
 @showing(NOTHING)
 @declares(gives=(ONE_MODEL,))
 def one_model(now: Round) -> Tensor:
@@ -149,6 +151,7 @@ def one_model(now: Round) -> Tensor:
     return now.models if len(now.models) else now.fleet.start()[None]
 
 
+@register("send part", "everybody")
 @showing(NOTHING)
 @declares(needs=(ONE_MODEL,))
 def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:

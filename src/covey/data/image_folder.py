@@ -16,6 +16,7 @@ from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part, Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated, validated_in
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
@@ -72,6 +73,7 @@ def read_images(
     )
 
 
+@register("data set", "images")
 @validated_in("data")
 def images(
     *,

@@ -9,11 +9,13 @@ import numpy as np
 from covey.data.types import Dataset, Indices, Shift
 from covey.errors import UserError
 from covey.settings.ranges import NotEmpty
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Several = Annotated[tuple[int, ...], NotEmpty()]
 
 
+@register("shift", "rotation")
 @validated
 def rotation(dataset: Dataset, counts: Indices, *, turns: Several = (0, 1, 2, 3)) -> list[Shift]:
     """Client i's images are turned counter-clockwise by turns[i mod 4] quarter turns, training and test alike.
@@ -27,6 +29,7 @@ def rotation(dataset: Dataset, counts: Indices, *, turns: Several = (0, 1, 2, 3)
     return [Shift(turns=turns[client % len(turns)]) for client in range(len(counts))]
 
 
+@register("shift", "label")
 @validated
 def label(dataset: Dataset, counts: Indices, *, offsets: Several = (0, 1, 2, 3)) -> list[Shift]:
     """Client i's labels become y' = (y - s) mod C with s = offsets[i mod 4], training and test alike.
@@ -41,6 +44,7 @@ def label(dataset: Dataset, counts: Indices, *, offsets: Several = (0, 1, 2, 3))
     return [Shift(label_offset=offsets[client % len(offsets)]) for client in range(len(counts))]
 
 
+@register("shift", "tilt")
 @validated
 def tilt(dataset: Dataset, counts: Indices) -> list[Shift]:
     """Half of the images are turned by 45 degrees; a client's majority-label images all have the same angle.

@@ -20,6 +20,7 @@ from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part
+from covey.settings.registry import register
 from covey.settings.signatures import validated, validated_in
 
 ARRAYS = ("x", "y", "client", "split")  # of an npz file; split: 0 is training, 1 test
@@ -115,6 +116,7 @@ def _paths(folder: Path, split: str) -> list[Path]:
     return sorted((folder / split).glob("*.json"))
 
 
+@register("data set", "leaf")
 @validated_in("data")
 def leaf(
     *,
@@ -185,6 +187,7 @@ def read_split(path: str | Path, *, scaling: Scaling = "standard", name: str = "
     return replace(dataset, scale=scale)
 
 
+@register("data set", "clients")
 @validated_in("data")
 def clients(*, path: Path, scaling: Scaling = "standard") -> Dataset:
     """An npz file that says whose sample each is: arrays x, y, client and split (`covey convert` writes such files).

@@ -23,6 +23,7 @@ from covey.data.types import Dataset, Indices
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part
+from covey.settings.registry import register
 from covey.settings.signatures import validated, validated_in
 
 Missing = Literal["indicator", "mean", "refuse"]
@@ -133,6 +134,7 @@ def read_table(
     )
 
 
+@register("data set", "table")
 @validated_in("data")
 def table(
     *,

@@ -10,6 +10,7 @@ from covey.data.effects import EFFECTS, Effect
 from covey.data.types import Dataset, Indices, Shift
 from covey.errors import UserError
 from covey.settings.ranges import Range, Share
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
@@ -36,6 +37,7 @@ def relabelled(classes: int, share: float, by: int, how: Literal["permute", "swa
     return tuple(names)
 
 
+@register("shift", "unlike")
 @validated
 def unlike(
     dataset: Dataset,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from covey.settings.ranges import NotNegative, Positive, Share
+from covey.settings.registry import register
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +65,13 @@ CODE_TRANSFER = 10 * 2**20 * 8e-6  # Mbit: 10 MiB, one way, whatever the model
 ROUND_TRIP = (0.020, 0.200)  # seconds
 
 
+@register("device profile", "ideal")
 def ideal(draws: np.ndarray) -> Device:  # noqa: ARG001
     """Equal devices and free links: every round takes as long as the work in it."""
     return Device()
 
 
+@register("device profile", "haccs")
 def haccs(draws: np.ndarray) -> Device:
     """The categories of HACCS, Table II: 60 % fast, 20 %, 15 % and 5 % ever slower; compute and links apart."""
     link = _pick(PAPER_BANDWIDTH, draws[2], draws[3])
@@ -76,6 +79,7 @@ def haccs(draws: np.ndarray) -> Device:
     return Device(compute=compute, up=link, down=link, latency=_latency(draws))
 
 
+@register("device profile", "published")
 def published(draws: np.ndarray) -> Device:
     """What the HACCS authors' code does instead: fixed delays in seconds, whatever the model."""
     wait = CODE_DELAY_UNIT * _pick(CODE_DELAY, draws[0], draws[1])

@@ -15,9 +15,12 @@ from covey.parts.steps.served import OWN_MODEL
 from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row
 from covey.settings.ranges import Share
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 
+@register("step")
+@register("local part", "mixture")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class MixtureTrain(PlainTraining):
@@ -62,6 +65,7 @@ class MixtureTrain(PlainTraining):
         return 2 * self.train.work(train, test)
 
 
+@register("method", "apfl", family="personalised")
 @validated
 @takes(fedavg, MixtureTrain)
 def apfl(train: Train, **settings: Any) -> Method:

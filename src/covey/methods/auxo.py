@@ -19,6 +19,7 @@ from covey.parts.mix.average import Average
 from covey.parts.selection.clusters import EveryCluster
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Range, Share
+from covey.settings.registry import register
 from covey.settings.signatures import picked, takes, validated
 
 Array = NDArray[np.float64]
@@ -60,6 +61,7 @@ def halves(updates: Array, known: Sequence[int | None], seed: int) -> list[int]:
     return [int(known[at] or 0) for at in nearest]
 
 
+@register("group part", "rewards")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByRewards:
@@ -90,6 +92,7 @@ class ByRewards:
         return found
 
 
+@register("bank part", "per-cohort")
 @showing(NOTHING)
 @declares(needs=(COHORTS,), gives=(MODEL_PER_GROUP,))
 def one_per_cohort(now: Round) -> Tensor:
@@ -97,6 +100,7 @@ def one_per_cohort(now: Round) -> Tensor:
     return one_per_parent(now, PARENTS.get(now.memory, [0]))
 
 
+@register("after part", "rewards")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class RememberRewards:
@@ -161,6 +165,7 @@ def moves(now: Round, replies: Sequence[Reply]) -> Array:
     return torch.stack(rows)[:, : now.fleet.layout.trainable].double().numpy()
 
 
+@register("method", "auxo", family="clusters")
 @validated
 @takes(ByRewards, RememberRewards)
 def auxo(train: Train, *, per_round: Count = 10, **settings: Any) -> Method:

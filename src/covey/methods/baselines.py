@@ -12,9 +12,11 @@ from covey.parts.mix.average import Average, Weighting, keep_own
 from covey.parts.selection.plain import Everybody, Uniform, the_server
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, NotNegative
+from covey.settings.registry import register
 from covey.settings.signatures import picked, validated
 
 
+@register("method", "fedavg", family="aggregation")
 @validated
 def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """Federated averaging: some clients train the global model, and the server averages what they send.
@@ -40,6 +42,7 @@ def fedavg_around(name: str, step: Callable[..., Step], train: Train, **settings
     return replace(fedavg(train, **picked(settings, fedavg)), name=name, local=local)
 
 
+@register("method", "fedprox", family="aggregation")
 @validated
 def fedprox(
     train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", mu: NotNegative = 0.01
@@ -60,6 +63,7 @@ def fedprox(
     )
 
 
+@register("method", "local", family="reference")
 @validated
 def local_only(train: Train) -> Method:
     """Each client trains alone: what a client can do without the others, the lower reference."""
@@ -73,6 +77,7 @@ def local_only(train: Train) -> Method:
     )
 
 
+@register("method", "centralized", family="reference")
 @validated
 def centralized(train: Train) -> Method:
     """All data in one place: the upper reference. Possible in a simulation only.

@@ -17,6 +17,7 @@ from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Everybody
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Natural, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -40,6 +41,7 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
     return bool(np.sqrt(max(0.0, gram.mean())) < still and np.sqrt(np.diag(gram).max()) > apart)
 
 
+@register("send part", "known-group")
 @showing(Shows(what="which group a client's own update puts it in", instead=ANY_GROUPS, in_updates=True))
 @declares(needs=(KNOWN_GROUPS,))
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
@@ -51,6 +53,7 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     }
 
 
+@register("mix part", "split")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class SplitAndAverage:
@@ -86,6 +89,7 @@ class SplitAndAverage:
         return [reply.id for reply, leaves in zip(members, halves(gram), strict=True) if leaves]
 
 
+@register("method", "cfl", family="clusters")
 @validated
 def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience: Natural = 20) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.

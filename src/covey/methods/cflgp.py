@@ -19,12 +19,14 @@ from covey.parts.group.reports import first_come
 from covey.parts.steps.stepwise import Batches
 from covey.parts.steps.train import Train, best_row
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
 
 
+@register("step")
 @dataclass(frozen=True, kw_only=True)
 class TellGradient(Step):
     """Asks for the gradient of all the client's data at the sent model, of length 1, folded to a few numbers."""
@@ -73,6 +75,7 @@ def as_before(new: NDArray[np.int64], old: NDArray[np.int64], k: int) -> NDArray
     return np.asarray(names[new], np.int64)
 
 
+@register("group part", "gradients")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByGradients:
@@ -126,6 +129,7 @@ class ByGradients:
         return max(sorted(likeness), key=lambda group: np.mean(likeness[group]), default=0)
 
 
+@register("bank part", "equal-starts")
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 @validated
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +145,7 @@ class EqualStarts:
         return torch.cat([now.models, now.fleet.start().repeat(missing, 1)]) if missing > 0 else now.models
 
 
+@register("method", "cfl-gp", family="clusters")
 @validated
 def cfl_gp(
     train: Train, *, per_round: int = 10, k: Count = 4, period: Count = 1, until: Count = 10

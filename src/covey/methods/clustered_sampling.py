@@ -9,9 +9,11 @@ from covey.parts.mix.average import Average
 from covey.parts.selection.clustered_sampling import FromUrns, remember_sketches
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("method", "clustered-sampling", family="selection")
 @validated
 def clustered_sampling(
     train: Train, *, per_round: Count = 10, by: Literal["size", "similarity"] = "size"

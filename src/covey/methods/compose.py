@@ -18,9 +18,10 @@ from covey.core.needs import (
 from covey.core.round import Method
 from covey.parts.serving import ServeAdapted
 from covey.parts.steps.train import Train
+from covey.settings.catalogue import PARTS
 from covey.settings.choices import Table
-from covey.settings.part_catalogue import PARTS
 from covey.settings.parts import PartOf, PartsOf, make_part
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Group = Annotated[Any, PartOf("group")]
@@ -35,6 +36,7 @@ Update = Annotated[Any, PartOf("update")]
 After = Annotated[Any, PartsOf("after")]
 
 
+@register("method", "compose", family="own")
 @validated
 def compose(
     train: Train,

@@ -13,6 +13,7 @@ from covey.core.round import Round
 from covey.core.shows import SKETCHED, Shows
 from covey.parts.selection.clustered_sampling import SKETCHES
 from covey.parts.selection.plain import PerRound
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -30,6 +31,7 @@ def most_central(distances: Array, count: int) -> list[int]:
     return chosen
 
 
+@register("select part", "diverse")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Diverse(PerRound):

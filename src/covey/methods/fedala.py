@@ -18,6 +18,7 @@ from covey.parts.steps.served import OWN_MODEL
 from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
 from covey.settings.ranges import Count, Positive, Share
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 SETTLING = 50  # passes at most, until W settles
@@ -25,6 +26,8 @@ WINDOW = 10  # passes over which the loss is watched
 SETTLED = 0.1  # deviation of the loss over them at which W has settled
 
 
+@register("step")
+@register("local part", "ala")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class LocalAggregationTrain(PlainTraining):
@@ -84,6 +87,7 @@ class LocalAggregationTrain(PlainTraining):
         return self.train.work(train, test) + self.share * train
 
 
+@register("method", "fedala", family="personalised")
 @validated
 @takes(fedavg, LocalAggregationTrain)
 def fedala(train: Train, **settings: Any) -> Method:

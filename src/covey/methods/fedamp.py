@@ -22,6 +22,7 @@ from covey.parts.steps.personal import fit_near
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, reply_of
 from covey.settings.ranges import NotNegative, Positive, Share
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -40,6 +41,7 @@ def attention(gram: Array, *, sigma: float, own: float) -> Array:
     return np.asarray(share + np.diag(1 - share.sum(axis=1)))
 
 
+@register("send part", "attended")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ToAttended:
@@ -72,6 +74,8 @@ class ToAttended:
         }
 
 
+@register("step")
+@register("local part", "near-cloud")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TrainNearCloud(AroundTraining):
@@ -97,6 +101,7 @@ class TrainNearCloud(AroundTraining):
         return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
 
 
+@register("method", "fedamp", family="personalised")
 @validated
 def fedamp(train: Train, *, pull: NotNegative = 0.1, sigma: Positive = 1.0, own: Share = 0.5) -> Method:
     """Everybody's model is held to a mixture of all models in which those near to it count more.

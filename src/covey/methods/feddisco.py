@@ -19,6 +19,7 @@ from covey.parts.mix.average import weighted_rows, weights
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, NotNegative
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -47,6 +48,7 @@ def disco_weights(samples: Array, distance: Array, a: float, b: float) -> Array:
     return np.asarray(wanted / wanted.sum() if wanted.sum() > 0 else share)
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TellDiscrepancy(Step):
@@ -71,6 +73,7 @@ class TellDiscrepancy(Step):
         return 0.0
 
 
+@register("mix part", "discrepancy")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class DiscoAverage:
@@ -95,6 +98,7 @@ class DiscoAverage:
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], values)])
 
 
+@register("method", "feddisco", family="aggregation")
 @validated
 def feddisco(
     train: Train, *, per_round: Count = 10, measure: Measure = "kl", a: NotNegative = 0.5, b: float = 0.1

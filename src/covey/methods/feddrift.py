@@ -18,6 +18,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -27,6 +28,7 @@ MERGED: Key[list[tuple[int, int, float]]] = Key("feddrift.merged")
 ORIGIN: Key[int] = Key("feddrift.origin")  # the model that a new one of this round starts from
 
 
+@register("step")
 @dataclass(frozen=True, kw_only=True)
 class TellLosses(Step):
     """Asks for the mean loss of every sent model on the client's training data."""
@@ -65,6 +67,7 @@ def joined(distances: Array, delta: float) -> list[list[int]]:
     return [np.flatnonzero(names == name).tolist() for name in dict.fromkeys(names.tolist())]
 
 
+@register("group part", "drift")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByDrift:
@@ -124,6 +127,7 @@ class ByDrift:
         return groups
 
 
+@register("bank part", "of-drift")
 @showing(NOTHING)
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def models_of_drift(now: Round) -> Tensor:
@@ -139,6 +143,7 @@ def models_of_drift(now: Round) -> Tensor:
     return torch.cat([rows, start.expand(missing, -1)]) if missing > 0 else rows
 
 
+@register("method", "feddrift", family="clusters")
 @validated
 def feddrift(train: Train, *, per_round: int = 10, delta: Positive = 0.5) -> Method:
     """One model per concept, found while concepts change: who loses more than before on all models gets a new one.

@@ -17,9 +17,12 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings.ranges import Count, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("step")
+@register("local part", "dyn")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class DynTrain(AroundTraining):
@@ -53,6 +56,7 @@ class DynTrain(AroundTraining):
 MOVES: Key[Tensor] = Key("feddyn.sum", 'add "moves" to after')
 
 
+@register("send part", "with-memory")
 @dataclass(frozen=True)
 class WithMemory:
     """FedDyn's model to train: the average of the last round plus the mean of all clients' memories."""
@@ -70,6 +74,7 @@ class WithMemory:
         return dict.fromkeys(ids, Task(models=row, slots=(0,), args=args))
 
 
+@register("after part", "moves")
 @showing(Shows(what="how far every client has moved", instead=AT_THE_SERVER))
 @declares(gives=(MOVES,))
 def remember_moves(now: Round) -> None:
@@ -85,6 +90,7 @@ def remember_moves(now: Round) -> None:
 CLIP = 10.0  # norm of a gradient, unless the training settings say another
 
 
+@register("method", "feddyn", family="drift")
 @validated
 def feddyn(train: Train, *, per_round: Count = 10, alpha: Positive = 0.01) -> Method:
     """FedAvg whose clients remember how far they drifted, so that their optima agree with the common one.

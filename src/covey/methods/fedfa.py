@@ -20,9 +20,12 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings.ranges import PartBelowOne, Share
+from covey.settings.registry import register
 from covey.settings.signatures import picked, takes, validated
 
 
+@register("step")
+@register("local part", "scored")
 @dataclass(frozen=True, kw_only=True)
 class ScoredTrain(AroundTraining):
     """Training that also tells the accuracy of the model as it was received."""
@@ -57,6 +60,7 @@ Momentum = Literal["accelerate", "published"]
 VELOCITY: Key[Tensor] = Key("momentum")
 
 
+@register("update part", "momentum")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ServerMomentum:
@@ -116,6 +120,7 @@ def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
     return np.asarray((1 - beta) * a / a.sum() + beta * b / b.sum())
 
 
+@register("mix part", "fairness")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class FairAverage:
@@ -146,6 +151,7 @@ class FairAverage:
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
 
 
+@register("method", "fedfa", family="aggregation")
 @validated
 @takes(Uniform, FairAverage, ServerMomentum)
 def fedfa(train: Train, *, gamma: PartBelowOne = 0.9, **settings: Any) -> Method:

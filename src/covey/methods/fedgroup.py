@@ -19,6 +19,7 @@ from covey.parts.group.reports import first_come
 from covey.parts.mix.gram import products
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -33,6 +34,7 @@ def decomposed(gram: Array, m: int) -> Array:
     return np.asarray((vectors[:, kept] / np.sqrt(np.maximum(values[kept], 1e-24))).T)
 
 
+@register("group part", "updates")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByDecomposedCosine:
@@ -95,6 +97,7 @@ class ByDecomposedCosine:
         return kinds[int(np.argmin([np.linalg.norm(mean - at) for mean in means]))]
 
 
+@register("method", "fedgroup", family="clusters")
 @validated
 def fedgroup(train: Train, *, per_round: int = 10, clusters: Count = 3) -> Method:
     """Clients whose first updates point the same way train one model together.

@@ -19,6 +19,7 @@ from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings.ranges import Count, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -27,6 +28,8 @@ COURSES = Fact("the course of the loss in every reply", 'set local = "course"')
 INTERACTIONS: Key[dict[str, Any]] = Key("fedgwc.interactions")
 
 
+@register("step")
+@register("local part", "course")
 @dataclass(frozen=True, kw_only=True)
 class TrainWithCourse(AroundTraining):
     """Training that also tells the course of its loss, at ten points of the way."""
@@ -87,6 +90,7 @@ def split(table: Array, most: int, seed: int) -> NDArray[np.int64]:
     return labels
 
 
+@register("mix part", "interactions")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByInteractions:
@@ -154,6 +158,7 @@ def pair(one: int, other: int) -> str:
     return f"{one}/{other}"
 
 
+@register("method", "fedgwc", family="clusters")
 @validated
 def fedgwc(
     train: Train, *, per_round: int = 10, gamma: Positive = 4.0, settled: Positive = 1e-5, most: Count = 4

@@ -18,6 +18,7 @@ from covey.parts.mix.gram import products
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Positive, Share
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -49,6 +50,7 @@ def shortest(gram: Array, preferred: Array, eps: float) -> Array:
     return np.asarray(found.x)
 
 
+@register("mix part", "common-descent")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class CommonDescent:
@@ -86,6 +88,7 @@ class CommonDescent:
         ]
 
 
+@register("method", "fedmgda", family="aggregation")
 @validated
 def fedmgda(train: Train, *, per_round: Count = 10, eta: Positive = 1.0, eps: Share = 0.1) -> Method:
     """A step of fixed length along a direction that serves all clients of the round.

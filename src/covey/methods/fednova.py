@@ -15,6 +15,7 @@ from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.mix.average import Weighting, weights
 from covey.parts.steps.train import Train
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -34,6 +35,7 @@ def local_lengths(steps: Array, train: Train, lr: float) -> Array:
     return steps
 
 
+@register("mix part", "normalised")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class NormalisedAverage:
@@ -80,6 +82,7 @@ class NormalisedAverage:
         return Mixing(factors=[csr_array(matrix)])
 
 
+@register("method", "fednova", family="aggregation")
 @validated
 def fednova(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg whose updates are divided by the number of local steps, so that nobody counts more for training longer.

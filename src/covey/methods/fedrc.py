@@ -21,6 +21,7 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.bench import Loss
 
@@ -43,6 +44,8 @@ def responsibilities(
     return np.asarray(gamma / gamma.sum(axis=0))
 
 
+@register("step")
+@register("local part", "responsible")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ResponsibleTrain(AroundTraining):
@@ -95,6 +98,7 @@ class ResponsibleTrain(AroundTraining):
         return replace(self.train, batches=None).work(train, test) + 4 * FORWARD_SHARE * train
 
 
+@register("send part", "in-turn")
 @dataclass(frozen=True)
 class InTurn:
     """Everybody gets all models, whose turn it is, and the share of each label in what every model explains."""
@@ -111,6 +115,7 @@ class InTurn:
         return dict.fromkeys(ids, Task(models=now.models, slots=tuple(range(len(now.models))), args=args))
 
 
+@register("mix part", "by-mass")
 @dataclass(frozen=True)
 class ByMass:
     """The model whose turn it was is averaged by how many samples of each client it explains."""
@@ -125,6 +130,7 @@ class ByMass:
         )
 
 
+@register("after part", "label-mass")
 @showing(FIT_OF_MODELS)
 @declares(needs=(MASS,), gives=(LABELS,))
 def remember_mass(now: Round) -> None:
@@ -134,6 +140,7 @@ def remember_mass(now: Round) -> None:
     now.groups |= {i: int(mass.sum(axis=1).argmax()) for i, mass in told.items()}
 
 
+@register("method", "fedrc", family="clusters")
 @validated
 def fedrc(train: Train, *, per_round: Count = 10, k: Count = 3) -> Method:
     """`k` models for `k` concepts: samples count in a model by how far it explains them, whatever their labels are.

@@ -18,11 +18,14 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
 from covey.settings.ranges import Count, NotNegative, PartBelowOne
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
 
 
+@register("step")
+@register("local part", "soft")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class SoftTrain(AroundTraining):
@@ -73,6 +76,7 @@ def importance(client: Client, rows: torch.Tensor, floor: float) -> np.ndarray:
     return np.asarray(share / share.sum())
 
 
+@register("mix part", "soft")
 @dataclass(frozen=True)
 class SoftAverage:
     """c_s <- sum of u_ks n_k w_k / sum of u_ks n_k over all replies (FedSoft)."""
@@ -92,6 +96,7 @@ class SoftAverage:
         return Mixing(factors=[csr_array(np.hstack([np.diag(1.0 - new.sum(axis=1)), new]))])
 
 
+@register("method", "fedsoft", family="clusters")
 @validated
 def fedsoft(
     train: Train, *, per_round: int = 10, k: Count = 4, pull: NotNegative = 0.1, floor: PartBelowOne = 0.01

@@ -19,6 +19,7 @@ from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
@@ -28,6 +29,7 @@ def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
 
 
+@register("mix part", "nearest-centre")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class NearestCentre:
@@ -68,6 +70,7 @@ class NearestCentre:
         return first_come(KMeans(count, n_init=10, random_state=seed).fit_predict(points))
 
 
+@register("method", "fesem", family="clusters")
 @validated
 def fesem(train: Train, *, per_round: int = 10, k: Count = 4) -> Method:
     """`k` models as the centres of the clients' models: each client belongs to the centre that its own is nearest to.

@@ -12,6 +12,7 @@ from covey.core.needs import GROUPS, Facts, Key
 from covey.core.round import Round
 from covey.core.shows import NOTHING, Shows
 from covey.parts.selection.plain import PerRound
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 PICKS: Key[dict[int, int]] = Key("flips.picks")  # how often each client was chosen
@@ -35,6 +36,7 @@ def equitable(
     return sorted(chosen)
 
 
+@register("select part", "equitable")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Equitable(PerRound):

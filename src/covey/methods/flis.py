@@ -17,11 +17,13 @@ from covey.parts.group.reports import Array, Labels, Reports, cut_tree, grouped_
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Share
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 PREDICTIONS: Key[dict[int, NDArray[Any]]] = Key("flis.predictions")
 
 
+@register("step")
 @dataclass(frozen=True, kw_only=True)
 class Predict(Step):
     """Asks for the predicted classes of the first samples of the test data; the server asks itself."""
@@ -47,6 +49,7 @@ def disagreement(left: Reports, right: Reports) -> Array:
     return np.array([[float((a != b).mean()) for b in right] for a in left])
 
 
+@register("group part", "inference")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByInference:
@@ -84,6 +87,7 @@ class ByInference:
         return grouped_by_reports(now, PREDICTIONS, ask, disagreement, found)
 
 
+@register("method", "flis", family="clusters")
 @validated
 def flis(train: Train, *, per_round: int = 10, samples: Count = 500, agree: Share | None = None) -> Method:
     """Clients whose models predict alike on samples of the server's own train one model together.

@@ -21,12 +21,14 @@ from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.latents import representations
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
 DESCRIBED_BY: Key[Tensor] = Key("flux.model")
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TellMoments(Step):
@@ -137,6 +139,7 @@ def cut_at_knee(distances: Array) -> Labels:
     return Density(algorithm="dbscan", eps=reach)(distances, "precomputed")
 
 
+@register("group part", "moments")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByMoments:
@@ -180,6 +183,7 @@ class ByMoments:
         return grouped_by_reports(now, MOMENTS, ask, between_scaled if self.published else between, found)
 
 
+@register("bank part", "per-group-from-common")
 @showing(NOTHING)
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group_from_common(now: Round) -> Tensor:
@@ -189,6 +193,7 @@ def one_per_group_from_common(now: Round) -> Tensor:
     return torch.cat([rows, rows[:1].expand(missing, -1)]) if missing > 0 else rows
 
 
+@register("method", "flux", family="clusters")
 @validated
 @takes(ByMoments)
 def flux(train: Train, *, per_round: Count = 10, **moments: Any) -> Method:

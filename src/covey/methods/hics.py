@@ -14,6 +14,7 @@ from covey.core.round import Round
 from covey.core.shows import Shows, showing
 from covey.parts.selection.plain import PerRound
 from covey.settings.ranges import NotNegative, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -38,6 +39,7 @@ def unlikeness(updates: Array, entropies: Array, weight: float) -> Array:
     return np.asarray((table + table.T) / 2)
 
 
+@register("select part", "entropy")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByEntropy(PerRound):
@@ -92,6 +94,7 @@ class ByEntropy(PerRound):
         return chosen
 
 
+@register("after part", "biases")
 @showing(Shows(what="the bias of every client's update, and with it its label mix", instead="use fedavg"))
 @declares(gives=(BIASES,))
 def remember_biases(now: Round) -> None:

@@ -20,9 +20,11 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps import Train, best_row
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.settings.ranges import Count, Natural, Share
+from covey.settings.registry import register
 from covey.settings.signatures import picked, takes, validated
 
 
+@register("step")
 @dataclass(frozen=True, kw_only=True)
 class Best(Step):
     """Asks which of the models has the lowest loss on the client's training data."""
@@ -37,6 +39,7 @@ class Best(Step):
         return FORWARD_SHARE * train
 
 
+@register("send part", "all")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class AllModels:
@@ -59,6 +62,7 @@ class AllModels:
         return dict.fromkeys(ids, task)
 
 
+@register("send part", "last-choice")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class LastChoice:
@@ -74,6 +78,7 @@ class LastChoice:
         return to_group(now, ids) | AllModels(n_shared=self.n_shared)(now, unknown)
 
 
+@register("bank part", "random-starts")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class RandomStarts:
@@ -130,6 +135,7 @@ class RandomStarts:
         return dict.fromkeys(ids, Task(models=rows, slots=tuple(range(self.k)), shared=cut))
 
 
+@register("after part", "choices")
 @showing(BEST_MODEL)
 @declares(needs=(SEVERAL_MODELS,), gives=(KNOWN_GROUPS,))
 def remember_choices(now: Round) -> None:
@@ -137,6 +143,7 @@ def remember_choices(now: Round) -> None:
     now.groups |= {reply.id: reply.slot for reply in now.replies}
 
 
+@register("method", "ifca", family="clusters")
 @validated
 @takes(Uniform, RandomStarts, without=("asked",))
 def ifca(

@@ -25,6 +25,7 @@ from covey.parts.steps.embedding import class_means
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Natural, Range
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 from covey.training.models.encoders import Pixels
 
@@ -46,6 +47,7 @@ def styles(x: Tensor, share: float) -> NDArray[np.float64]:
 StyleShare = Annotated[float, Range(0, 0.4)]  # of a side of the picture
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Style(Step):
@@ -147,6 +149,7 @@ def style_clusters(
     return found[max(scores, key=lambda count: scores[count])], scores
 
 
+@register("group part", "style")
 @validated
 def by_style(*, k: Natural = 0, share: StyleShare = 0.1, per_class: bool = True) -> ByStyle:
     """LADD's clusters: K-means on the pictures' low frequencies, k given or by the best silhouette.
@@ -159,6 +162,7 @@ def by_style(*, k: Natural = 0, share: StyleShare = 0.1, per_class: bool = True)
     return ByStyle(style=Style(share=share, per_class=per_class), k=k)
 
 
+@register("method", "ladd", family="clusters")
 @validated
 @takes(by_style)
 def ladd(

@@ -19,12 +19,15 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.stepwise import Batches, PlainTraining
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
 from covey.settings.ranges import PartBelowOne
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "mimic"')
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
 
 
+@register("step")
+@register("local part", "mimic")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class MimicTrain(PlainTraining):
@@ -63,6 +66,7 @@ class MimicTrain(PlainTraining):
         return self.train.work(train, test) + train
 
 
+@register("send part", "with-momentum")
 @dataclass(frozen=True)
 class WithMomentum(ModelWith):
     """Everybody gets the model and the server's momentum."""
@@ -75,6 +79,7 @@ class WithMomentum(ModelWith):
     )
 
 
+@register("after part", "mime-momentum")
 @declares(needs=(GRADIENTS,), gives=(MOMENTUM,))
 @dataclass(frozen=True, kw_only=True)
 class RememberMomentum:
@@ -96,6 +101,7 @@ class RememberMomentum:
             MOMENTUM.keep(now.memory, (1 - beta) * mean + beta * before)
 
 
+@register("method", "mime-lite", family="drift")
 @validated
 def mime_lite(train: Train, *, per_round: int = 10, beta: PartBelowOne = 0.9) -> Method:
     """FedAvg whose clients take every step with the server's momentum, which no client changes.

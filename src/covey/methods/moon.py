@@ -17,6 +17,7 @@ from covey.parts.steps.latents import representations, watched
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings.ranges import NotNegative, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 from covey.training.bench import Loss
 
@@ -27,6 +28,8 @@ def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -
     return F.cross_entropy(sims, torch.zeros(len(z), dtype=torch.long, device=z.device))
 
 
+@register("step")
+@register("local part", "contrastive")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveTrain(AroundTraining):
@@ -75,6 +78,7 @@ class ContrastiveTrain(AroundTraining):
         return self.train.work(train, test) + 2 * FORWARD_SHARE * train
 
 
+@register("method", "moon", family="drift")
 @validated
 @takes(fedavg, ContrastiveTrain)
 def moon(train: Train, **settings: Any) -> Method:

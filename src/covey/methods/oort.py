@@ -21,9 +21,12 @@ from covey.parts.selection.feedback import ByLosses
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings.ranges import Count, Percentile, Share
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("step")
+@register("local part", "utility")
 @dataclass(frozen=True, kw_only=True)
 class TrainWithUtility(AroundTraining):
     """Training that also tells how useful the client's data are: |B| sqrt(mean of the squared per-sample losses).
@@ -104,6 +107,7 @@ class Oort:
     window: float = 5.0
 
 
+@register("select part", "oort")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByUtility(Oort):
@@ -163,6 +167,7 @@ class ByUtility(Oort):
         return sorted(now.here[position] for position in chosen)
 
 
+@register("after part", "utilities")
 @showing(EXACT_LOSSES)
 @declares(needs=(UTILITY, EXPLOITED), gives=(UTILITIES,))
 def remember_utilities(now: Round) -> None:
@@ -175,6 +180,7 @@ def remember_utilities(now: Round) -> None:
     UTILITIES.keep(now.memory, state | kept)
 
 
+@register("select part", "oort-simple")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByPenalisedLoss(ByLosses):

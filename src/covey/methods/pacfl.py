@@ -17,12 +17,14 @@ from covey.parts.ask_once import answers
 from covey.parts.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Range
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 Angle = Annotated[float, Range(above=0, most=90)]
 SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TellSubspace(Step):
@@ -83,6 +85,7 @@ def principal_angles(left: Reports, right: Reports) -> Array:
     return table
 
 
+@register("group part", "angles")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByAngles:
@@ -115,6 +118,7 @@ class ByAngles:
         return grouped_by_reports(now, SUBSPACES, ask, angles, found)
 
 
+@register("method", "pacfl", family="clusters")
 @validated
 @takes(ByAngles)
 def pacfl(train: Train, *, per_round: Count = 10, **angles: Any) -> Method:

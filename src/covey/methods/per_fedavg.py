@@ -11,9 +11,12 @@ from covey.methods.baselines import fedavg
 from covey.parts.steps.stepwise import Batches, PlainTraining, pairs
 from covey.parts.steps.train import Train, best_row
 from covey.settings.ranges import Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("step")
+@register("local part", "meta")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class MetaTrain(PlainTraining):
@@ -43,6 +46,7 @@ class MetaTrain(PlainTraining):
         return batches.reply(client, row, slot)
 
 
+@register("method", "per-fedavg", family="personalised")
 @validated
 def per_fedavg(train: Train, *, per_round: int = 10, alpha: Positive = 0.01) -> Method:
     """Finds the model from which one step on a client's own data gets furthest; each client takes that step before use.

@@ -11,9 +11,11 @@ from covey.parts.steps.home import TrainWithHome
 from covey.parts.steps.personal import DittoTrain
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 
+@register("method", "fine-tuned", family="personalised")
 @validated
 @takes(fedavg)
 def fine_tuned(train: Train, **settings: Any) -> Method:
@@ -21,6 +23,7 @@ def fine_tuned(train: Train, **settings: Any) -> Method:
     return replace(fedavg(train, **settings), name="fine-tuned", adapt=train)
 
 
+@register("method", "fedper", family="personalised")
 @validated
 @takes(fedavg, TrainWithHome, without=("norms", "head_epochs"))
 def fedper(train: Train, **settings: Any) -> Method:
@@ -31,6 +34,7 @@ def fedper(train: Train, **settings: Any) -> Method:
     return fedavg_around("fedper", TrainWithHome, train, **settings)
 
 
+@register("method", "fedrep", family="personalised")
 @validated
 @takes(fedavg, TrainWithHome, without=("norms",))
 def fedrep(train: Train, *, head_epochs: Count = 5, **settings: Any) -> Method:
@@ -44,6 +48,7 @@ def fedrep(train: Train, *, head_epochs: Count = 5, **settings: Any) -> Method:
     return fedavg_around("fedrep", TrainWithHome, train, head_epochs=head_epochs, **settings)
 
 
+@register("method", "fedbn", family="personalised")
 @validated
 @takes(fedavg)
 def fedbn(train: Train, **settings: Any) -> Method:
@@ -54,6 +59,7 @@ def fedbn(train: Train, **settings: Any) -> Method:
     return fedavg_around("fedbn", TrainWithHome, train, last=0, norms=True, **settings)
 
 
+@register("method", "ditto", family="personalised")
 @validated
 @takes(fedavg, DittoTrain)
 def ditto(train: Train, **settings: Any) -> Method:

@@ -14,9 +14,12 @@ from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row
 from covey.parts.update.optimiser import ServerOptimiser
 from covey.settings.ranges import Count, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 
+@register("step")
+@register("local part", "moreau")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class MoreauTrain(PlainTraining):
@@ -57,6 +60,7 @@ class MoreauTrain(PlainTraining):
         return self.inner * self.train.work(train, test)
 
 
+@register("method", "pfedme", family="personalised")
 @validated
 @takes(MoreauTrain)
 def pfedme(train: Train, *, per_round: Count = 10, beta: Positive = 1.0, **moreau: Any) -> Method:

@@ -15,11 +15,13 @@ from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.size import sizes
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 
 
+@register("select part", "power-of-choice")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class PowerOfChoice(PerRound):

@@ -9,11 +9,13 @@ from covey.core.needs import Key
 from covey.core.round import Round
 from covey.core.shows import ROUNDS_OF_SUMS, Shows
 from covey.parts.selection.plain import PerRound
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each client could be reached
 
 
+@register("select part", "least-available")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class LeastAvailable(PerRound):

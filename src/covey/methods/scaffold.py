@@ -18,12 +18,15 @@ from covey.parts.mix.average import Average, Weighting
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 CONTROLS = Fact("control variates in every reply", 'set local = "controlled"')
 CONTROL: Key[Tensor] = Key("scaffold.control", 'add "controls" to after')
 
 
+@register("step")
+@register("local part", "controlled")
 @dataclass(frozen=True, kw_only=True)
 class ControlledTrain(AroundTraining):
     """Training whose gradients are corrected by control variates: v <- v - lr (g - c_k + c).
@@ -57,6 +60,7 @@ class ControlledTrain(AroundTraining):
         return self.train.expects(known) | {"control": Stat(shape=(known.learned,), direction=True)}
 
 
+@register("send part", "with-control")
 @dataclass(frozen=True)
 class WithControl(ModelWith):
     """Everybody gets the model and the server's control variate."""
@@ -67,6 +71,7 @@ class WithControl(ModelWith):
     shows: ClassVar[Shows] = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
 
+@register("after part", "controls")
 @showing(Shows(what="a control variate of every client", instead=AT_THE_SERVER))
 @declares(needs=(CONTROLS,), gives=(CONTROL,))
 def remember_control(now: Round) -> None:
@@ -79,6 +84,7 @@ def remember_control(now: Round) -> None:
     CONTROL.keep(now.memory, total)
 
 
+@register("method", "scaffold", family="drift")
 @validated
 def scaffold(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
     """FedAvg whose clients correct every step by how their gradients differ from everybody's.

@@ -14,9 +14,11 @@ from covey.parts.mix.average import Average, Weighting
 from covey.parts.selection.feedback import remember_losses
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 
+@register("method", "random", family="selection")
 @validated
 def random(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
     """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline.
@@ -28,6 +30,7 @@ def random(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="random")
 
 
+@register("method", "tifl", family="selection")
 @validated
 @takes(ByTier)
 def tifl(train: Train, *, weighting: Weighting = "equal", **tiers: Any) -> Method:
@@ -44,6 +47,7 @@ def tifl(train: Train, *, weighting: Weighting = "equal", **tiers: Any) -> Metho
     return replace(random(train, weighting=weighting), name="tifl", select=select, after=(remember_losses,))
 
 
+@register("method", "oort", family="selection")
 @validated
 @takes(ByUtility)
 def oort(train: Train, *, weighting: Weighting = "equal", **utility: Any) -> Method:
@@ -64,6 +68,7 @@ def oort(train: Train, *, weighting: Weighting = "equal", **utility: Any) -> Met
     )
 
 
+@register("method", "oort-simple", family="selection")
 @validated
 @takes(ByPenalisedLoss)
 def oort_simple(train: Train, *, weighting: Weighting = "equal", **penalty: Any) -> Method:
@@ -77,6 +82,7 @@ def oort_simple(train: Train, *, weighting: Weighting = "equal", **penalty: Any)
     return replace(random(train, weighting=weighting), name="oort-simple", select=select, after=after)
 
 
+@register("method", "power-of-choice", family="selection")
 @validated
 def power_of_choice(
     train: Train, *, per_round: Count = 10, candidates: Count = 20, weighting: Weighting = "equal"

@@ -18,9 +18,11 @@ from covey.parts.mix.late import FreshAndLate
 from covey.parts.selection.clustered_sampling import remember_sketches
 from covey.parts.steps import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 
+@register("method", "flips", family="selection")
 @validated
 def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None) -> Method:
     """FedAvg in which every cluster of like label mixes is served equally, and in it who worked least often.
@@ -40,6 +42,7 @@ def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None)
     )
 
 
+@register("method", "hics", family="selection")
 @validated
 @takes(ByEntropy)
 def hics(train: Train, **entropy: Any) -> Method:
@@ -51,6 +54,7 @@ def hics(train: Train, **entropy: Any) -> Method:
     return replace(fedavg(train), name="hics", select=ByEntropy(**entropy), after=(remember_biases,))
 
 
+@register("method", "divfl", family="selection")
 @validated
 def divfl(train: Train, *, per_round: Count = 10) -> Method:
     """FedAvg on those clients whose last updates stand best for everybody's.
@@ -70,6 +74,7 @@ def divfl(train: Train, *, per_round: Count = 10) -> Method:
     )
 
 
+@register("method", "refl", family="selection")
 @validated
 @takes(FreshAndLate)
 def refl(train: Train, *, per_round: Count = 10, **late: Any) -> Method:

@@ -10,9 +10,11 @@ from covey.methods.baselines import fedavg
 from covey.parts.steps.train import Train
 from covey.parts.update.optimiser import ServerOptimiser
 from covey.settings.ranges import PartBelowOne, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import picked, takes, validated
 
 
+@register("method", "fedavgm", family="aggregation")
 @validated
 @takes(fedavg, ServerOptimiser, without=("rule", "beta2", "tau"))
 def fedavgm(train: Train, *, lr: Positive = 1.0, **settings: Any) -> Method:
@@ -20,6 +22,7 @@ def fedavgm(train: Train, *, lr: Positive = 1.0, **settings: Any) -> Method:
     return with_optimiser(train, "fedavgm", rule="momentum", lr=lr, **settings)
 
 
+@register("method", "fedadam", family="aggregation")
 @validated
 @takes(fedavg, ServerOptimiser, without=("rule",))
 def fedadam(train: Train, *, lr: Positive = 0.01, **settings: Any) -> Method:
@@ -30,6 +33,7 @@ def fedadam(train: Train, *, lr: Positive = 0.01, **settings: Any) -> Method:
     return with_optimiser(train, "fedadam", rule="adam", lr=lr, **settings)
 
 
+@register("method", "fedyogi", family="aggregation")
 @validated
 @takes(fedavg, ServerOptimiser, without=("rule",))
 def fedyogi(train: Train, *, lr: Positive = 0.01, **settings: Any) -> Method:
@@ -37,6 +41,7 @@ def fedyogi(train: Train, *, lr: Positive = 0.01, **settings: Any) -> Method:
     return with_optimiser(train, "fedyogi", rule="yogi", lr=lr, **settings)
 
 
+@register("method", "fedadagrad", family="aggregation")
 @validated
 @takes(fedavg, ServerOptimiser, without=("rule", "beta2"))
 def fedadagrad(train: Train, *, lr: Positive = 0.03, beta1: PartBelowOne = 0.0, **settings: Any) -> Method:

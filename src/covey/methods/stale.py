@@ -13,6 +13,7 @@ from covey.core.shows import ROUNDS_OF_SUMS, Shows
 from covey.parts.mix.late import from_here, staleness
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, NotNegative, Positive, Share
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
@@ -33,6 +34,7 @@ class FirstArrivals:
         return replies
 
 
+@register("select part", "keep-busy")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class KeepBusy:
@@ -57,6 +59,7 @@ def fading(staleness: np.ndarray, power: float) -> np.ndarray:
     return np.asarray((1.0 + staleness) ** -power)
 
 
+@register("mix part", "stale")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class StaleAverage:
@@ -91,6 +94,7 @@ class StaleAverage:
         return Mixing(factors=[csr_array(matrix)])
 
 
+@register("method", "fedasync", family="asynchronous")
 @validated
 def fedasync(train: Train, *, at_once: Count = 10, rate: Share = 0.6, power: NotNegative = 0.5) -> Method:
     """Every reply is mixed into the model as soon as it arrives; nobody waits for anybody.
@@ -111,6 +115,7 @@ def fedasync(train: Train, *, at_once: Count = 10, rate: Share = 0.6, power: Not
     )
 
 
+@register("method", "fedbuff", family="asynchronous")
 @validated
 def fedbuff(
     train: Train, *, at_once: Count = 10, buffer: Count = 5, rate: Positive = 1.0, power: NotNegative = 0.5

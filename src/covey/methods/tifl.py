@@ -18,12 +18,14 @@ from covey.core.round import Round
 from covey.core.shows import by_losses
 from covey.parts.selection.feedback import ByLosses
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 
+@register("select part", "tifl")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByTier(ByLosses):

@@ -11,6 +11,7 @@ from torch import Tensor
 from covey.core.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, Key, declares
 from covey.core.round import Round, Task, one_model, to_everybody
 from covey.core.shows import NOTHING, OWN_MODEL, showing
+from covey.settings.registry import register
 
 __all__ = [
     "ModelWith",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@register("bank part", "per-client")
 @showing(OWN_MODEL)
 @declares(gives=(MODEL_PER_CLIENT,))
 def one_per_client(now: Round) -> Tensor:
@@ -45,6 +47,7 @@ def one_per_parent(now: Round, parents: Sequence[int]) -> Tensor:
     return torch.stack(rows) if len(rows) > len(now.models) else now.models
 
 
+@register("send part", "owner")
 @showing(OWN_MODEL)
 @declares(needs=(MODEL_PER_CLIENT,))
 def to_owner(now: Round, ids: Sequence[int]) -> dict[int, Task]:
@@ -68,6 +71,7 @@ class ModelWith:
         return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,), args=args))
 
 
+@register("send part", "group")
 @showing(NOTHING)
 @declares(needs=(MODEL_PER_GROUP, GROUPS))
 def to_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:

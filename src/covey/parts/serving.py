@@ -12,6 +12,7 @@ from covey.core.needs import Facts, Key
 from covey.core.round import Round, Send, Task
 from covey.core.shows import KEPT_OUT, Shows
 from covey.parts.steps.judged import JUDGEMENTS, TRIED
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
@@ -25,6 +26,7 @@ JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key("judgements so far")
 Per = Literal["model", "group"]
 
 
+@register("after part", "judged")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class KeepJudgements:
@@ -73,6 +75,7 @@ def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float
     return TRIED[int(np.lexsort((table[:, 2], -score))[0])]
 
 
+@register("send part", "adapted")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ServeAdapted:

@@ -18,10 +18,12 @@ from covey.errors import Refused
 from covey.parts.steps.gaussian_noise import system_gaussian
 from covey.parts.steps.train import Train, best_row
 from covey.settings.ranges import Count, Epsilon, Positive, Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.bench.clipping import Clipping, drawn, library
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ExampleTrain(Step):

@@ -24,6 +24,7 @@ from covey.errors import Refused, UserError
 from covey.parts.steps.gaussian_noise import length
 from covey.privacy.secure_letters import SCALAR, both_commitments, commitment, opened, scalar_of
 from covey.settings.ranges import Count, NotNegative, Positive, Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Integers = NDArray[np.int64]
@@ -137,6 +138,7 @@ class AboutNoData(Step):
         return 0.0
 
 
+@register("step")
 @dataclass(frozen=True)
 class SecureKeys(AboutNoData):
     """Makes two pairs of keys for this round; the public ones are told."""
@@ -161,6 +163,7 @@ class SecureKeys(AboutNoData):
         return {"pk1": key, "pk2": key}
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class SecureShares(AboutNoData):
@@ -231,6 +234,7 @@ class SecureShares(AboutNoData):
         }
 
 
+@register("step")
 @dataclass(frozen=True)
 class SecureOpen(AboutNoData):
     """Opens the neighbours' letters, and says of each dealer whether its shares are those that it is bound to.
@@ -270,6 +274,7 @@ class SecureOpen(AboutNoData):
         }
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class SecureUpdate(Step):
@@ -336,6 +341,7 @@ class SecureUpdate(Step):
         return self.step.work(train, test)
 
 
+@register("step")
 @dataclass(frozen=True)
 class SecureUnmask(AboutNoData):
     """Gives its shares: of the seeds of those whose numbers arrived, and of the keys of those whose did not.

@@ -16,13 +16,13 @@ from covey.settings.catalogue import (
     OBJECTIVES,
     OPTIMISERS,
     PARTITIONS,
+    PARTS,
     PROFILES,
     RULES,
     SHIFTS,
     TRACKERS,
 )
 from covey.settings.own_code import hash_of
-from covey.settings.part_catalogue import PARTS
 from covey.settings.registry import Origin, Registry
 
 CHOICES: Mapping[str, Registry[Any]] = {

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from covey.errors import UserError
+from covey.settings.catalogue import PARTS
 from covey.settings.choices import Table, entries_of, whole_table
-from covey.settings.part_catalogue import PARTS
 from covey.settings.signatures import FILLED_IN, REQUIRED, Setting, settings_of
 
 QUESTIONS = {

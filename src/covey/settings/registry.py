@@ -7,16 +7,18 @@ A name is looked up in this order:
     package.module:scaffold    anything that can be imported
     path/to/mine.py:scaffold   anything in a file
 
-`covey.settings.catalogue` holds one registry for each kind of thing.
+`covey.settings.catalogue` holds one registry for each kind of thing; what is built in registers itself by `@register`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -53,14 +55,57 @@ class Origin:
     sha256: str
 
 
+PACKAGE = Path(__file__).parents[1]
+LINE = re.compile(
+    r'^@register\("(?P<kind>[^"]+)"(?:, "(?P<name>[^"]+)")?(?:, family="(?P<family>[^"]+)")?\)$', flags=re.M
+)
+NEXT = re.compile(r"^(?:def|class) (\w+)", flags=re.M)
+
+
+def register(kind: str, name: str = "", *, family: str = "") -> Callable[[T], T]:  # noqa: ARG001
+    """Marks a function or a class as built in, under a name (a step: its own), a method also with its family.
+
+    The line is read and not run: what is registered is known without importing it, so that `covey --help` is quick.
+    """
+    return lambda thing: thing
+
+
+@cache
+def registered() -> dict[str, dict[str, tuple[str, str]]]:
+    """Kind -> name -> ("module:attribute", family) of all that is marked in the files of this package."""
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "@register(" not in text:
+            continue
+        module = ".".join((PACKAGE.name, *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        )
+        for line in LINE.finditer(text):
+            mark = line.groupdict()
+            attribute = NEXT.search(text, line.end())
+            if attribute is None:
+                continue
+            place = f"{module}:{attribute[1]}"
+            found.setdefault(mark["kind"], {})[mark["name"] or attribute[1]] = (place, mark["family"] or "")
+    return found
+
+
 class Registry(Mapping[str, T], Generic[T]):
     """All things of one kind by name; what is built in is imported when it is first asked for."""
 
-    def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, group: str, builtin: Mapping[str, str] | None = None) -> None:
         self.kind = kind  # as a user reads it: "method"
         self.group = group  # of entry points: "covey.methods"
-        self.builtin = dict(builtin)  # name -> "module:attribute"
+        self._builtin = builtin
         self.objects: dict[str, tuple[Any, str]] = {}  # given by this program: name -> thing, its digest
+
+    @property
+    def builtin(self) -> Mapping[str, str]:
+        """Name -> "module:attribute" of all that registers itself in this package."""
+        if self._builtin is None:
+            self._builtin = {name: place for name, (place, _) in registered().get(self.kind, {}).items()}
+        return self._builtin
 
     def __iter__(self) -> Iterator[str]:
         """What is built in, then what installed packages bring."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from covey.errors import UserError
 from covey.settings.catalogue import OBJECTIVES
+from covey.settings.registry import register
 
 # of float32: what a client computed cannot be larger, and squares of it are finite
 LARGEST = 3.4028234663852886e38
@@ -30,6 +31,7 @@ class Objective(Protocol):
     def scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]: ...
 
 
+@register("objective", "classification")
 @dataclass(frozen=True)
 class Classification:
     """Cross-entropy on logits; accuracy."""
@@ -53,6 +55,7 @@ class Classification:
         return {"accuracy": hits, "loss": losses}
 
 
+@register("objective", "regression")
 @dataclass(frozen=True)
 class Regression:
     """Mean squared error on real targets; mse and mae."""
@@ -78,6 +81,7 @@ class Regression:
         return {"mse": squared, "mae": error.abs().mean(1), "loss": squared}
 
 
+@register("objective", "reconstruction")
 @dataclass(frozen=True)
 class Reconstruction(Regression):
     """Mean squared error between what goes in and what comes out (autoencoders)."""

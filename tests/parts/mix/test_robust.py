@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from covey.core.round import Method, run
 from covey.errors import UserError
 from covey.fleet.guard import Guard
-from covey.methods import METHODS
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.mix.average import Average
 from covey.parts.mix.robust import (
@@ -28,7 +27,7 @@ from covey.parts.mix.robust import (
 from covey.parts.steps import Train
 from covey.parts.steps.poison import Poisoned
 from covey.runs.config import resolve
-from covey.settings.catalogue import RULES
+from covey.settings.catalogue import METHODS, RULES
 from covey.testing import final, small_fleet
 
 

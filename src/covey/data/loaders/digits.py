@@ -13,9 +13,11 @@ from covey.data.convert import stratified_split
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.errors import UserError
+from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
 
+@register("data set", "digits")
 @validated_in("data")
 def digits(
     *,

@@ -13,6 +13,7 @@ from covey.data.loaders.carried import folder_of
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
 LANGUAGES = ("de", "en", "es", "fr", "id", "it", "pt", "tr")  # all that are written in Latin letters
@@ -20,6 +21,7 @@ WHOLE = 2  # the status of an emoji that is no part or variant of another
 TEST_EVERY = 5  # every fifth emoji, in all its languages, is for testing
 
 
+@register("data set", "emoji-names")
 @validated_in("data")
 def emoji_names(
     *,

@@ -17,6 +17,7 @@ from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
 from covey.settings.ranges import Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
 CLASSES = (*string.digits, *string.ascii_uppercase, *string.ascii_lowercase)
@@ -24,6 +25,7 @@ SIDE = 28
 SOURCE = SOURCES["femnist"]
 
 
+@register("data set", "femnist")
 @validated_in("data")
 def femnist(
     *,

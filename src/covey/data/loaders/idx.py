@@ -15,6 +15,7 @@ from covey.data.loaders.images import Scaling, as_images, check_labels, scale_fo
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
+from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
 FILES = tuple(
@@ -29,6 +30,7 @@ BY_CLASS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase
 MERGED = tuple(string.digits + string.ascii_uppercase + "abdefghnqrt")  # the others look like their capitals
 
 
+@register("data set", "mnist")
 @validated_in("data")
 def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes; ink is 1, paper 0.
@@ -43,6 +45,7 @@ def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Datas
     return _load("mnist", folder, tuple("0123456789"), scaling, Scale((0.1307,), (0.3081,)))
 
 
+@register("data set", "fashion-mnist")
 @validated_in("data")
 def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """Fashion-MNIST: 60,000 + 10,000 pictures of garments of 28x28 pixels, 10 classes.
@@ -55,6 +58,7 @@ def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") 
     return _load("fashion-mnist", folder, GARMENTS, scaling, None)
 
 
+@register("data set", "emnist")
 @validated_in("data")
 def emnist(
     *,

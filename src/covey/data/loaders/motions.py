@@ -14,6 +14,7 @@ from covey.data.types import Dataset, Scale
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
 LENGTH = 100  # steps of a recording: ten seconds
@@ -21,6 +22,7 @@ CLASSES = ("Badminton", "Running", "Standing", "Walking")
 Floats = NDArray[np.float32]
 
 
+@register("data set", "motions")
 @validated_in("data")
 def motions(
     *,

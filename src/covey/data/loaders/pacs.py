@@ -17,6 +17,7 @@ from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
 from covey.settings.ranges import Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
@@ -24,6 +25,7 @@ ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
 SOURCE = SOURCES["pacs"]
 
 
+@register("data set", "pacs")
 @validated_in("data")
 def pacs(
     *, folder: Path | None = None, scaling: Scaling = "standard", side: Annotated[int, Range(8, 512)] = 64

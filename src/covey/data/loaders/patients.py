@@ -13,6 +13,7 @@ from covey.data.convert import stratified_split
 from covey.data.types import Dataset, Scale
 from covey.data.usual import Usual, declare
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
 Floats = NDArray[np.float64]
@@ -31,6 +32,7 @@ def band_of(values: Floats, bands: int) -> NDArray[np.int64]:
     return np.searchsorted(edges, values, side="right").astype(np.int64)
 
 
+@register("data set", "breast-cancer")
 @validated_in("data")
 def breast_cancer(
     *,
@@ -66,6 +68,7 @@ def breast_cancer(
     )
 
 
+@register("data set", "diabetes")
 @validated_in("data")
 def diabetes(
     *,

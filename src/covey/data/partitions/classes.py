@@ -20,12 +20,14 @@ from covey.data.partitions.cutting import (
 from covey.data.types import Indices
 from covey.errors import UserError
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 # The ten pairs of the HACCS paper's Figure 1: each label is in exactly two of them.
 HACCS_PAIRS = ((6, 7), (1, 4), (5, 9), (2, 3), (0, 4), (2, 5), (6, 8), (0, 9), (7, 8), (1, 3))
 
 
+@register("partition", "shards")
 @validated
 def shards(labels: Indices, *, clients: Count, rng: np.random.Generator, per_client: Count = 2) -> Parts:
     """Sort by label, cut clients x per_client equal shards, give every client that many at random.
@@ -44,6 +46,7 @@ def shards(labels: Indices, *, clients: Count, rng: np.random.Generator, per_cli
     return [rng.permutation(np.concatenate([pieces[shard] for shard in hand])) for hand in hands]
 
 
+@register("partition", "two-label-groups")
 @validated
 def two_label_groups(
     labels: Indices,
@@ -78,6 +81,7 @@ def two_label_groups(
     return Cut(deal(labels, counts, rng), truth=numbered(counts > 0))
 
 
+@register("partition", "random-classes")
 @validated
 def random_classes(
     labels: Indices, *, clients: Count, rng: np.random.Generator, most_classes: Count | None = None
@@ -113,6 +117,7 @@ def random_classes(
     return deal(labels, counts, rng)
 
 
+@register("partition", "few-classes")
 @validated
 def few_classes(
     labels: Indices,

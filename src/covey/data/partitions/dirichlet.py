@@ -17,6 +17,7 @@ from covey.data.partitions.cutting import (
 from covey.data.types import Indices
 from covey.errors import UserError
 from covey.settings.ranges import Count, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 REDRAWS = 100  # of a whole capped partition before the smallest clients are topped up
@@ -25,6 +26,7 @@ PATIENCE = 500  # such tries before the tolerance grows tenfold
 TOLERANCE = 1e-6  # squared error between the mean label mix and the data set's own
 
 
+@register("partition", "dir-class")
 @validated
 def dir_class(
     labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5, minimum: Count = 10
@@ -44,6 +46,7 @@ def dir_class(
     return deal(labels, top_up(_cut_classes(totals, shares), shares * totals, minimum, rng), rng)
 
 
+@register("partition", "dir-class-capped")
 @validated
 def dir_class_capped(
     labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 10.0, minimum: Count = 10
@@ -70,6 +73,7 @@ def dir_class_capped(
     return deal(labels, top_up(best, best.astype(np.float64), minimum, rng), rng)
 
 
+@register("partition", "dir-client")
 @validated
 def dir_client(
     labels: Indices,
@@ -96,6 +100,7 @@ def dir_client(
     return deal(labels, _draw_labels(mixes, sizes, totals, rng), rng)
 
 
+@register("partition", "dir-client-prior")
 @validated
 def dir_client_prior(
     labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5, minimum: Count = 10

@@ -9,9 +9,11 @@ import numpy as np
 from covey.data.partitions.cutting import Cut, Parts, check_enough, equal_sizes
 from covey.data.pieces import Pieces
 from covey.settings.ranges import Count, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("partition", "iid")
 @validated
 def iid(samples: Sized, *, clients: Count, rng: np.random.Generator) -> Parts:
     """Permute all samples and cut equal slices; the remainder goes one each to the first clients.
@@ -24,6 +26,7 @@ def iid(samples: Sized, *, clients: Count, rng: np.random.Generator) -> Parts:
     return Cut(parts, truth=np.zeros(clients, dtype=np.int64))
 
 
+@register("partition", "quantity")
 @validated
 def quantity(samples: Sized, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5) -> Parts:
     """Clients with the same label mix and very different numbers of samples: shares from Dir(alpha), at least one each.

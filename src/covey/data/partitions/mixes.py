@@ -22,12 +22,14 @@ from covey.data.partitions.cutting import (
 from covey.data.types import Indices
 from covey.errors import UserError
 from covey.settings.ranges import Count, Natural, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 IID_CLIENTS = 5
 EPSILON = 1e-9  # 0.57 * 100 is 56.99999999999999 in binary: rounding down must give 57
 
 
+@register("partition", "majority")
 @validated
 def majority(
     labels: Indices,
@@ -85,6 +87,7 @@ def majority(
     return Cut(deal(labels, counts, rng), truth=counts.argmax(axis=1))
 
 
+@register("partition", "m-labels")
 @validated
 def m_labels(
     labels: Indices,
@@ -128,6 +131,7 @@ def m_labels(
     return (deal_shared if published else deal)(labels, uses * each, rng)
 
 
+@register("partition", "iid-of-n")
 @validated
 def iid_of_n(
     labels: Indices,

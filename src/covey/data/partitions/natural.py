@@ -9,9 +9,11 @@ from covey.data.partitions.dirichlet import dir_class_capped
 from covey.data.types import Indices
 from covey.errors import UserError
 from covey.settings.ranges import Count, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("partition", "natural")
 @validated
 def natural(groups: Indices, *, clients: Count, rng: np.random.Generator, minimum: Count = 1) -> Parts:
     """Each natural group (writer) is a client; fewer clients than groups are drawn at random.
@@ -36,6 +38,7 @@ def natural(groups: Indices, *, clients: Count, rng: np.random.Generator, minimu
     return Cut((rng.permutation(pieces[group]) for group in chosen), tests="group", left_out=few)
 
 
+@register("partition", "domain")
 @validated
 def domain(
     labels: Indices,
@@ -69,6 +72,7 @@ def domain(
     return Cut(parts, truth=np.repeat(found, each), tests="leaky" if leaky else "mix-in-group")
 
 
+@register("partition", "kmeans-pixels")
 @validated
 def kmeans_pixels(pixels: Floats, *, clients: Count, rng: np.random.Generator) -> Parts:
     """Each K-means cluster of the raw inputs is a client; sizes are very unequal.

@@ -17,12 +17,14 @@ from covey.parts.steps.privacy import Privacy, SummaryNoise
 from covey.parts.steps.summaries import LabelSummary
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Epsilon, Positive, UpTo100
+from covey.settings.registry import register
 from covey.settings.signatures import settings_of, takes, validated
 
 Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
 
 
+@register("group part", "label-mix")
 @validated
 def by_label_mix(
     *,
@@ -43,6 +45,7 @@ def by_label_mix(
     return ByLabelMix(ask=ask, clusters=clusters)
 
 
+@register("mix part", "likeness")
 @validated
 def by_likeness(
     train: Train,
@@ -75,6 +78,7 @@ def by_likeness(
     )
 
 
+@register("method", "cafa", family="label skew")
 @validated
 @takes(by_label_mix)
 def cafa(
@@ -126,6 +130,7 @@ def cafa(
     )
 
 
+@register("method", "abfa", family="label skew")
 @validated
 def abfa(
     train: Train, *, per_round: Count = 6, evaluation: Evaluation = "balanced", power: UpTo100 = 2.0
@@ -150,6 +155,7 @@ def abfa(
     )
 
 
+@register("method", "cbcc", family="label skew")
 @validated
 @takes(by_label_mix)
 def cbcc(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
@@ -169,6 +175,7 @@ def cbcc(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
     )
 
 
+@register("method", "cbcc-select", family="label skew")
 @validated
 @takes(by_label_mix)
 def cbcc_select(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:

@@ -19,6 +19,7 @@ from covey.methods.cafa.accuracy import accuracy_table
 from covey.parts.mix.average import Weighting, weighted_rows, weights
 from covey.parts.steps.cross import CrossEvaluate
 from covey.settings.ranges import Count, PartBelowOne
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -26,6 +27,7 @@ Array = NDArray[np.float64]
 MIXED: Key[dict[int, list[int]]] = Key("mixed between groups")
 
 
+@register("mix part", "evidence-average")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class EvidenceAverage:

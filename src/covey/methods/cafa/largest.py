@@ -10,9 +10,11 @@ from covey.core.needs import KNOWN_GROUPS, Facts
 from covey.core.round import Round
 from covey.core.shows import NOTHING, Shows
 from covey.parts.selection.plain import PerRound
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("select part", "largest-group")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class LargestGroup(PerRound):

@@ -14,9 +14,11 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.parts.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, CorrectionScale
 from covey.settings.ranges import Count, DecayRate, Epsilon, NotNegative, PartBelowOne
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("method", "cfic", family="label skew")
 @validated
 def cfic(
     train: Train,

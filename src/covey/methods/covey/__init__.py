@@ -38,6 +38,7 @@ from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.train import Train
 from covey.parts.update.clusters import AdaptiveCorrection
 from covey.settings.ranges import BelowHalf, Count, Epsilon, Natural
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Over = Literal[
@@ -54,6 +55,7 @@ Start = Literal["apart", "together"]
 Part = Literal["flocks", "selection", "correction", "serving"]
 
 
+@register("method", "covey", family="everything")
 @validated
 def covey(
     train: Train,
@@ -139,6 +141,7 @@ def over_topology(backbone: str) -> Travel:
     return Travel(bank=one_per_client, send=send, mix=mix, update=correct, per="group")
 
 
+@register("group part", "flocks")
 @validated
 def by_flocks(
     *,
@@ -154,6 +157,7 @@ def by_flocks(
     return ByPortrait(describe=describe, every=every, min_size=min_size, join=join)
 
 
+@register("select part", "within-flocks")
 @validated
 def within_flocks(
     step: Step, send: Send, *, per_round: Count = 10, fullness: float = FULLNESS

@@ -20,6 +20,7 @@ from covey.parts.ask_once import Ask, answers, ask_once
 from covey.parts.banks import one_per_parent
 from covey.parts.group.figures import note_groups
 from covey.settings.ranges import Count, Natural
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Told = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
@@ -99,6 +100,7 @@ def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapp
     return found
 
 
+@register("bank part", "per-flock")
 @showing(NOTHING)
 @declares(needs=(GROUPS, PORTRAITS), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
 def one_per_flock(now: Round) -> Tensor:

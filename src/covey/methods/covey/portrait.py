@@ -43,6 +43,7 @@ from covey.parts.steps.labels import label_counts
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import tell
 from covey.settings.ranges import BelowHalf
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Floats = NDArray[np.float64]
@@ -60,6 +61,7 @@ USUAL_STROKE = 0.35  # and of what strokes are told as
 FARTHEST = 50.0  # scales of Laplace's noise that no count is above what there is: e^-50 of all are
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class DescribeClasses(Step):

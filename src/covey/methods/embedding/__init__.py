@@ -26,6 +26,7 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 from covey.parts.steps.train import Train
 from covey.settings.ranges import BelowHalf, Count, Natural
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 ENCODER: Key[Tensor] = Key("encoder")
@@ -117,6 +118,7 @@ def privacy_text(embed: Embed, replies: Sequence[Reply]) -> str:
     )
 
 
+@register("group part", "embedding")
 @validated
 def by_embedding(
     *,
@@ -184,6 +186,7 @@ def by_embedding(
     )
 
 
+@register("method", "embedding", family="clusters")
 @validated
 @takes(by_embedding)
 def embedding(

@@ -9,9 +9,11 @@ from covey.core.needs import GROUPS, Facts
 from covey.core.round import Round
 from covey.core.shows import NOTHING, Shows
 from covey.parts.selection.plain import PerRound
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("select part", "each-group")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class EachGroup(PerRound):

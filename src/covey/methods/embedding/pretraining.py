@@ -16,6 +16,7 @@ from covey.methods.baselines import fedavg
 from covey.parts.measure import Measuring
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.bench import Recipe
 from covey.training.bench.torch_bench import TorchBench
@@ -34,6 +35,7 @@ from covey.training.rows import Layout, read_row, write_row
 Way = Literal["federated", "public", "hybrid"]
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TrainAutoencoder(Train):

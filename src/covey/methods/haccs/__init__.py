@@ -18,12 +18,14 @@ from covey.parts.steps.privacy import Privacy, SummaryNoise
 from covey.parts.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary, TargetSummary
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Epsilon, Natural, Positive, Range, Share
+from covey.settings.registry import register
 from covey.settings.signatures import picked, settings_of, takes, validated
 
 Summary = Literal["labels", "targets", "features", "joint"]
 Schedule = Literal["fair", "published"]
 
 
+@register("group part", "summary")
 @validated
 def by_summary(
     *,
@@ -103,6 +105,7 @@ def by_summary(
     )
 
 
+@register("method", "haccs", family="selection")
 @validated
 @takes(FairSchedule, ByCluster, by_summary)
 def haccs(

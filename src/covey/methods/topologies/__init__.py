@@ -21,9 +21,11 @@ from covey.parts.mix.exchange import (
 from covey.parts.selection.plain import Everybody
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import picked, takes, validated
 
 
+@register("method", "decentralized", family="topology")
 @validated
 @takes(everybody_exchanges)
 def decentralized(train: Train, **exchange: Any) -> Method:
@@ -51,6 +53,7 @@ def label_clusters(
     return LabelClusters(clusters=clusters, by=cluster_by, min_samples=min_samples)
 
 
+@register("method", "hierarchical", family="topology")
 @validated
 @takes(label_clusters, clusters_exchange)
 def hierarchical(train: Train, **settings: Any) -> Method:
@@ -71,6 +74,7 @@ def hierarchical(train: Train, **settings: Any) -> Method:
     )
 
 
+@register("method", "semi-decentralized", family="topology")
 @validated
 @takes(label_clusters, representatives_exchange)
 def semi_decentralized(train: Train, *, members_train: bool = False, **settings: Any) -> Method:
@@ -109,6 +113,7 @@ def over_topology(
     )
 
 
+@register("select part", "grouped")
 @dataclass(frozen=True)
 class Grouped:
     """Everybody who is here and belongs to a cluster."""
@@ -120,6 +125,7 @@ class Grouped:
         return [i for i in now.here if i in now.groups]
 
 
+@register("select part", "representatives")
 @dataclass(frozen=True, kw_only=True)
 class Leaders:
     """The representatives of the clusters, among those who are here."""

@@ -19,6 +19,7 @@ from covey.parts.group.figures import note_groups
 from covey.parts.steps.labels import CountLabels
 from covey.parts.steps.size import SIZES
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Linkage = Literal["dbscan", "agglomerative"]
@@ -29,6 +30,7 @@ COUNTS: Key[dict[int, Array]] = Key("label counts")
 MOST = 4000  # clients that are compared each with each (128 MB); of more, evenly chosen ones
 
 
+@register("group part", "label-clusters")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class LabelClusters:

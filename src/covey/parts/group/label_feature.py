@@ -17,6 +17,7 @@ from covey.errors import UserError
 from covey.parts.ask_once import answers, news
 from covey.parts.steps.privacy import Privacy, randomised, spend
 from covey.settings.ranges import Epsilon
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
@@ -34,6 +35,7 @@ def label_feature(counts: NDArray[np.integer]) -> int:
     return int(np.lexsort((-counts.astype(np.int64), -deviation))[0])
 
 
+@register("step")
 @validated
 @dataclass(frozen=True)
 class TellLabel(Step):
@@ -85,6 +87,7 @@ def with_labels(now: Round, ids: Iterable[int], epsilon: float | None = None) ->
     return now.groups | news(now, now.groups, ask, ids)
 
 
+@register("group part", "label-feature")
 @showing(Shows(what="the exact label that stands out at every client", instead="set method.epsilon"))
 @declares(gives=(GROUPS,))
 def by_label(now: Round) -> dict[int, int]:
@@ -95,6 +98,7 @@ def by_label(now: Round) -> dict[int, int]:
     return with_labels(now, now.here)
 
 
+@register("group part", "noisy-label-feature")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByNoisyLabel:

@@ -16,6 +16,7 @@ from covey.parts.ask_once import Ask, news
 from covey.parts.banks import one_per_parent
 from covey.parts.group.centroids import Membership, drifted, founded, joined
 from covey.parts.group.figures import note_groups
+from covey.settings.registry import register
 
 Vectors = dict[int, NDArray[Any]]
 Found = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
@@ -81,6 +82,7 @@ def write_membership(membership: Membership) -> dict[str, Any]:
     }
 
 
+@register("bank part", "per-group")
 @showing(NOTHING)
 @declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group(now: Round) -> Tensor:

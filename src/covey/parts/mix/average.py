@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from covey.core.needs import MODEL_PER_CLIENT, declares
 from covey.core.round import Mixing, Reply, Round
 from covey.core.shows import Shows, by_weights, showing
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Weighting = Literal["samples", "equal", "batches"]
@@ -44,6 +45,7 @@ def weighted_rows(now: Round, rows: Sequence[int], values: np.ndarray) -> csr_ar
     return csr_array((entries, at), shape=(count, count + len(values)))
 
 
+@register("mix part", "average")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Average:
@@ -62,6 +64,7 @@ class Average:
         return Mixing(factors=[weighted_rows(now, slots, drawn * weights(now.replies, self.weighting))])
 
 
+@register("mix part", "own")
 @showing(
     Shows(
         what="every client's own model",

@@ -14,6 +14,7 @@ from torch import Tensor
 from covey.parts.mix.gram import products
 from covey.parts.mix.robust import weighted_mean
 from covey.settings.ranges import Natural
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -25,6 +26,7 @@ def kept_mean(rows: Sequence[Tensor], weights: Array, kept: NDArray[np.intp]) ->
     return weighted_mean([rows[place] for place in kept], left / left.sum())
 
 
+@register("robust combine", "spectral")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Spectral:
@@ -49,6 +51,7 @@ class Spectral:
         return 2 * self.hostile + 1
 
 
+@register("robust combine", "cosine")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Cosine:

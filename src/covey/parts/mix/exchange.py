@@ -22,6 +22,7 @@ from covey.parts.mix.topology import Bools, Ints, Kind, collect, download, event
 from covey.parts.mix.topology import round_factors as factors_of_round
 from covey.parts.steps.size import sizes
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 HashableShape = str | tuple[tuple[int, int], ...]
@@ -155,6 +156,7 @@ class Exchange:
         return succession(self.samples(now), [inside.get(i, 0) for i in now.seen])
 
 
+@register("mix part", "decentralized")
 @validated
 def everybody_exchanges(
     *, backbone: GraphSpec = "full", every: Count = 1, weights: Weights = "auto"
@@ -171,6 +173,7 @@ def everybody_exchanges(
     )
 
 
+@register("mix part", "semi-decentralized")
 @validated
 def representatives_exchange(
     *,
@@ -199,6 +202,7 @@ def representatives_exchange(
     )
 
 
+@register("mix part", "hierarchical")
 @validated
 @takes(representatives_exchange)
 def clusters_exchange(*, cluster_every: Count = 1, **among_representatives: Any) -> Exchange:
@@ -234,6 +238,7 @@ def graph_note(now: Round, clusters: Ints, lead: Mapping[int, int], sent: Links)
     }
 
 
+@register("after part", "spread")
 @showing(Shows(what="every client's own model", instead=A_SERVER))
 def note_spread(now: Round) -> None:
     """For the report: the standard deviation of the nodes' parameters from their mean, by round."""

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from covey.core.round import Mixing, Reply, Round
 from covey.core.shows import ROUNDS_OF_SUMS, Shows
 from covey.settings.ranges import Share
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -39,6 +40,7 @@ def refl_weights(late: Array, deviation: Array, beta: float) -> Array:
     return np.where(late > 0, (1 - beta) / (1 + late) + beta * boost, 1.0)
 
 
+@register("mix part", "fresh-and-late")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class FreshAndLate:

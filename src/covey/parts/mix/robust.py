@@ -23,6 +23,7 @@ from covey.parts.mix.average import weighted_rows
 from covey.parts.mix.combine import combine
 from covey.parts.mix.gram import products
 from covey.settings.ranges import BelowHalf, Count, Natural, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -43,6 +44,8 @@ def krum_scores(vectors: Sequence[Tensor], hostile: int) -> Array:
     return np.asarray(np.sort(distance, axis=1)[:, :near].sum(axis=1))
 
 
+@register("robust combine", "krum")
+@register("mix part", "krum")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Krum:
@@ -97,6 +100,8 @@ def median(rows: Tensor) -> Tensor:
     return trimmed_mean(rows, (len(rows) - 1) // 2)
 
 
+@register("robust combine", "trimmed-mean")
+@register("combine part", "trimmed-mean")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TrimmedMean:
@@ -126,6 +131,8 @@ class TrimmedMean:
         return 3 if self.trim else 1
 
 
+@register("robust combine", "median")
+@register("combine part", "median")
 @dataclass(frozen=True, kw_only=True)
 class Median:
     """Column by column, the median of the replies (Yin et al., 2018)."""
@@ -145,6 +152,8 @@ class Median:
         return 3
 
 
+@register("robust combine", "clip")
+@register("combine part", "clip")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Clip:

@@ -12,6 +12,7 @@ from covey.core.round import Mixing, Round
 from covey.core.shows import by_weights
 from covey.errors import UserError
 from covey.parts.mix.average import Weighting, weighted_rows, weights
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.rows import Layout
 
@@ -25,6 +26,7 @@ def leading_columns(layout: Layout, tensors: int) -> int:
     return sum(torch.Size(shape).numel() for shape in layout.shapes[:tensors])
 
 
+@register("mix part", "group-average")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class GroupAverage:

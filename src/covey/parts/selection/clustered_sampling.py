@@ -17,6 +17,7 @@ from covey.core.round import Round, stream
 from covey.core.shows import SKETCHED, Shows, showing
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps.size import sizes
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Integers = NDArray[np.int64]
@@ -112,6 +113,7 @@ def sketch(vector: Tensor, seed: int) -> Array:
     )
 
 
+@register("select part", "urns")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class FromUrns(PerRound):
@@ -149,6 +151,7 @@ def _sketches(now: Round, ids: Sequence[int]) -> Array:
     return np.stack([kept.get(i, np.zeros(SKETCH)) for i in ids])
 
 
+@register("after part", "sketches")
 @showing(SKETCHED)
 @declares(gives=(SKETCHES,))
 def remember_sketches(now: Round) -> None:

@@ -12,6 +12,7 @@ from covey.core.needs import KNOWN_GROUPS, Facts, Key
 from covey.core.round import Round
 from covey.core.shows import NOTHING, Shows
 from covey.parts.selection.plain import PerRound
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Quota = Literal["equal", "published"]
@@ -51,6 +52,7 @@ def sample_clusters(
     return sorted(chosen)
 
 
+@register("select part", "every-cluster")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class EveryCluster(PerRound):

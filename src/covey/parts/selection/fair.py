@@ -20,6 +20,7 @@ from covey.core.shows import by_losses
 from covey.parts.selection.feedback import ByLosses
 from covey.parts.selection.haccs import cluster_means, device_losses, with_singles
 from covey.settings.ranges import UpTo100
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -27,6 +28,7 @@ Indices = NDArray[np.int64]
 LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
 
+@register("select part", "fair")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class FairSchedule(ByLosses):

@@ -10,6 +10,7 @@ from covey.core.round import Round, Send, Step, to_everybody
 from covey.core.shows import Shows, showing
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
+from covey.settings.registry import register
 
 Losses = Literal["reported", "asked", "published", "none"]
 LOSSES: Key[dict[int, float]] = Key("losses", 'add "losses" to after')
@@ -57,6 +58,7 @@ class ByLosses(PerRound):
         return {reply.id: float(reply.stats["loss"]) for reply in replies if reply.stats}
 
 
+@register("after part", "losses")
 @showing(Shows(what="every client's exact loss", instead='set method.losses = "none"'))
 @declares(gives=(LOSSES,))
 def remember_losses(now: Round) -> None:

@@ -17,6 +17,7 @@ from covey.core.round import Round
 from covey.core.shows import by_losses
 from covey.parts.selection.feedback import ByLosses
 from covey.settings.ranges import Share
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -25,6 +26,7 @@ Inside = Literal["fastest", "sampled"]
 Speed = Literal["mean", "fastest"]
 
 
+@register("select part", "haccs")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByCluster(ByLosses):

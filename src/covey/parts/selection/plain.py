@@ -9,6 +9,7 @@ from covey.core.needs import ONE_MODEL, declares
 from covey.core.round import Round, server_client
 from covey.core.shows import NOTHING, Shows, showing
 from covey.settings.ranges import Chance, Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
@@ -23,6 +24,7 @@ class PerRound:
     per_round: Count = 10
 
 
+@register("select part", "uniform")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Uniform(PerRound):
@@ -36,6 +38,7 @@ class Uniform(PerRound):
         return sorted(now.here[position] for position in drawn.tolist())
 
 
+@register("select part", "poisson")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Poisson:
@@ -53,6 +56,7 @@ class Poisson:
         return [client for client, works in zip(now.here, drawn, strict=True) if works]
 
 
+@register("select part", "everybody")
 @dataclass(frozen=True)
 class Everybody:
     """All reachable clients."""
@@ -63,6 +67,7 @@ class Everybody:
         return list(now.here)
 
 
+@register("select part", "server")
 @showing(
     Shows(what="all data: they lie at the server", instead="nothing is federated here: leave [private] out")
 )

@@ -15,6 +15,7 @@ from covey.parts.steps.labels import label_counts
 from covey.parts.steps.privacy import Privacy, add_noise
 from covey.parts.steps.summaries import booked, label_space
 from covey.settings.ranges import Count
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -24,6 +25,7 @@ SENSITIVITY = 3.0
 SKETCHING_SHARE = 0.01  # describing a sample costs about a hundredth of training on it
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ClassMeans(Step):

@@ -14,6 +14,7 @@ from covey.core.needs import like
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Method, Reply, Step, Task
 from covey.settings.ranges import Range
+from covey.settings.registry import register
 from covey.settings.signatures import only_with, validated, validated_in
 from covey.training.rows import Layout
 
@@ -44,6 +45,7 @@ class Compression:
         only_with("compress", self, "feedback", self.name is not None, f"compress.name, one of {every}")
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Compressed(Step):

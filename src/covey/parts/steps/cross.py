@@ -12,9 +12,11 @@ from covey.core.round import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import split, validation_size, with_own_buffers
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class CrossEvaluate(Step):

@@ -26,6 +26,7 @@ from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.settings.ranges import BelowHalf, NotEmpty
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.models.encoders import code_length, encode
 
@@ -112,6 +113,7 @@ class Spending:
         return self.bit * self.bits
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Embed(Step):

@@ -16,6 +16,7 @@ from covey.core.round import Client, Reply, Step, Task
 from covey.parts.steps.served import Serving, served_row
 from covey.parts.steps.train import split
 from covey.settings.ranges import Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.metrics import Metric
 
@@ -27,6 +28,7 @@ ANY = Stat(optional=True)
 FORWARD_SHARE = 1 / 3  # a forward pass costs about a third of a training step
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Step):

@@ -14,10 +14,13 @@ from covey.core.shows import NOTHING, Shows
 from covey.parts.steps.stepwise import Batches, check_plain, is_finite
 from covey.parts.steps.train import AroundTraining, best_row, local_fit, reply_of
 from covey.settings.ranges import Natural
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.rows import Layout
 
 
+@register("step")
+@register("local part", "home")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TrainWithHome(AroundTraining):

@@ -17,6 +17,7 @@ from covey.data.types import View
 from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
 from covey.parts.steps.served import Serving, served_row
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.metrics import Metric
 
@@ -25,6 +26,8 @@ FOLDS = 10  # a tenth of the samples is kept out, another one in each round
 JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set local = "judged"')
 
 
+@register("step")
+@register("local part", "judged")
 @dataclass(frozen=True, kw_only=True)
 class JudgedTrain(AroundTraining):
     """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
@@ -82,6 +85,7 @@ def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:
     return part.select(np.flatnonzero(~judging)), part.select(np.flatnonzero(judging))
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class EvaluateAdapted(Step):

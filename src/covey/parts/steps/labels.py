@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
 from covey.errors import UserError
+from covey.settings.registry import register
 
 
+@register("step")
 @dataclass(frozen=True)
 class CountLabels(Step):
     """How many training samples of each class the client holds: `stats["labels"]`, one number per class."""

@@ -15,11 +15,13 @@ from covey.parts.steps.served import Serving, served_row
 from covey.parts.steps.summaries import booked
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Epsilon
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 CHANGED = 2.0  # one sample more or less changes both counts by 1
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class NoisyEvaluate(Step):

@@ -16,6 +16,7 @@ from covey.parts.steps.served import OWN_MODEL, Serving, served_row
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings.ranges import NotNegative
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.bench import Fit
 from covey.training.metrics import Metric
@@ -28,6 +29,8 @@ def fit_near(train: Train, client: Client, own: Tensor, common: Tensor, pull: fl
     return local_fit(replace(train, prox=pull), client, own, linear=rest)
 
 
+@register("step")
+@register("local part", "ditto")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class DittoTrain(AroundTraining):
@@ -57,6 +60,7 @@ class DittoTrain(AroundTraining):
         return 2 * self.train.work(train, test)
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOwn(Step):

@@ -11,11 +11,13 @@ from covey.core.needs import Facts, gives_of
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
 from covey.settings.ranges import Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Attack = Literal["scale", "flip", "nan"]
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Poisoned(Step):

@@ -14,10 +14,12 @@ from covey.core.round import Client, Reply, Step, Task
 from covey.parts.steps.gaussian_noise import gaussian, length
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 from covey.training.rows import Layout
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Quiet(Step):
@@ -57,6 +59,7 @@ class Quiet(Step):
         return tuple(gives_of(self.step))
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class Noised(Quiet):

@@ -15,6 +15,7 @@ from covey.data.types import Scale
 from covey.errors import UserError
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import raw_features, tell
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -23,6 +24,7 @@ SUMMING_SHARE = 0.01  # adding a sample up costs about a hundredth of training o
 NARROWEST = 1e-6  # a channel that is the same everywhere is not divided by nothing
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TellScale(Step):

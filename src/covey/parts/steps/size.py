@@ -9,10 +9,12 @@ from typing import ClassVar
 from covey.core.needs import Key
 from covey.core.round import Client, Reply, Round, Step, Task
 from covey.parts.ask_once import answers, ask_once
+from covey.settings.registry import register
 
 SIZES: Key[dict[int, int]] = Key("sizes")
 
 
+@register("step")
 @dataclass(frozen=True)
 class Size(Step):
     """The number of training samples, and nothing else."""

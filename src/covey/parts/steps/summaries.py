@@ -15,6 +15,7 @@ from covey.errors import Refused, UserError
 from covey.parts.steps.labels import checked_labels, label_counts
 from covey.parts.steps.privacy import Privacy, add_noise, present, shares, spend
 from covey.settings.ranges import Count, Positive, Range
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
@@ -28,6 +29,7 @@ BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on 
 Bins = Annotated[int, Range(2)]
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class LabelSummary(Step):
@@ -71,6 +73,7 @@ class Binned(Step):
             raise UserError(f"low is {self.low!r}; allowed: below high, which is {self.high!r}")
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TargetSummary(Binned):
@@ -99,6 +102,7 @@ class TargetSummary(Binned):
         return 0.0
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class FeatureSummary(Binned):
@@ -146,6 +150,7 @@ class FeatureSummary(Binned):
         return BINNING_SHARE * train
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class JointSummary(Binned):

@@ -8,11 +8,13 @@ from typing import ClassVar
 from covey.core.round import Client, Fleet, Method, Reply, State, Step, Task, served
 from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.served import Serving, served_row, share_of
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 SERVED = "served"  # in a client's state
 
 
+@register("step")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class TakeHome(Step):

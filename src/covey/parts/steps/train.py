@@ -17,6 +17,7 @@ from covey.core.round import Client, Reply, Step, Task
 from covey.core.shows import NOTHING, Shows
 from covey.data.augment import as_shown
 from covey.settings.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
+from covey.settings.registry import register
 from covey.settings.signatures import only_with, validated_in
 from covey.training.bench import Fit, Loss, Recipe
 from covey.training.bench.optimisers import OPTIMISER, check_optimiser
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 USUAL_BATCHES, MOST_EPOCHS = 50, 5
 
 
+@register("step")
 @validated_in("train")
 @dataclass(frozen=True, kw_only=True)
 class Train(Step):
@@ -161,6 +163,7 @@ class AroundTraining(Step):
         return self.train.work(train, test)
 
 
+@register("local part", "train")
 def as_set(train: Train) -> Train:
     """Some epochs of training as the table [train] says."""
     return train

@@ -17,6 +17,7 @@ from covey.core.needs import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key
 from covey.core.round import Reply, Round
 from covey.core.shows import NOTHING, OWN_MODEL, SAME_AS_COVEY, Shows
 from covey.settings.ranges import DecayRate, NotNegative, PartBelowOne
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
@@ -83,6 +84,7 @@ def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[in
     return Directions(mean=mean, shares=tuple(size / total for size in sizes))
 
 
+@register("update part", "cluster-correction")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ClusterCorrection:
@@ -124,6 +126,7 @@ class ClusterCorrection:
         return correction.done()
 
 
+@register("update part", "adaptive-correction")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveCorrection:

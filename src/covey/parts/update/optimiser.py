@@ -16,6 +16,7 @@ from covey.core.needs import Key
 from covey.core.round import Round
 from covey.core.shows import NOTHING, Shows
 from covey.settings.ranges import PartBelowOne, Positive
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Rule = Literal["momentum", "adam", "yogi", "adagrad"]
@@ -24,6 +25,7 @@ Moments = tuple[Tensor, Tensor]  # m and v
 MOMENTS: Key[dict[int, Moments]] = Key("server optimiser")  # by row
 
 
+@register("update part", "optimiser")
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ServerOptimiser:

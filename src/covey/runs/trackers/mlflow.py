@@ -15,12 +15,14 @@ from covey.files import write_atomically
 from covey.folder.flat import flat
 from covey.runs.tracking import TrackedRun
 from covey.settings.passwords import without_password
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 KEPT = "mlflow.json"  # in the run folder: which run of which store it is
 MOST = 500  # values of one parameter's text, and numbers of one message
 
 
+@register("tracker", "mlflow")
 @validated
 class MLflow:
     """Runs that `mlflow ui --backend-store-uri sqlite:///mlflow.db` shows.

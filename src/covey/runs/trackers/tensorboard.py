@@ -12,8 +12,10 @@ from typing import Any
 from covey.errors import UserError
 from covey.folder.flat import flat
 from covey.runs.tracking import TrackedRun
+from covey.settings.registry import register
 
 
+@register("tracker", "tensorboard")
 class TensorBoard:
     """Event files that `tensorboard --logdir runs` shows.
 

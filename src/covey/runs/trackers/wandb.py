@@ -11,11 +11,13 @@ from covey.errors import UserError
 from covey.files import write_atomically
 from covey.folder.flat import flat
 from covey.runs.tracking import TrackedRun
+from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 KEPT = "wandb-id.txt"  # in the run folder
 
 
+@register("tracker", "wandb")
 @validated
 class WandB:
     """A run of W&B; offline ones lie in wandb/ of the run folder, and `wandb sync` sends them.

@@ -13,12 +13,14 @@ from covey.errors import UserError
 from covey.settings.catalogue import OPTIMISERS
 from covey.settings.choices import OneOf
 from covey.settings.own_code import one_sentence
+from covey.settings.registry import register
 from covey.training.bench.base import Recipe
 
 # What [train] says of every optimiser; all else that its maker takes are settings of its own.
 OPTIMISER = OneOf(OPTIMISERS, given=("params", "parameters", "lr", "momentum", "weight_decay"))
 
 
+@register("optimiser", "sgd")
 def sgd(
     params: Iterable[Tensor], *, lr: float, momentum: float = 0.0, weight_decay: float = 0.0
 ) -> torch.optim.SGD:
@@ -26,6 +28,7 @@ def sgd(
     return torch.optim.SGD(params, lr=lr, momentum=momentum, weight_decay=weight_decay)
 
 
+@register("optimiser", "adam")
 def adam(params: Iterable[Tensor], *, lr: float, weight_decay: float = 0.0) -> torch.optim.Adam:
     """Adam with its usual moments."""
     return torch.optim.Adam(params, lr=lr, weight_decay=weight_decay)

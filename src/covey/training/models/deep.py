@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from covey.settings.ranges import PartBelowOne, Range
+from covey.settings.registry import register
 from covey.settings.signatures import takes, validated_in
 from covey.training.models.shapes import flat_size, picture
 
@@ -56,6 +57,7 @@ def vgg(
     )
 
 
+@register("model", "vgg11")
 @validated_in("model")
 @takes(vgg, without=("name", "plan", "input_shape", "outputs"))
 def vgg11(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Sequential:
@@ -63,6 +65,7 @@ def vgg11(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Seq
     return vgg("vgg11", VGG11, input_shape, outputs, **settings)
 
 
+@register("model", "vgg19")
 @validated_in("model")
 @takes(vgg, without=("name", "plan", "input_shape", "outputs"))
 def vgg19(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Sequential:
@@ -96,6 +99,7 @@ class Residual(nn.Module):
         return out
 
 
+@register("model", "resnet18")
 @validated_in("model")
 def resnet18(
     input_shape: tuple[int, ...],

@@ -21,6 +21,7 @@ from torch.func import functional_call
 
 from covey.data.types import Scale
 from covey.errors import UserError
+from covey.settings.registry import register
 from covey.training.models import build
 from covey.training.objective import Objective, Reconstruction
 from covey.training.rows import Layout, Maker, made_as
@@ -81,6 +82,7 @@ def autoencoder(
     return made_as(whole, Maker(name="autoencoder", settings={"network": name, **settings}))
 
 
+@register("model of a method", "autoencoder")
 def autoencoder_and_goal(
     shape: tuple[int, ...],
     seed: int,

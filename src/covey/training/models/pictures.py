@@ -8,6 +8,7 @@ from itertools import pairwise
 from torch import nn
 
 from covey.settings.ranges import PartBelowOne
+from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 from covey.training.models.shapes import flat_size, picture
 
@@ -38,6 +39,7 @@ def _pooled(
     return layers
 
 
+@register("model", "lenet5")
 @validated_in("model")
 def lenet5(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """LeNet-5 with ReLU and max pooling: conv5 6, conv5 16, 120-84; 61,706 parameters on 1x28x28.
@@ -49,6 +51,7 @@ def lenet5(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [120, 84, outputs])
 
 
+@register("model", "lenet-tanh")
 @validated_in("model")
 def lenet_tanh(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """The embedding paper's LeNet: conv5 16, conv5 32, 120-84, tanh; 85,822 parameters on 1x28x28."""
@@ -66,6 +69,7 @@ def lenet_tanh(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     )
 
 
+@register("model", "cnn-mnist")
 @validated_in("model")
 def cnn_mnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's MNIST network: conv5 32, conv5 64 (both padded), 512; 1,663,370 parameters on 1x28x28."""
@@ -74,6 +78,7 @@ def cnn_mnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [512, outputs])
 
 
+@register("model", "cnn-mnist-small")
 @validated_in("model")
 def cnn_mnist_small(
     input_shape: tuple[int, ...], outputs: int, *, dropout: PartBelowOne = 0.5
@@ -99,6 +104,7 @@ def cnn_mnist_small(
     )
 
 
+@register("model", "cnn-fashion")
 @validated_in("model")
 def cnn_fashion(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """The topologies paper's Fashion-MNIST network: conv5 16, conv5 32, batch norm; 29,034 parameters."""
@@ -107,6 +113,7 @@ def cnn_fashion(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [outputs])
 
 
+@register("model", "cnn-cifar")
 @validated_in("model")
 def cnn_cifar(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's network for CIFAR and SVHN: conv5 64, conv5 64, 384-192; 797,962 parameters on 3x32x32."""
@@ -115,6 +122,7 @@ def cnn_cifar(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [384, 192, outputs])
 
 
+@register("model", "cnn-emnist")
 @validated_in("model")
 def cnn_emnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's EMNIST network: conv5 32, conv5 32, conv5 64, 256; 241,374 parameters on 1x28x28, 62 classes."""
@@ -132,6 +140,7 @@ def cnn_emnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     return _headed(features, input_shape, [256, outputs])
 
 
+@register("model", "cnn-femnist")
 @validated_in("model")
 def cnn_femnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """HACCS' FEMNIST network: conv5 32, conv5 64, 2048; 2,278,334 parameters on 1x28x28, 62 classes."""
