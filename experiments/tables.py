@@ -27,7 +27,7 @@ OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 SCOREBOARD = re.compile(r"(<!-- scoreboard: (\S+) (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-TIMES = re.compile(r"(<!-- times: (\S+) (\S+); (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+TIMES = re.compile(r"(<!-- times: (\S+) (\S+); ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
