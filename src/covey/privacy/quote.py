@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from covey.core.privacy_loss import Loss
 from covey.core.round import Method
 from covey.errors import UserError
-from covey.privacy.accountant import Sampling, Sums, epsilon_of, noise_for
+from covey.privacy.accountant import Sampling, noise_for
 from covey.privacy.composition import composed
-from covey.privacy.example import ExampleTrain
-from covey.privacy.local import local_noise
+from covey.privacy.example import ExampleTrain, opacus_epsilon
+from covey.privacy.local import local_noise, promise
 from covey.privacy.plan import Plan
 from covey.privacy.settings import Private
 from covey.privacy.sums import loss_of
@@ -48,7 +48,7 @@ def quote(
     that its epsilon needs.
     """
     if isinstance(method.local, ExampleTrain):
-        return example_quote(method.local, samples, noise)
+        return example_quote(method.local, settings, samples, noise)
     if settings.level == "local":
         noise = local_noise(settings, rounds)
         sampling, loss = Sampling(), Loss(what="updates", mechanism="local", noise=noise)
@@ -74,19 +74,21 @@ def quote(
     )
 
 
-def example_quote(step: ExampleTrain, samples: int | None, noise: float | None) -> Quote:
-    """For a client with so many samples; half of delta is left for all else that it tells."""
+def example_quote(step: ExampleTrain, settings: Private, samples: int | None, noise: float | None) -> Quote:
+    """For a client with so many samples: the promise, as it is booked, or the one for which Opacus finds this noise."""
     if samples is None:
         raise UserError(
             'samples is missing: with private.level = "example" the noise depends on how many a client has'
         )
     rate, steps = step.rate(samples), step.steps(samples) * step.rounds
-    noise = noise or step.noise(samples)
-    sums = Sums(noise=noise, sampling=Sampling(kind="poisson", rate=rate), times=steps)
+    if noise is None:
+        noise, epsilon = step.noise(samples), composed({promise(settings): 1}, settings.delta, "sample")
+    else:
+        epsilon = opacus_epsilon(((noise, rate, steps),), step.delta)
     return Quote(
         noise=noise,
-        epsilon=epsilon_of([sums], step.delta),
-        delta=step.delta,
+        epsilon=epsilon,
+        delta=settings.delta,
         sums=steps,
         sampling=f"every sample with a chance of {rate:g}",
         neighbours="one sample of a client is there or not",
