@@ -169,7 +169,7 @@ def test_what_people_have_is_read(tmp_path: Path) -> None:
     umlauts = read(csv(lambda i: "Köln" if i % 2 else "Graz").decode().encode("latin-1"))
     assert umlauts.features == ("s=Graz", "s=Köln")
     assert umlauts.notes == (
-        't.csv is not UTF-8: it is read as cp1252; say encoding = "..." if letters look wrong',
+        't.csv is not UTF-8: it is read as cp1252; if letters look wrong, save it as UTF-8 or say encoding = "..."',
     )
     thousands = csv(lambda i: f'"1,{100 + i}"')
     assert read(thousands, decimal_point=".").x[1, 0] == 1101

@@ -55,7 +55,7 @@ def test_every_client_has_its_own_model(turned: covey.Run) -> None:
         x, y = data.dataset.x[share.test.index], share.test.labels().astype(int)
         scores.append((models.predict(x, client=client) == np.array(data.dataset.classes)[y]).mean())
     assert np.mean(scores) == pytest.approx(turned.summary["last"]["local-test/accuracy-mean"])
-    with pytest.raises(UserError, match="there are 3 models: say client="):
+    with pytest.raises(UserError, match=r"there are 3 models: say whose \(client\)"):
         models.predict(data.dataset.x[:2])
     with pytest.raises(UserError, match="client 9 was not in the run"):
         models.predict(data.dataset.x[:2], client=9)
@@ -259,11 +259,64 @@ def test_predict_from_the_command_line(personal: covey.Run, tmp_path: Path) -> N
         ([str(personal.folder), str(table), "--client", "Oslo"], "client 'Oslo' was not in the run"),
         ([str(model), str(tmp_path / "no.csv")], "no.csv is not there"),
         ([str(table), str(table)], "new.csv is not a model that covey wrote, or is damaged"),
+        (
+            [str(tmp_path / "model.onnx"), str(table)],
+            "is for other programs; covey takes the .safetensors file",
+        ),
     ):
         wrong = CliRunner().invoke(app, ["predict", *where, "--out", str(out)])
         assert isinstance(wrong.exception, UserError)
         assert re.search(why, str(wrong.exception))
         assert not out.exists()
+
+
+def test_a_tables_other_columns_stand_beside_the_answers(personal: covey.Run, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from covey.cli import app
+
+    def answers(*where: str) -> str:
+        result = CliRunner().invoke(app, ["predict", str(personal.folder), *where, "--out", str(out)])
+        if result.exception:
+            raise result.exception
+        return " ".join(result.output.split())
+
+    table, out = tmp_path / "new.csv", tmp_path / "answers.csv"
+    table.write_text("id;a;b;c;d;ill\nP7;0,25;0,5;0,5;0,5;no\nP8;900;0,5;0,5;0,5;yes\n", encoding="cp1252")
+    said = answers(str(table), "--client", "Lyon")
+    assert "new.csv has decimal commas (first in the column 'a')" in said
+    assert "the column 'a' holds 900 in row 2; in training it ran from 0" in said
+    assert "is it the same unit? (1 of 2 rows)" in said
+    lines = out.read_text().splitlines()
+    assert lines[0] == "sample,id,ill,answer,p(no),p(yes)"
+    assert [line.split(",")[:3] for line in lines[1:]] == [["1", "P7", "no"], ["2", "P8", "yes"]]
+    said = answers(str(table), "--examples", str(table))
+    assert "2 answers of model 0 of fedper after round 2, the best of 1 on its 2 labelled examples" in said
+    for content, more, why in (
+        ("a,b,c,d\n.2,.5,.5,.5\n", [], "has no column 'ill', which is the label"),
+        ("a,b,c,d,ill\n.2,.5,.5,.5,\n", [], "has 1 rows without the label 'ill'"),
+        (
+            "a,b,c,d,ill\n.2,.5,.5,.5,perhaps\n",
+            [],
+            "the label 'perhaps' is none of the run's; allowed: no, yes",
+        ),
+        ("a,b,c,d,ill\n.2,.5,.5,.5,no\n", ["--client", "Lyon"], "examples are for a newcomer"),
+    ):
+        (tmp_path / "some.csv").write_text(content)
+        with pytest.raises(UserError, match=why):
+            answers(str(table), "--examples", str(tmp_path / "some.csv"), *more)
+    table.write_text("answer,a,b,c,d\nP7,0.25,0.5,0.5,0.5\n")
+    with pytest.raises(UserError, match="the rows have a column 'answer', which the answers have, too"):
+        answers(str(table))
+
+
+def test_the_labels_of_a_table_are_what_its_cells_say(tmp_path: Path) -> None:
+    table = {"a": [0.1 * i for i in range(40)], "ill": [1 + i % 2 for i in range(40)]}
+    data = covey.read_table(table, label="ill")
+    run = covey.simulate("fedavg", data, clients=2, rounds=1, out=tmp_path / "run", **QUIET)
+    assert run.models().targets([2, 1]).tolist() == [1, 0]
+    with pytest.raises(UserError, match="the label '0' is none of the run's; allowed: 1, 2"):
+        run.models().targets([0, 1])
 
 
 def test_arrays_and_pictures_from_the_command_line(digits: covey.Run, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +14,7 @@ from covey.errors import UserError
 from covey.terminal import say
 
 if TYPE_CHECKING:
+    from covey.data.schema import Schema
     from covey.folder.served_model import ServedModel
 
 
@@ -31,6 +35,13 @@ def predict(
     client: Annotated[
         str | None, typer.Option(help="Whose model, by name or number. [default: a newcomer's]")
     ] = None,
+    examples: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of a newcomer: a table with the label column, for which the best of the run's models is taken.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The CSV file to write. [default: the standard output]")
     ] = None,
@@ -38,14 +49,20 @@ def predict(
         bool, typer.Option("--changed-code", help="Also where the code of your own network has changed.")
     ] = False,
 ) -> None:
-    """Say what a trained model answers: the class of every sample with the probability of each, or its value."""
+    """Say what a trained model answers: the class of every sample with the probability of each, or its value.
+
+    Columns of a table that the model does not use, such as IDs, stand beside the answers.
+    """
     from covey.files import storing, write_atomically
 
     if not samples.exists():
         raise UserError(f"INPUT {samples} is not there")
-    answers = model_at(model, client, changed_code).predict(as_input(samples))
+    with saying_warnings():
+        served = model_at(model, client, examples, changed_code)
+        rows = as_input(samples, served.facts.inputs.schema)
+        answers = served.predict(rows)
+    lines = answers.csv(names_in(samples), beside=unused(rows, served.facts.inputs.schema))
     say(f"{len(answers):,} answers of {answers.given}")
-    lines = answers.csv(names_in(samples))
     if out is None:
         print(lines, end="")
         return
@@ -54,14 +71,29 @@ def predict(
     say(f"wrote {out}")
 
 
-def model_at(path: Path, client: str | None, changed_code: bool) -> ServedModel:
+@contextmanager
+def saying_warnings() -> Iterator[None]:
+    """What was decided, or looks wrong, as a line each, also where what follows is refused."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield
+        finally:
+            for text in dict.fromkeys(str(one.message) for one in found):
+                say(text)
+
+
+def model_at(path: Path, client: str | None, examples: Path | None, changed_code: bool) -> ServedModel:
     """The model of a file, or of a client or a newcomer of a run folder."""
     if path.is_dir():
         from covey.runs.models import load_models
 
-        return load_models(path, changed_code=changed_code).model_for(client)
+        models = load_models(path, changed_code=changed_code)
+        return models.model_for(client, labelled(examples, models.about.inputs.schema) if examples else None)
     from covey.folder.served_model import read_model
 
+    if examples is not None:
+        raise UserError(f"--examples choose one of a run's models; {path} is one model: give the run folder")
     found = read_model(path)
     if client is not None and client != found.facts.client:
         whose = f"that of {found.facts.client}" if found.facts.client else "of no single client"
@@ -69,9 +101,42 @@ def model_at(path: Path, client: str | None, changed_code: bool) -> ServedModel:
     return found
 
 
-def as_input(path: Path) -> Any:
-    """What `predict` of a model takes: an array, or the path of a table, a picture or a folder of them."""
-    if path.suffix.lower() != ".npy":
+def labelled(path: Path, schema: Schema | None) -> tuple[Any, Any]:
+    """Rows and their labels; a `UserError` where the run was not on a table."""
+    from covey.data.encoding import open_rows
+
+    if schema is None:
+        raise UserError(
+            "--examples is a table, and the run was not on one: from Python predict(x, examples=(x, y))"
+        )
+    rows = open_rows(schema, path)
+    if schema.label not in rows.column_names:
+        raise UserError(f"--examples {path} has no column {schema.label!r}, which is the label")
+    labels = rows[schema.label]
+    if labels.null_count:
+        raise UserError(f"--examples {path} has {labels.null_count} rows without the label {schema.label!r}")
+    return rows, labels.to_pylist()
+
+
+def unused(rows: Any, schema: Schema | None) -> dict[str, list[Any]]:
+    """The columns of a table that are no inputs of the model."""
+    import pyarrow as pa
+
+    if schema is None or not isinstance(rows, pa.Table):
+        return {}
+    used = {column.name for column in schema.columns}
+    return {name: rows[name].to_pylist() for name in rows.column_names if name not in used}
+
+
+def as_input(path: Path, schema: Schema | None) -> Any:
+    """What `predict` of a model takes: an array, a table, or the path of a picture or a folder of them."""
+    from covey.data.encoding import open_rows
+    from covey.data.image_folder import ENDINGS
+
+    ending = path.suffix.lower()
+    if schema is not None and path.is_file() and ending not in (".npy", *ENDINGS):
+        return open_rows(schema, path)
+    if ending != ".npy":
         return path
     import numpy as np
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +19,37 @@ from covey.errors import UserError
 
 
 def encode(schema: Schema, source: Any) -> torch.Tensor:
-    """The inputs of all rows, not yet scaled."""
-    return torch.from_numpy(assembled(schema, columns_of(schema, source)).astype(np.float32))
+    """The inputs of all rows, not yet scaled; a warning for each thing that was decided, or that looks wrong."""
+    columns = columns_of(schema, open_rows(schema, source))
+    for note in far_outside(schema, columns):
+        warnings.warn(note, stacklevel=2)
+    return torch.from_numpy(assembled(schema, columns).astype(np.float32))
+
+
+def open_rows(schema: Schema, source: Any) -> pa.Table:
+    """New rows as a table, read as the schema says; a warning for each thing that was decided."""
+    opened = open_table(source, Reading(decimal_point=schema.decimal_point))
+    for note in opened.notes:
+        warnings.warn(note, stacklevel=2)
+    return opened.table
+
+
+def far_outside(schema: Schema, columns: Sequence[NDArray[Any]]) -> list[str]:
+    """A sentence for each column with a number that is further from the training rows' range than it is wide."""
+    found = []
+    for column, values in zip(schema.columns, columns, strict=True):
+        if column.kind != "number" or column.low is None or column.high is None:
+            continue
+        wide = (column.high - column.low) or abs(column.high) or 1.0
+        odd = (values < column.low - wide) | (values > column.high + wide)
+        if odd.any():
+            row = int(odd.argmax())
+            unit = f" {column.unit}" if column.unit else ""
+            found.append(
+                f"the column {column.name!r} holds {values[row]:g} in row {row + 1}; in training it ran from "
+                f"{column.low:g} to {column.high:g}{unit}: is it the same unit? ({odd.sum():,} of {len(odd):,} rows)"
+            )
+    return found
 
 
 def columns_of(schema: Schema, source: Any) -> list[NDArray[Any]]:

@@ -153,7 +153,8 @@ def _from_csv(path: Path, reading: Reading) -> Opened:
     encoding = reading.encoding or _encoding_of(path)
     if encoding == FALLBACK and not reading.encoding:
         notes.append(
-            f'{path.name} is not UTF-8: it is read as {FALLBACK}; say encoding = "..." if letters look wrong'
+            f"{path.name} is not UTF-8: it is read as {FALLBACK}; if letters look wrong, save it as UTF-8 or say "
+            'encoding = "..."'
         )
     delimiter = reading.delimiter or _delimiter_of(path, encoding)
     if reading.decimal_point != "auto":

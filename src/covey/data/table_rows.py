@@ -23,7 +23,7 @@ from covey.data.cells import (
 )
 from covey.data.convert import stratified_split, with_everybody
 from covey.data.schema import Schema
-from covey.data.types import Indices
+from covey.data.types import Indices, class_name
 from covey.errors import UserError
 
 Task = Literal["auto", "classification", "regression"]
@@ -92,11 +92,7 @@ def _numbered(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, .
     values = column.to_pylist()
     names = sorted(set(values))
     number = {value: place for place, value in enumerate(names)}
-    return np.array([number[value] for value in values], dtype=np.int64), tuple(map(_word, names))
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return np.array([number[value] for value in values], dtype=np.int64), tuple(map(class_name, names))
 
 
 def groups_of(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, ...]]:

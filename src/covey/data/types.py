@@ -25,6 +25,11 @@ Indices: TypeAlias = NDArray[np.int64]
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
+def class_name(value: object) -> str:
+    """What a cell of the label column is called as a class."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class Scale(NamedTuple):
     """Mean and standard deviation of each channel, for pixels already divided by 255."""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from covey.errors import UserError
 
 
 class Answers(np.ndarray[Any, Any]):
@@ -41,15 +43,25 @@ class Answers(np.ndarray[Any, Any]):
         found.given = given
         return found
 
-    def csv(self, names: Sequence[str] = ()) -> str:
-        """A line for each sample: its number from 1 (or its name), the answer, and the probability of each class."""
+    def csv(self, names: Sequence[str] = (), beside: Mapping[str, Sequence[Any]] | None = None) -> str:
+        """A line for each sample: its number from 1 (or its name), the answer, and the probability of each class.
+
+        `beside` are columns that stand between the number and the answer, such as the samples' IDs.
+        """
+        beside = beside or {}
+        said = ["answer", *(f"p({name})" for name in self.classes)]
+        if twice := [name for name in beside if name in ("sample", *said)]:
+            raise UserError(
+                f"the rows have a column {twice[0]!r}, which the answers have, too: rename it or leave it out"
+            )
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(["sample", "answer", *(f"p({name})" for name in self.classes)])
+        lines.writerow(["sample", *beside, *said])
         shares = self.probabilities if self.probabilities is not None else np.zeros((len(self), 0))
         values = self.reshape(len(self), -1).tolist()
         for place, (value, row) in enumerate(zip(values, shares, strict=True)):
             sample = names[place] if names else place + 1
             answer = value[0] if len(value) == 1 else " ".join(f"{number:g}" for number in value)
-            lines.writerow([sample, answer, *(f"{share:.6f}" for share in row)])
+            more = [cells[place] for cells in beside.values()]
+            lines.writerow([sample, *more, answer, *(f"{share:.6f}" for share in row)])
         return text.getvalue()

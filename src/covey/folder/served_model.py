@@ -139,6 +139,10 @@ def read_model(path: str | Path, model: nn.Module | None = None) -> ServedModel:
     Nothing in a file can run code, and numbers that are not those that were written are not used.
     """
     path = Path(path)
+    if path.suffix in (".onnx", ".pt"):
+        raise UserError(
+            f"{path} is for other programs; covey takes the .safetensors file (covey export writes it)"
+        )
     try:
         content = path.read_bytes()
         length = int.from_bytes(content[:8], "little")

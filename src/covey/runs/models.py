@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from covey.data.types import class_name
 from covey.errors import UserError
 from covey.files import storing, write_atomically
 from covey.folder.about import About, read_about
@@ -86,7 +87,8 @@ class TrainedModels:
         """What a newcomer is given: model `number` of the run, as the server has it."""
         if number is None and len(self) > 1:
             raise UserError(
-                f"there are {len(self)} models: say client=..., or for a newcomer examples=(x, y) of its own data"
+                f"there are {len(self)} models: say whose (client), or for a newcomer give labelled rows of its own "
+                "(examples)"
             )
         number = 0 if number is None else number
         if not 0 <= number < len(self.rows):
@@ -120,7 +122,11 @@ class TrainedModels:
         self, client: int | str | None = None, examples: tuple[Any, Any] | None = None
     ) -> ServedModel:
         """What a client uses, or what a newcomer is given who has some labelled examples, or none."""
-        if client is not None and examples is None:
+        if client is not None:
+            if examples is not None:
+                raise UserError(
+                    "examples are for a newcomer; a client of the run has its model: give one of them"
+                )
             return self.served(client)
         if examples is None:
             return self.newcomer()
@@ -155,13 +161,15 @@ class TrainedModels:
     def targets(self, y: Any) -> Tensor:
         """Labels as numbers, also from the names of their classes."""
         labels = np.asarray(y)
-        if self.about.classes and labels.dtype.kind in "OUS":
+        # Of a table a label is what its cell says: 1 and 2 are names, too.
+        if self.about.classes and (labels.dtype.kind in "OUS" or self.about.inputs.schema is not None):
             numbers = {name: number for number, name in enumerate(self.about.classes)}
-            if strange := [str(label) for label in labels if str(label) not in numbers]:
+            words = [class_name(label) for label in labels.tolist()]
+            if strange := [word for word in words if word not in numbers]:
                 raise UserError(
                     f"the label {strange[0]!r} is none of the run's; allowed: {', '.join(self.about.classes)}"
                 )
-            return torch.tensor([numbers[str(label)] for label in labels])
+            return torch.tensor([numbers[word] for word in words])
         return torch.as_tensor(labels).to(torch.int64 if self.about.classes else torch.float32)
 
     def at_site(self, client: int) -> bool:
