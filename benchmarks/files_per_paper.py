@@ -1,8 +1,7 @@
 """How many files one opens to read a paper's method: `python -m benchmarks.files_per_paper`.
 
-From the method's file on, every file of covey that it imports and that is the paper's or a part of a method (methods,
-group, select, mix, update, steps, rows) counts; the round itself (core, protocols, messages), settings, data and
-engines are read once for all papers and do not.
+From the method's folder on, every file of covey that it imports and that is a method's or a part of one
+counts (methods, parts); the round itself, settings, data and engines are read once for all papers and do not.
 """
 
 from __future__ import annotations
@@ -18,19 +17,9 @@ PAPERS = {
     "embedding": "embedding",
     "haccs": "haccs",
     "cfic": "cfic",
+    "covey": "covey",
 }
-ROOMS = (
-    "methods",
-    "group",
-    "select",
-    "mix",
-    "update",
-    "steps",
-    "rows",
-    "serving",
-    "ask_once",
-    "models.encoders",
-)
+ROOMS = ("methods", "parts", "training.models.encoders")
 SOURCES = Path(covey.__file__).parent
 
 

@@ -18,7 +18,9 @@ from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.haccs import haccs
-from covey.methods.schedulers import oort, power_of_choice, tifl
+from covey.methods.oort import oort
+from covey.methods.power_of_choice import power_of_choice
+from covey.methods.tifl import tifl
 from covey.parts.steps import Train
 from covey.parts.steps.train import only_used
 from covey.runs.config import resolve

@@ -90,3 +90,15 @@ def centralized(train: Train) -> Method:
         local=train,
         mix=Average(weighting="equal"),
     )
+
+
+@register("method", "random", family="selection")
+@validated
+def random(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
+    """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline.
+
+    Args:
+        per_round: how many clients work in a round.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="random")

@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core.needs import Facts
-from covey.core.round import Round
+from covey.core.round import Method, Round
 from covey.core.shows import SKETCHED, Shows
-from covey.parts.selection.clustered_sampling import SKETCHES
+from covey.parts.mix.average import Average
+from covey.parts.selection.clustered_sampling import SKETCHES, remember_sketches
 from covey.parts.selection.plain import PerRound
+from covey.parts.steps import Train
+from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
@@ -50,3 +53,23 @@ class Diverse(PerRound):
         rows = np.stack([np.asarray(known[i], float) for i in tried])
         far = np.linalg.norm(rows[:, None] - rows[None], axis=2)
         return sorted(fresh + [tried[place] for place in most_central(far, count - len(fresh))])
+
+
+@register("method", "divfl", family="selection")
+@validated
+def divfl(train: Train, *, per_round: Count = 10) -> Method:
+    """FedAvg on those clients whose last updates stand best for everybody's.
+
+    Greedily, each next client lowers most the sum over all clients of the distance to the nearest chosen update
+    (Balakrishnan et al., 2022; updates as sketches of 512 numbers).
+
+    Args:
+        per_round: how many clients work in a round.
+    """
+    return Method(
+        name="divfl",
+        select=Diverse(per_round=per_round),
+        local=train,
+        mix=Average(weighting="equal"),
+        after=(remember_sketches,),
+    )

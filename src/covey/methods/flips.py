@@ -9,9 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from covey.core.needs import GROUPS, Facts, Key
-from covey.core.round import Round
+from covey.core.round import Method, Round
 from covey.core.shows import NOTHING, Shows
+from covey.methods.cafa import by_label_mix
+from covey.parts.mix.average import Average
 from covey.parts.selection.plain import PerRound
+from covey.parts.steps import Train
+from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
@@ -52,3 +56,23 @@ class Equitable(PerRound):
         chosen = equitable(here, picks, self.per_round, luck)
         PICKS.keep(now.memory, picks | {i: picks.get(i, 0) + 1 for i in chosen})
         return [int(i) for i in np.sort(chosen)]
+
+
+@register("method", "flips", family="selection")
+@validated
+def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None) -> Method:
+    """FedAvg in which every cluster of like label mixes is served equally, and in it who worked least often.
+
+    Label shares are told once and clustered by K-means (Bhope et al., 2023).
+
+    Args:
+        per_round: how many clients work in a round.
+        clusters: how many clusters of label mixes; none: by the best silhouette.
+    """
+    return Method(
+        name="flips",
+        group=by_label_mix(clusters=clusters),
+        select=Equitable(per_round=per_round),
+        local=train,
+        mix=Average(),
+    )

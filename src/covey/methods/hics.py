@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from covey.core.needs import Facts, Key, declares
-from covey.core.round import Round
+from covey.core.round import Method, Round
 from covey.core.shows import Shows, showing
+from covey.methods.baselines import fedavg
 from covey.parts.selection.plain import PerRound
+from covey.parts.steps import Train
 from covey.settings.ranges import NotNegative, Positive
 from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings.signatures import takes, validated
 
 Array = NDArray[np.float64]
 # client -> its last update of the last tensor
@@ -110,3 +112,15 @@ def remember_biases(now: Round) -> None:
         if reply.vector is not None
     }
     BIASES.keep(now.memory, BIASES.get(now.memory, {}) | told)
+
+
+@register("method", "hics", family="selection")
+@validated
+@takes(ByEntropy)
+def hics(train: Train, **entropy: Any) -> Method:
+    """FedAvg that prefers clients of even label mixes, which the server reads off the output biases of their updates.
+
+    H = entropy of softmax(update of the output biases / temperature); clusters by angle + weight |H - H'| are drawn
+    with probability ~ exp(sharpness mean H) (Chen and Vikalo, 2024, HiCS-FL, with a constant sharpness).
+    """
+    return replace(fedavg(train), name="hics", select=ByEntropy(**entropy), after=(remember_biases,))

@@ -15,14 +15,16 @@ from torch import Tensor
 
 from covey.core.needs import UTILITY, Fact, Facts, Key, declares
 from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Round, Task
+from covey.core.round import Client, Method, Reply, Round, Task
 from covey.core.shows import EXACT_LOSSES, Shows, showing
-from covey.parts.selection.feedback import ByLosses
+from covey.methods.baselines import random
+from covey.parts.mix.average import Average, Weighting
+from covey.parts.selection.feedback import ByLosses, remember_losses
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings.ranges import Count, Percentile, Share
 from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings.signatures import takes, validated
 
 
 @register("step")
@@ -333,3 +335,38 @@ def _weighted(
     if np.count_nonzero(clipped) < count:
         clipped = clipped + (clipped.sum() or 1.0) * 1e-9
     return [int(i) for i in rng.choice(positions, size=count, replace=False, p=clipped / clipped.sum())]
+
+
+@register("method", "oort", family="selection")
+@validated
+@takes(ByUtility)
+def oort(train: Train, *, weighting: Weighting = "equal", **utility: Any) -> Method:
+    """Oort (Lai et al., 2021): clients with much to learn from that are fast enough, and some never tried before.
+
+    Utility |B| sqrt(mean squared loss), plus a bonus for clients long unused, times (T / t) ^ penalty for those slower
+    than T, the duration at `percentile`, which the pacer moves. A falling share of the places goes to untried clients.
+
+    Args:
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    return Method(
+        name="oort",
+        select=ByUtility(train=train, **utility),
+        local=TrainWithUtility(train=train),
+        mix=Average(weighting=weighting),
+        after=(remember_utilities,),
+    )
+
+
+@register("method", "oort-simple", family="selection")
+@validated
+@takes(ByPenalisedLoss)
+def oort_simple(train: Train, *, weighting: Weighting = "equal", **penalty: Any) -> Method:
+    """Oort as the HACCS paper compares with it: every round the highest losses, times (T / t) ^ penalty for devices
+    slower than T, the duration at `percentile` of the reachable ones; no exploration, bonus or pacer.
+
+    Args:
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    select, after = ByPenalisedLoss(step=train, **penalty), (remember_losses,)
+    return replace(random(train, weighting=weighting), name="oort-simple", select=select, after=after)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.round import Round, Send, to_everybody
+from covey.core.round import Method, Round, Send, to_everybody
 from covey.core.shows import EXACT_LOSSES, Shows
 from covey.errors import UserError
+from covey.methods.baselines import random
+from covey.parts.mix.average import Weighting
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.size import sizes
+from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import validated
@@ -60,3 +63,21 @@ def candidates(sizes: Array, count: int, rng: np.random.Generator) -> list[int]:
 def highest(losses: Array, count: int) -> list[int]:
     """Positions of the `count` highest losses; ties go to the lower position."""
     return [int(i) for i in np.argsort(-losses, kind="stable")[:count]]
+
+
+@register("method", "power-of-choice", family="selection")
+@validated
+def power_of_choice(
+    train: Train, *, per_round: Count = 10, candidates: Count = 20, weighting: Weighting = "equal"
+) -> Method:
+    """Power-of-choice (Cho et al., 2020): of some candidates drawn by their data, those with the highest loss work.
+
+    The candidates evaluate the present model first, which costs a transfer and time.
+
+    Args:
+        per_round: how many clients work in a round.
+        candidates: clients that evaluate the model first.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    select = PowerOfChoice(per_round=per_round, candidates=candidates)
+    return replace(random(train, weighting=weighting), name="power-of-choice", select=select)

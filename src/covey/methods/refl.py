@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from covey.core.needs import Key
-from covey.core.round import Round
+from covey.core.round import Method, Round
 from covey.core.shows import ROUNDS_OF_SUMS, Shows
+from covey.methods.stale import FirstArrivals
+from covey.parts.mix.late import FreshAndLate
 from covey.parts.selection.plain import PerRound
+from covey.parts.steps import Train
+from covey.settings.ranges import Count
 from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings.signatures import takes, validated
 
 PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each client could be reached
 
@@ -29,3 +33,25 @@ class LeastAvailable(PerRound):
         PRESENCE.keep(now.memory, seen)
         drawn = now.stream("select").permutation(now.here).tolist()
         return sorted(sorted(drawn, key=lambda i: seen[i])[: self.per_round])
+
+
+@register("method", "refl", family="selection")
+@validated
+@takes(FreshAndLate)
+def refl(train: Train, *, per_round: Count = 10, **late: Any) -> Method:
+    """The least available clients work while they are there, and replies that come late still count.
+
+    A round ends with `per_round` arrivals; what arrives later counts (1 - beta) / (1 + staleness) + beta (1 - exp(-d /
+    largest d)) beside 1 for a fresh reply, d how far it would move the fresh ones' mean (Abdelmoniem et al., 2023;
+    availability is the share of rounds so far, in place of a forecast).
+
+    Args:
+        per_round: how many clients work in a round.
+    """
+    return Method(
+        name="refl",
+        select=LeastAvailable(per_round=per_round),
+        local=train,
+        gather=FirstArrivals(count=per_round),
+        mix=FreshAndLate(**late),
+    )

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.core.needs import Key
-from covey.core.round import Round
+from covey.core.round import Method, Round
 from covey.core.shows import by_losses
-from covey.parts.selection.feedback import ByLosses
+from covey.methods.baselines import random
+from covey.parts.mix.average import Weighting
+from covey.parts.selection.feedback import ByLosses, remember_losses
+from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
 from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings.signatures import takes, validated
 
 Array = NDArray[np.float64]
 TIERS: Key[Mapping[str, Any]] = Key("tiers")
@@ -149,3 +152,20 @@ def draw_tier(
 def stalled(history: Sequence[float], interval: int) -> bool:
     """Whether a tier's accuracy did not improve over the last `interval` rounds."""
     return len(history) > interval and history[-1] <= history[-1 - interval]
+
+
+@register("method", "tifl", family="selection")
+@validated
+@takes(ByTier)
+def tifl(train: Train, *, weighting: Weighting = "equal", **tiers: Any) -> Method:
+    """TiFL (Chai et al., 2020): clients of like speed form tiers, and each round one tier works.
+
+    A tier is drawn by probability while it has credits (ceil(rounds / tiers)). When the tier in work made no progress
+    over `interval` rounds, tiers are ranked by loss: the worst of n gets probability n / (n (n + 1) / 2), and so on.
+    `losses` says how the losses are known: reported with training, asked (and paid) each round, or as published.
+
+    Args:
+        weighting: what a reply counts by: its samples, equally, or its batches.
+    """
+    select = ByTier(step=train, **tiers)
+    return replace(random(train, weighting=weighting), name="tifl", select=select, after=(remember_losses,))

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from covey.core.round import Reply
-from covey.methods.covey.flock_topology import REFRESHED, FlockTopology, FromRepresentative
+from covey.methods.covey.topology import REFRESHED, FlockTopology, FromRepresentative
 from covey.parts.mix.peers import links
 from covey.parts.steps.size import SIZES
 

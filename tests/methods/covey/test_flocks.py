@@ -5,14 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.methods.covey.class_distances import (
+from covey.methods.covey.clusters import (
     ClassDistances,
     between_classes,
     class_distances,
+    cut_into,
+    flocks,
+    numbered,
     on_a_map,
     pair_weights,
+    renamed,
+    settled,
+    tree,
 )
-from covey.methods.covey.flocks import cut_into, flocks, numbered, renamed, settled, tree
 from covey.methods.covey.portrait import Portrait
 
 

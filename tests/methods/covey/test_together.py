@@ -5,7 +5,7 @@ import pytest
 from covey.core.round import run
 from covey.errors import UserError
 from covey.methods.covey import covey
-from covey.methods.covey.together import compared
+from covey.methods.covey.grouping import compared
 from covey.parts.steps import Train
 from covey.runs.config import fleet_of, resolve
 

@@ -21,11 +21,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from covey.core.round import Bank, Method, Mix, Select, Send, Step, Update
-from covey.methods.covey.by_portrait import ByPortrait, one_per_flock
-from covey.methods.covey.flock_topology import FlockTopology, FromRepresentative
+from covey.methods.covey.grouping import ByPortrait, Together, keep_evidence, one_per_flock
 from covey.methods.covey.portrait import DescribeClasses
-from covey.methods.covey.together import Together, keep_evidence
-from covey.methods.covey.within import WithinFlocks, label_groups
+from covey.methods.covey.topology import FlockTopology, FromRepresentative, WithinFlocks, label_groups
 from covey.parts.banks import one_per_client, to_group
 from covey.parts.mix.shared import GroupAverage
 from covey.parts.selection.fair import FairSchedule
