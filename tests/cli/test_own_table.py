@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def test_from_a_hospitals_file_to_answers(
     code, told = said(words, monkeypatch, capsys)
     assert code == 0
     for part in (
-        "3 clients by natural",
+        "patients.csv, 3 clients by natural",
         "patients.csv is not UTF-8: it is read as cp1252",
         "patients.csv has decimal commas (first in the column 'CRP [mg/l]')",
         "left out, because they look like IDs: Patient_ID",
@@ -68,6 +69,7 @@ def test_from_a_hospitals_file_to_answers(
         "empty cells in Alter, CRP [mg/l], Station are filled with the mean or the most frequent category",
     ):
         assert told.count(part) == 1, part
+    assert json.loads(Path("run/summary.json").read_text())["dataset"] == "patients.csv"
     truth = [row[-1] for row in rows(60, 1)]
     answers = covey.load_models("run").predict("new.csv")
     assert np.mean(answers == np.array(truth)) > 0.75

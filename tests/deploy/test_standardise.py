@@ -124,6 +124,17 @@ def test_who_has_a_scale_already_is_asked_nothing() -> None:
     assert site_fleet(config, Hand({}), keys={}, least=4, own=own, scaling=TellScale()).scaling is not None
 
 
+def test_noise_that_would_not_be_added_is_refused() -> None:
+    noisy = TellScale(privacy=Privacy(epsilon=1.0), low=0.0, high=1.0)
+    with pytest.raises(UserError, match=r"--scale-epsilon is 1, but .* digits has a scale of its own"):
+        site_fleet(resolve({"data": {"clients": 4}}), Hand({}), keys={}, least=4, scaling=noisy)
+    tables = resolve(
+        {"data": {"clients": 4}, "sites": {"schema": "sites"}, "measure": {"global_test": False}}
+    )
+    with pytest.raises(UserError, match=r"--scale-epsilon is 1, but .* on tables the sites tell exact sums"):
+        site_fleet(tables, Hand({}), keys={}, least=4, scaling=noisy)
+
+
 def test_numbers_by_hand() -> None:
     # one feature: 1, 3 at one site and 8 at another: mean 4, mean square (1 + 9 + 64) / 3, variance 26 / 3
     from covey.core.messages import Reply

@@ -112,6 +112,17 @@ def test_without_a_quorum_a_round_counts_with_whoever_answers() -> None:
     assert len(state.worked) == 1
 
 
+def test_fewer_sites_than_the_run_is_for_are_said_once() -> None:
+    said: list[str] = []
+    hand = Hand(sites())
+    fleet = deployed(hand, least=CLIENTS, say=said.append)
+    state = run(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
+    hand.sites = {node: site for node, site in hand.sites.items() if node > 102}
+    run(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=3, state=state)
+    lines = [line for line in said if "goes on with" in line]
+    assert lines == ["round 2 goes on with 1 of 4 sites; [sites] quorum says how many a round needs"]
+
+
 def test_a_quorum_is_a_setting_of_the_file() -> None:
     tables: dict[str, Any] = {"data": {"name": "digits", "clients": 4}, "sites": {"quorum": 3}}
     fleet = site_fleet(resolve(tables), Hand({}), keys={}, least=4)

@@ -10,7 +10,7 @@ import typer
 from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
 from covey.errors import RunError, UserError
 from covey.files import new_run_folder
-from covey.settings.own_code import bare_name
+from covey.settings.own_code import bare_name, data_name
 from covey.terminal import console, live, say
 
 if TYPE_CHECKING:
@@ -291,7 +291,8 @@ def announce(config: Config) -> None:
     """What is about to run, on which data."""
     partition = config["partition"]
     settings = ", ".join(f"{k} {v}" for k, v in partition.items() if k != "name" and v is not None)
-    data, cut, model = (bare_name(config[table]["name"]) for table in ("data", "partition", "model"))
+    cut, model = (bare_name(config[table]["name"]) for table in ("partition", "model"))
+    data = data_name(config["data"]["name"], config["data"].get("path"))
     how = f"{cut} ({settings})" if settings else cut
     say(f"{data}, {config['data']['clients']} clients by {how}, {model}")
 

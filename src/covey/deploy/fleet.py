@@ -136,6 +136,8 @@ class SiteFleet:
             self.turnout.open()
         least = max(1, self.turnout.quorum, self.least if round == 1 or not self.registry.sites else 0)
         self.here = self._believed(self.registry.wait(least, self.patience, round))
+        if not self.is_child and (fewer := self.turnout.fewer(len(self.here), self.least)):
+            self.say(f"round {round} {fewer}")
         if self.scaling is not None:
             self._use(ask_scale(self, self.scaling))
         self.info["workers"] = len(self.registry.sites)

@@ -57,6 +57,8 @@ def site_fleet(
         if not sites.schema or data["name"] != DataSection.name
         else None
     )
+    if scaling is not None and scaling.privacy.epsilon is not None:
+        refuse_unused_noise(scaling.privacy.epsilon, sites.schema, dataset)
     schema = before or shared_schema(
         sites.schema, transport, least=least, own=dataset, keys=keys, say=say, status=status
     )
@@ -105,6 +107,20 @@ def site_fleet(
         plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
         scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
     )
+
+
+def refuse_unused_noise(epsilon: float, schema: str, dataset: Dataset | None) -> None:
+    """Nobody is left to believe in noise that is not added."""
+    if schema or dataset is None or dataset.schema is not None:
+        why = (
+            "on tables the sites tell exact sums of their columns (a site with a --budget tells none), or nothing "
+            "where [sites] schema is a file"
+        )
+    elif dataset.scale is not None:
+        why = f"{dataset.name} has a scale of its own, so the sites are not asked"
+    else:
+        return
+    raise UserError(f"--scale-epsilon is {epsilon:g}, but nothing would be noised by it: {why}; leave it out")
 
 
 def shared_schema(

@@ -15,7 +15,15 @@ class Turnout:
     def __init__(self, quorum: int = 0) -> None:
         self.quorum = quorum
         self.said: set[tuple[int, str]] = set()  # refusals that the terminal has shown
+        self.there = -1  # sites at the beginning of the last round
         self.open()
+
+    def fewer(self, there: int, least: int) -> str:
+        """What is said where a round begins with fewer sites than the run is for, once for each number of them."""
+        news, self.there = there != self.there, there
+        if there >= least or not news:
+            return ""
+        return f"goes on with {there} of {least} sites; [sites] quorum says how many a round needs"
 
     def open(self) -> None:
         """A new round begins."""

@@ -32,7 +32,7 @@ from covey.parts.steps.served import Serving
 from covey.privacy.composition import statement
 from covey.runs.config import Config
 from covey.runs.provenance import origins_in, origins_of
-from covey.settings.own_code import bare_name
+from covey.settings.own_code import bare_name, data_name
 from covey.training.metrics import Metrics
 from covey.version import __version__
 
@@ -226,13 +226,13 @@ class Recorder:
             targets.append(
                 {"metric": self.target_metric(), "target": top.target, **(self.reached or nothing)}
             )
-        private = self.config.tables.get("private", {})
+        private, data = self.config.tables.get("private", {}), self.config["data"]
         whole = {
             "schema": 1,
             "covey": __version__,
             "name": top.name or self.config.method_name,
             "method": self.config.method_name,
-            "dataset": self.fleet.dataset_name or bare_name(self.config["data"]["name"]),
+            "dataset": self.fleet.dataset_name or data_name(data["name"], data.get("path")),
             "model": bare_name(self.config["model"]["name"]),
             "parameters": layout.trainable,
             "clients": self.clients,

@@ -45,6 +45,11 @@ def bare_name(name: str) -> str:
     return bare.rpartition("@")[0] if name.startswith(GIVEN) else bare
 
 
+def data_name(name: str, path: object = None) -> str:
+    """What to call somebody's data: those of a file or a folder as it is called."""
+    return (Path(str(path)).name if path else "") or bare_name(name)
+
+
 def is_file(place: str) -> bool:
     """Whether the place of a name is a file rather than a module."""
     return place.endswith(".py")

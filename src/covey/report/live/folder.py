@@ -17,7 +17,7 @@ from covey.folder.read import read_config, read_summary
 from covey.folder.summary import Summary
 from covey.report.live.following import Following
 from covey.report.wording import is_share
-from covey.settings.own_code import said
+from covey.settings.own_code import data_name, said
 from covey.terminal import printable
 
 SKIPPED = frozenset({"checkpoint", "tensorboard", "wandb", "superlink", ".git", "__pycache__", ".venv"})
@@ -122,7 +122,7 @@ class RunsFolder:
         return {
             "name": str(settings.get("name") or method),
             "method": method,
-            "dataset": str(settings.get("data.name", "")),
+            "dataset": data_name(str(settings.get("data.name", "")), settings.get("data.path")),
             "seed": settings.get("seed", 0),
             "rounds": whole(settings, "rounds"),
             "clients": whole(settings, "data.clients"),
