@@ -11,15 +11,20 @@ from covey.errors import UserError
 USER = re.compile(
     r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/@:]*:)(?P<secret>(?!\d{1,5}/)\S+)(?=@)", re.IGNORECASE
 )
+# A name without a password is a token at many servers: https://TOKEN@host. Of a database it is the user's.
+TOKEN = re.compile(
+    r"(?P<before>\b(?:[a-z0-9]+\+)?https?://)(?P<secret>(?!\*\*\*@)[^\s/@:]+)(?=@)", re.IGNORECASE
+)
 QUERY = re.compile(
-    r"(?P<before>[?&](?:password|passwd|pwd|token|secret|api_?key|access_?key)=)(?P<secret>[^\s&#\"']+)",
+    r"(?P<before>[?&][\w.-]*(?:password|passwd|pwd|token|secret|signature|api[_-]?key|access[_-]?key)=)"
+    r"(?P<secret>[^\s&#\"']+)",
     re.IGNORECASE,
 )
 
 
 def without_password(text: str) -> str:
     """The text with *** for each password in an address."""
-    for pattern in (USER, QUERY):
+    for pattern in (USER, TOKEN, QUERY):
         text = pattern.sub(lambda found: found["before"] + "***", text)
     return text
 

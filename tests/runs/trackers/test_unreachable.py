@@ -117,6 +117,9 @@ def test_a_server_that_takes_the_call_and_says_nothing_holds_up_nothing(
         "https://ann:s3/cret@host",
         "http://ann:p@s3cret@host:5000",
         "https://host/api?token=s3cret",
+        "https://host/api?x=1&access_token=s3cret",
+        "https://s3cret@host:5000/path",
+        "http://s3cret@host",
         "mysql+pymysql://:s3cret@host/x",
     ],
 )
@@ -129,7 +132,14 @@ def test_a_password_in_a_setting_is_refused_and_not_repeated(uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["http://host:5000/a@b", "sqlite:////home/a:b/c.db", "file:///x", "http://ann@host"]
+    "uri",
+    [
+        "http://host:5000/a@b",
+        "sqlite:////home/a:b/c.db",
+        "file:///x",
+        "postgresql://ann@db/x",
+        "http://host?a=b",
+    ],
 )
 def test_other_addresses_are_left_as_they_are(uri: str) -> None:
     assert without_password(uri) == uri
