@@ -63,8 +63,33 @@ def draws_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+# One method of each kind of group, selection, local step, mixing and update; the others by `make slow`.
+IN_THE_GATE = (
+    *("cafa", "cfic", "covey", "decentralized", "ditto", "embedding", "fedavg", "feddyn", "fedper", "fedrc"),
+    *(
+        "fine-tuned",
+        "haccs",
+        "hierarchical",
+        "ifca",
+        "krum",
+        "local",
+        "mime-lite",
+        "oort",
+        "pacfl",
+        "scaffold",
+    ),
+)
+
+
 @pytest.mark.usefixtures("draws_from_the_seed")
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in BY_ARRIVAL])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in IN_THE_GATE else pytest.mark.slow)
+        for name in METHODS
+        if name not in BY_ARRIVAL
+    ],
+)
 def test_every_method_gives_the_simulations_bits(name: str) -> None:
     settings = {"per_round": CLIENTS} if name in ("haccs", "tifl", "oort") else {}
     method = check_toml(name, settings)
