@@ -29,6 +29,7 @@ $(ENGINES)/ready: pyproject.toml constraints-engines.txt
 
 demo: $(VENV)/ready
 	$(BIN)/covey demo
+	@echo "next: . $(BIN)/activate, and covey is a command here (covey --help)"
 
 # The gate. The quick part first, then the engines in their own environment.
 test: lint unit engines
