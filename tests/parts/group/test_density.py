@@ -5,8 +5,8 @@ import pytest
 
 from covey.core.round import empty_state, open_round
 from covey.errors import UserError
-from covey.methods.haccs import by_summary
-from covey.methods.haccs.by_summary import BySummary
+from covey.methods.haccs import grouping
+from covey.methods.haccs.grouping import BySummary
 from covey.parts.group import density
 from covey.parts.group.density import Density
 from covey.parts.selection.haccs import cluster_weights
@@ -48,7 +48,7 @@ def test_a_client_far_from_all_others_is_alone(monkeypatch: pytest.MonkeyPatch) 
 def test_too_many_feature_summaries_are_refused_in_a_sentence_before_anybody_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(by_summary, "MOST_TABLE", 7)
+    monkeypatch.setattr(grouping, "MOST_TABLE", 7)
     fleet = small_fleet()
     now = open_round(empty_state(fleet), fleet)
     with pytest.raises(UserError, match=r"8 clients are to tell a feature summary; .* Allowed: 7, or label"):

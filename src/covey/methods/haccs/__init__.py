@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from covey.core.round import Method
 from covey.errors import UserError
-from covey.methods.haccs.by_summary import BySummary, Distance, Missing
+from covey.methods.haccs.grouping import BySummary, Distance, Missing
 from covey.parts.group.density import Algorithm, Density, Extract
 from covey.parts.mix.average import Average, Weighting
 from covey.parts.selection.fair import FairSchedule
