@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.data.encoding import encode, sums_of
+from covey.data.encoding import encode, far_outside, sums_of
 from covey.data.schema import Column, Schema, differences, read_schema, union
 from covey.data.table import read_table
 from covey.errors import UserError
@@ -178,3 +179,35 @@ def test_about_json_keeps_it_and_older_ones_are_read(tmp_path: Path) -> None:
     (tmp_path / "about.json").write_text(json.dumps(plain))
     with pytest.raises(UserError, match="kind 'pickle'; allowed: number, category"):
         read_about(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("known", "row", "said"),
+    [
+        ({"low": 40.0, "high": 100.0}, [[160.0, -20.0]], ""),  # 60 wide: -20 to 160
+        (
+            {"low": 40.0, "high": 100.0},
+            [[70.0, 161.0]],
+            "holds 161 in row 2; in training it ran from 40 to 100",
+        ),
+        (
+            {"low": 40.0, "high": 100.0},
+            [[-21.0, math.nan]],
+            "holds -21 in row 1; in training it ran from 40 to 100",
+        ),
+        ({"mean": 70.0, "std": 10.0}, [[170.0, -30.0]], ""),  # ten deviations
+        (
+            {"mean": 70.0, "std": 10.0},
+            [[70000.0, 70.0]],
+            "was 70 on average with a deviation of 10: is it the same",
+        ),
+        ({}, [[1e9, 0.0]], ""),
+    ],
+)
+def test_numbers_far_from_those_of_training_are_named(
+    known: dict[str, float], row: list[list[float]], said: str
+) -> None:
+    schema = Schema(columns=(Column(name="kg", **known),))
+    (found, *_) = [*far_outside(schema, [np.array(values) for values in row]), ""]
+    assert said in found
+    assert bool(said) == bool(found)

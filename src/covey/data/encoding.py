@@ -17,6 +17,8 @@ from covey.data.schema import NO_CATEGORY, Column, Floats, Schema
 from covey.data.table_files import Reading, open_table
 from covey.errors import UserError
 
+DEVIATIONS = 10  # from the mean, beyond which a number of new rows is probably in another unit
+
 
 def encode(schema: Schema, source: Any) -> torch.Tensor:
     """The inputs of all rows, not yet scaled; a warning for each thing that was decided, or that looks wrong."""
@@ -35,19 +37,29 @@ def open_rows(schema: Schema, source: Any) -> pa.Table:
 
 
 def far_outside(schema: Schema, columns: Sequence[NDArray[Any]]) -> list[str]:
-    """A sentence for each column with a number that is further from the training rows' range than it is wide."""
+    """A sentence for each column with a number that is further from the training rows' range than it is wide.
+
+    Where sites have agreed on a schema, nobody knows the range: there it is ten deviations from the mean.
+    """
     found = []
     for column, values in zip(schema.columns, columns, strict=True):
-        if column.kind != "number" or column.low is None or column.high is None:
+        if column.kind != "number":
             continue
-        wide = (column.high - column.low) or abs(column.high) or 1.0
-        odd = (values < column.low - wide) | (values > column.high + wide)
+        if column.low is not None and column.high is not None:
+            wide = (column.high - column.low) or abs(column.high) or 1.0
+            least, most = column.low - wide, column.high + wide
+            known = f"ran from {column.low:g} to {column.high:g}"
+        elif column.mean is not None and column.std is not None:
+            least, most = column.mean - DEVIATIONS * column.std, column.mean + DEVIATIONS * column.std
+            known = f"was {column.mean:g} on average with a deviation of {column.std:g}"
+        else:
+            continue
+        odd = (values < least) | (values > most)
         if odd.any():
             row = int(odd.argmax())
-            unit = f" {column.unit}" if column.unit else ""
             found.append(
-                f"the column {column.name!r} holds {values[row]:g} in row {row + 1}; in training it ran from "
-                f"{column.low:g} to {column.high:g}{unit}: is it the same unit? ({odd.sum():,} of {len(odd):,} rows)"
+                f"the column {column.name!r} holds {values[row]:g} in row {row + 1}; in training it {known}: is it the "
+                f"same unit? ({odd.sum():,} of {len(odd):,} rows)"
             )
     return found
 
