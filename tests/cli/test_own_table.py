@@ -98,7 +98,10 @@ def test_from_a_hospitals_file_to_answers(
     [
         (["run", "--label", "krank"], "--label and --client name columns of a file: add --data FILE.csv"),
         (["run", *OPTIONS, "--dataset", "digits"], "--data is patients.csv and --dataset is digits"),
-        (["run", "--data", "patients.csv"], "data.label"),
+        (
+            ["run", "--data", "patients.csv"],
+            "--label is missing: which column of patients.csv is to be predicted",
+        ),
         (["look", "--data", "none.csv", "--label", "krank"], "none.csv does not exist"),
         (["compare", "fedavg", "--data", "patients.csv", "--label", "sick"], "has no column 'sick'"),
     ],

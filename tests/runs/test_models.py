@@ -338,5 +338,12 @@ def test_arrays_and_pictures_from_the_command_line(digits: covey.Run, tmp_path: 
 
 
 def test_a_folder_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    for name in ("fedavg", "local"):
+        (tmp_path / "both" / name).mkdir(parents=True)
+        (tmp_path / "both" / name / "config.toml").touch()
+    with pytest.raises(UserError, match=r"both holds 2 runs: name one of them, such as .*both/fedavg$"):
+        load_models(tmp_path / "both")
+    tmp_path = tmp_path / "both" / "local" / "empty"
+    tmp_path.mkdir()
     with pytest.raises(UserError, match=r"config\.toml is missing"):
         load_models(tmp_path)

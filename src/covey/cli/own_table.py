@@ -36,6 +36,8 @@ def with_own_table(
         return settings or []
     if dataset is not None:
         raise UserError(f"--data is {data} and --dataset is {dataset}; give one of them")
+    if label is None and not any(one.startswith("data.label=") for one in settings or ()):
+        raise UserError(f"--label is missing: which column of {data} is to be predicted")
     found = {"data.name": "table", "data.path": str(data), "data.label": label, "data.client": client}
     # as JSON, so that a column called 1 or true is a text
     own = [f"{key}={json.dumps(value)}" for key, value in found.items() if value is not None]

@@ -95,6 +95,14 @@ def read_config(path: Path) -> tuple[str, Mapping[str, Any]]:
         check_tables(tables)
         return text, tables
     except FileNotFoundError as problem:
+        inside = [
+            *path.parent.glob(f"*/{path.name}"),
+            *path.parent.glob(f"*/*/{path.name}"),
+        ]  # a comparison's
+        if inside:
+            raise UserError(
+                f"{path.parent} holds {len(inside)} runs: name one of them, such as {min(inside).parent}"
+            ) from problem
         raise UserError(f"{path.parent} is damaged: config.toml is missing.") from problem
     except (ValueError, OSError, RecursionError) as problem:
         raise UserError(f"{path} is damaged: it cannot be read as TOML.") from problem
