@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -136,6 +137,26 @@ def test_where_the_last_checkpoint_is_damaged_the_one_before_is_offered(
     ):
         resume(folder, from_round=7)
     same(resume(folder, from_round=1), straight)
+
+
+def test_real_sites_are_not_offered_to_go_back(tmp_path: Path) -> None:
+    """covey serve has no --from: sites have a state of their own, which would stay ahead of the server's."""
+    folder = run_until(tmp_path / "run", Killed())
+    (folder / "checkpoint/000002.safetensors").write_bytes(b"?")
+    with pytest.raises(
+        UserError, match=r"round 1 is whole, but real sites have gone on.*begin a new run"
+    ) as said:
+        resume(folder, fleet=SimpleNamespace(simulated=False, close=lambda: None))  # type: ignore[arg-type]
+    assert "--from" not in str(said.value)
+
+
+def test_a_run_that_has_ended_does_not_go_back(tmp_path: Path) -> None:
+    folder = run_config(resolve(TABLES), tmp_path / "run", report=False).folder
+    with pytest.raises(UserError, match=r"--from is 3, but the run has ended.*begin a new run"):
+        resume(folder, from_round=3)
+    sorted((folder / "checkpoint").iterdir())[-1].write_bytes(b"?")
+    with pytest.raises(UserError, match=r"is damaged.*An earlier checkpoint is of no use: the run has ended"):
+        resume(folder, rounds=9)
 
 
 def test_an_undamaged_run_may_go_back_too(tmp_path: Path, straight: Finished) -> None:

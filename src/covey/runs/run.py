@@ -122,7 +122,7 @@ def resume(
                 fleet = fleet or fleet_of(config, say)
                 return _go(config, folder, fleet, None, watchers, say, report)
             index = index_in(folder)
-            checkpoint, index = checkpoint_in(folder, index, from_round)
+            checkpoint, index = checkpoint_in(folder, index, from_round, sites=fleet is not None)
             same_version(checkpoint.extra)
             same_code(folder, config, checkpoint, changed_code, "run" if fleet is None else "serve")
             if epsilon is not None or (rounds is not None and rounds != config.top.rounds):
@@ -139,7 +139,12 @@ def resume(
             fleet.close()
 
 
-def checkpoint_in(folder: Path, index: Index, from_round: int | None) -> tuple[Checkpoint, Index]:
+NO_WAY_BACK = "the run has ended, and of its journal, now a table, no round is taken back; begin a new run"
+
+
+def checkpoint_in(
+    folder: Path, index: Index, from_round: int | None, *, sites: bool = False
+) -> tuple[Checkpoint, Index]:
     """The checkpoint to go on from, and the index that ends with it; a damaged one is said with one that is whole."""
     kept = [one for one in index.kept if from_round is None or one.round == from_round]
     if from_round is not None and not kept:
@@ -147,14 +152,25 @@ def checkpoint_in(folder: Path, index: Index, from_round: int | None) -> tuple[C
         raise UserError(f"--from is {from_round}; allowed: the round of a checkpoint that is kept: {there}")
     index = replace(index, kept=tuple(one for one in index.kept if not kept or one.round <= kept[0].round))
     journal = folder / "metrics.jsonl"
+    ended = not journal.exists() and (folder / "metrics.parquet").exists()
+    if from_round is not None and ended:
+        raise UserError(f"--from is {from_round}, but {NO_WAY_BACK}")
     try:
         checkpoint = read_checkpoint(folder, index)
         if from_round is not None or journal.exists():
             checkpoint.journal.read(journal)
     except UserError as damage:
+        if ended:
+            raise UserError(f"{damage}. An earlier checkpoint is of no use: {NO_WAY_BACK}") from damage
         whole = rounds_that_are_whole(folder, index)
         if not whole:
             raise
+        # Sites keep a state of their own, and rounds that are made twice under fresh noise would have to be booked.
+        if sites:
+            raise UserError(
+                f"{damage}. The checkpoint of round {whole[0]} is whole, but real sites have gone on since and cannot "
+                "go back with the server: begin a new run"
+            ) from damage
         raise UserError(
             f"{damage}. The checkpoint of round {whole[0]} is whole: go on from there, to the same result, with "
             f"--resume {folder} --from {whole[0]}"
