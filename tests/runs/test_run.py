@@ -183,7 +183,7 @@ def test_a_start_that_was_killed_is_no_dead_end(
         write_atomically(path, content)
 
     with monkeypatch.context() as patch:
-        for module in ("checkpoint", "checksums", "record"):
+        for module in ("folder.checkpoint", "folder.checksums", "runs.recorder"):
             patch.setattr(f"covey.{module}.write_atomically", killed)
         with pytest.raises(Killed):
             run_config(resolve(TABLES), tmp_path / "run")
