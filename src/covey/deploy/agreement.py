@@ -162,9 +162,8 @@ def made(fits: list[ToldColumns], own: Dataset | None, say: Callable[[str], None
         schemas = [structure(own.schema), *schemas]
     shared = union(schemas)
     whole = shared.fitted(added(shared, parts))
-    say(
-        f"the tables of {len(parts)} sites have {len(whole.columns)} columns, {len(whole.inputs)} inputs in common"
-    )
+    count = len({column.name for column in whole.columns})  # a date is several of them
+    say(f"the tables of {len(parts)} sites have {count} columns, {len(whole.inputs)} inputs in common")
     for column in whole.columns:
         for category in column.categories:
             without = [
