@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from covey.core.round import Task, empty_state, open_round, stream
 from covey.data import Samples, load
 from covey.fleet.local import LocalFleet
-from covey.methods.embedding.denoise import denoise
+from covey.methods.embedding.denoising import denoise
 from covey.methods.embedding.pretraining import Pretrain
 from covey.methods.embedding.ward import Ward
 from covey.parts.group.centroids import settled

@@ -8,10 +8,18 @@ from hypothesis import strategies as st
 
 from covey.core.round import Reply, Task
 from covey.errors import UserError
+from covey.fleet import guard
 from covey.fleet.guard import BUFFERS, Guard, Lengths, lengths_of, medians_of_others
 from covey.training.rows import Layout
 
 LAYOUT = Layout(names=("w",), shapes=((4,),), trainable=4, size=4, buffers="average")
+
+
+@pytest.fixture(autouse=True)
+def _few_are_enough(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers worked out by hand are of few replies."""
+    if "of_fewer_than_ten" not in request.node.name:
+        monkeypatch.setattr(guard, "ENOUGH", 3)
 
 
 def lengths(own: list[float], start: float = 1.0) -> Lengths:
@@ -35,6 +43,11 @@ def test_a_long_update_is_shortened_to_so_many_times_the_others() -> None:
     """Beside 2, 3 and 4 (median 3) an update of 12 keeps 6 of it; 6 is left as it is."""
     assert shares([2, 3, 4, 12]) == [1, 1, 1, 0.5]
     assert shares([2, 3, 4, 6]) == [1, 1, 1, 1]
+
+
+def test_of_fewer_than_ten_replies_none_is_shortened() -> None:
+    assert shares([3.0] * 8 + [12.0]) == [1.0] * 9
+    assert shares([3.0] * 9 + [12.0]) == [1.0] * 9 + [0.5]
 
 
 def test_each_model_has_its_own_median() -> None:

@@ -5,11 +5,16 @@ import pytest
 import torch
 
 from covey.core.round import Reply, Task, run
+from covey.data import federate, load
+from covey.fleet.engine import Engine
+from covey.fleet.guard import Guard
 from covey.fleet.hostile import Attack, Liars, attacked, false_portraits, false_updates, with_false_labels
+from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.parts.measure import scores
 from covey.parts.steps import Train
-from covey.testing import small_federation, small_fleet
+from covey.testing import small_federation
+from covey.training.models import build
 
 TASK = Task(models=torch.tensor([[1.0, 1.0]]), slots=(0,))
 
@@ -58,13 +63,14 @@ def test_a_tenth_of_the_clients_lies_and_at_least_one() -> None:
 
 
 def test_by_default_an_update_times_minus_nine_does_little_harm() -> None:
-    """Two of eight, in every round: a bound of ten times the others' length lets it through."""
-    method = fedavg(Train(lr=0.1, batch=16), per_round=8)
+    """Two of ten, in every round: a bound of ten times the others' length lets it through."""
+    method = fedavg(Train(lr=0.1, batch=16), per_round=10)
+    data = federate(load("digits"), partition="iid", clients=10, seed=0)
 
     def accuracy(attack: Attack | None, norm: float | None = None) -> float:
-        fleet = small_fleet()
-        if norm is not None:
-            fleet.guard = type(fleet.guard)(norm=norm)
+        model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
+        guard = Guard() if norm is None else Guard(norm=norm)
+        fleet = LocalFleet(data, model, engine=Engine(mode="serial"), guard=guard, seed=5)
         if attack:
             attacked(fleet, (1, 6), attack)
         try:

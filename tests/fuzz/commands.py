@@ -153,14 +153,14 @@ def tried(line: list[str]) -> str:
 def prepare() -> None:
     """What most commands import, and the files that they are given: once, before the processes are forked."""
     for name in (
-        "api",
-        "advice",
-        "comparing",
+        "report.live.serve",
         "report.page",
-        "results",
-        "study.tuning",
-        "trained",
-        "live.serve",
+        "runs.advise",
+        "runs.api",
+        "runs.compare",
+        "runs.models",
+        "runs.results",
+        "runs.study.tuning",
     ):
         importlib.import_module(f"covey.{name}")
     scratch()

@@ -16,7 +16,7 @@ from covey.parts.measure import Measuring
 from covey.parts.steps import Train
 from covey.parts.steps.compress import Compression
 from covey.privacy.settings import Private
-from covey.runs.sections import SECTIONS, DataSection, ModelSection, Top, settings_in
+from covey.runs.sections import SECTIONS, DataSection, ModelSection, Sites, Top, settings_in
 from covey.runs.stopping import Stopping
 from covey.settings.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.settings.ranges import Range
@@ -156,6 +156,7 @@ def configurations(datasets: Sequence[str] = ()) -> Values:
         "private": table(settings_of(Private)),
         "compress": table(settings_of(Compression)),
         "stop": table(settings_of(Stopping)),
+        "sites": table(settings_of(Sites)),
     }
     assert {*sections, "methods"} == set(SECTIONS), "every section is fuzzed"
     own = st.sampled_from(sorted(METHODS)).flatmap(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.parts.heterogeneity import LEVELS, WORDS, level_of, meaning
+from covey.parts.heterogeneity_words import LEVELS, WORDS, level_of, meaning
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -157,7 +157,7 @@ REFUSED = {
     "power-of-choice": "exact loss",
     "tifl": "exact loss",
     "cfic": "the exact label",
-    "embedding": "trained on updates without noise",
+    "embedding": "updates without noise, of which its autoencoder is made",
     "haccs": "exact loss",
     "scaffold": "control variate",
     "feddisco": "label mix",
@@ -165,7 +165,7 @@ REFUSED = {
     "ladd": "amplitudes",
     "clustered-sampling": "sketch",
     "local": "every client's own model",
-    "covey": "exact label counts or bits; set method.epsilon",
+    "covey": "exact label counts or bits of every client; set method.epsilon",
 }
 
 

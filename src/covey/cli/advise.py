@@ -16,7 +16,7 @@ from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_
 from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption
 from covey.cli.serve import PORT, CertsOption, InsecureOption
 from covey.errors import UserError
-from covey.parts.heterogeneity import LEVELS, WORDS, level_of, meaning
+from covey.parts.heterogeneity_words import LEVELS, WORDS, level_of, meaning
 from covey.terminal import Console
 
 if TYPE_CHECKING:

@@ -28,7 +28,10 @@ BUFFERS_OF = "update of buffers"
 # can, what the others still learn is many times as long, and moves the model little.
 SLIGHT = 0.05
 REFUSED = 10.0  # times as long as the others': that is no update
-FEWEST = 3  # replies of a model, or of the round, of which one can be told from the others
+FEWEST = 3  # replies of a model of which one can be told from the others
+ENOUGH = (
+    10  # replies of a round: of fewer, clients that merely differ are as far from the median as one who lies
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ class Lengths:
         Who trains on more batches may go farther, as a random walk does: by the square root of their number.
         """
         whole = np.ones(len(self.own))
-        if len(self.own) < FEWEST:
+        if len(self.own) < ENOUGH:
             return whole
         own = self.own[:, 0]
         steps = np.sqrt(np.maximum(1, self.batches)) if self.batches else whole
@@ -135,7 +138,7 @@ class Guard:
     norm: an update ||w_k - w|| is shortened to so many times the median length of the others' that train the same
     model (of all others of the round, where fewer than three train it), and to no less than a twentieth of the model w
     that it started from; with b times the batches of the others it may be sqrt(b) times as long. More than ten times
-    the median of the round's others and longer than w, it is refused. Of fewer than three replies none is shortened,
+    the median of the round's others and longer than w, it is refused. Of fewer than ten replies none is shortened,
     and alone in its round an update may be ten times as long as w.
     samples: at real sites, a client may say that it has so many times as many samples as the median of the others.
     """

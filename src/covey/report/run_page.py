@@ -8,7 +8,7 @@ import numpy as np
 
 from covey.folder.read import RunView
 from covey.folder.summary import Losses
-from covey.parts.heterogeneity import WORDS, level_of, meaning
+from covey.parts.heterogeneity_words import WORDS, level_of, meaning
 from covey.report.changes import changes
 from covey.report.markup import Html, cells_table, markup, tag
 from covey.report.notes import note_kind

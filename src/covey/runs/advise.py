@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from covey.parts.heterogeneity import LEVELS, Unlikeness
+from covey.parts.heterogeneity import Unlikeness
+from covey.parts.heterogeneity_words import LEVELS
 
 EVIDENCE = Path(__file__).parent / "advice.json"
 REFERENCE = "fedavg"

@@ -31,7 +31,7 @@ def test_every_figure_and_table_of_the_issue_has_its_experiment() -> None:
         "table3",
         "summaries",
     )
-    assert sorted(MINE) == sorted(f"haccs/{name}" for name in wanted)
+    assert set(MINE) >= {f"haccs/{name}" for name in wanted}
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])

@@ -13,7 +13,7 @@ from torch import Tensor
 from covey.core.needs import GROUPS, Facts, Key
 from covey.core.round import Method, Reply, Round, Task
 from covey.core.shows import Shows, by_answers
-from covey.methods.embedding.denoise import denoise
+from covey.methods.embedding.denoising import denoise
 from covey.methods.embedding.groups import EachGroup
 from covey.methods.embedding.pretraining import Pretrain, Way
 from covey.methods.embedding.ward import Search, Ward

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from covey.methods.embedding import denoise as module
-from covey.methods.embedding.denoise import denoise, median_of_noise, shrinkage
+from covey.methods.embedding import denoising as module
+from covey.methods.embedding.denoising import denoise, median_of_noise, shrinkage
 from covey.methods.embedding.ward import Ward
 from covey.parts.group.centroids import settled
 
