@@ -276,20 +276,25 @@ def test_a_tables_other_columns_stand_beside_the_answers(personal: covey.Run, tm
     from covey.cli import app
 
     def answers(*where: str) -> str:
-        result = CliRunner().invoke(app, ["predict", str(personal.folder), *where, "--out", str(out)])
+        result = CliRunner().invoke(app, ["predict", str(personal.folder), "--out", str(out), *where])
         if result.exception:
             raise result.exception
         return " ".join(result.output.split())
 
     table, out = tmp_path / "new.csv", tmp_path / "answers.csv"
-    table.write_text("id;a;b;c;d;ill\nP7;0,25;0,5;0,5;0,5;no\nP8;900;0,5;0,5;0,5;yes\n", encoding="cp1252")
+    table.write_text("id;a;b;c;d;ill\nP7;0,25;0,5;0,5;;no\nP8;900;0,5;;;yes\n", encoding="cp1252")
     said = answers(str(table), "--client", "Lyon")
     assert "new.csv has decimal commas (first in the column 'a')" in said
     assert "the column 'a' holds 900 in row 2; in training it ran from 0" in said
     assert "is it the same unit? (1 of 2 rows)" in said
+    assert "3 empty cells in c, d are filled as in training" in said
     lines = out.read_text().splitlines()
     assert lines[0] == "sample,id,ill,answer,p(no),p(yes)"
     assert [line.split(",")[:3] for line in lines[1:]] == [["1", "P7", "no"], ["2", "P8", "yes"]]
+    for wrong in (table, tmp_path):
+        with pytest.raises(UserError, match=r"--out is .*; it must be a file of its own"):
+            answers(str(table), "--out", str(wrong))
+    assert table.read_text().startswith("id;a;b;c;d;ill")
     said = answers(str(table), "--examples", str(table))
     assert "2 answers of model 0 of fedper after round 2, the best of 1 on its 2 labelled examples" in said
     for content, more, why in (

@@ -57,6 +57,8 @@ def predict(
 
     if not samples.exists():
         raise UserError(f"INPUT {samples} is not there")
+    if out is not None and (out.is_dir() or any(same_file(out, one) for one in (model, samples, examples))):
+        raise UserError(f"--out is {out}; it must be a file of its own, which the answers are written to")
     with saying_warnings():
         served = model_at(model, client, examples, changed_code)
         rows = as_input(samples, served.facts.inputs.schema)
@@ -69,6 +71,10 @@ def predict(
     with storing(out.parent):
         write_atomically(out, lines)
     say(f"wrote {out}")
+
+
+def same_file(one: Path, other: Path | None) -> bool:
+    return other is not None and one.exists() and other.exists() and one.samefile(other)
 
 
 @contextmanager

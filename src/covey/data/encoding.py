@@ -23,9 +23,10 @@ DEVIATIONS = 10  # from the mean, beyond which a number of new rows is probably 
 def encode(schema: Schema, source: Any) -> torch.Tensor:
     """The inputs of all rows, not yet scaled; a warning for each thing that was decided, or that looks wrong."""
     columns = columns_of(schema, open_rows(schema, source))
-    for note in far_outside(schema, columns):
+    made = assembled(schema, columns)
+    for note in (*filled(schema, columns), *far_outside(schema, columns)):
         warnings.warn(note, stacklevel=2)
-    return torch.from_numpy(assembled(schema, columns).astype(np.float32))
+    return torch.from_numpy(made.astype(np.float32))
 
 
 def open_rows(schema: Schema, source: Any) -> pa.Table:
@@ -34,6 +35,18 @@ def open_rows(schema: Schema, source: Any) -> pa.Table:
     for note in opened.notes:
         warnings.warn(note, stacklevel=2)
     return opened.table
+
+
+def filled(schema: Schema, columns: Sequence[NDArray[Any]]) -> list[str]:
+    """A sentence where there are empty cells."""
+    gaps: dict[str, int] = {}  # the parts of a date are one cell
+    for column, values in zip(schema.columns, columns, strict=True):
+        empty = values < 0 if column.kind == "category" else np.isnan(values)
+        if empty.any():
+            gaps[column.name] = int(empty.sum())
+    if not gaps:
+        return []
+    return [f"{sum(gaps.values()):,} empty cells in {some(list(gaps))} are filled as in training"]
 
 
 def far_outside(schema: Schema, columns: Sequence[NDArray[Any]]) -> list[str]:
