@@ -29,8 +29,7 @@ from covey.parts.steps import Train
 from covey.parts.steps.cross import CrossEvaluate
 from covey.parts.steps.evaluate import Evaluate
 from covey.runs.compare import on_equal_data
-from covey.settings.catalogue import METHODS
-from covey.testing import check_method, final, small_federation, small_fleet
+from covey.testing import final, small_federation, small_fleet
 from covey.training.objective import Reconstruction
 
 TRAIN = Train(lr=0.1, batch=16, holdout=0.2)
@@ -303,12 +302,6 @@ def test_without_accuracy_there_is_nothing_to_weigh_by() -> None:
     fleet = LocalFleet(small_federation(), torch.nn.Conv2d(1, 1, 1), objective=Reconstruction())
     with pytest.raises(UserError, match="weighs models by accuracy"):
         run(abfa(TRAIN), fleet, rounds=1)
-
-
-@pytest.mark.parametrize("name", ["cafa", "abfa", "cbcc", "cbcc-select"])
-def test_the_contract(name: str) -> None:
-    assert name in METHODS
-    check_method(name)
 
 
 def test_the_default_weighs_by_samples_and_balanced_accuracy_the_published_form_by_clusters_and_accuracy() -> (

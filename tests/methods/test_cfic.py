@@ -25,6 +25,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"), SETTINGS, ids=[f"{n}-{i}" for i, (n, _) in enumerate(SETTINGS)]
 )

@@ -86,7 +86,11 @@ def private_fedavg(select: str = "poisson", **settings) -> Method:
     return made_private(fedavg(Train(epochs=1), per_round=4), Private(**settings), clients=8, rounds=3)
 
 
-@pytest.mark.parametrize("settings", [{}, {"clip": "adaptive"}, {"select": "method"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"clip": "adaptive"}, pytest.param({"select": "method"}, marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_private_fedavg_keeps_the_contract(settings) -> None:
     check_method(private_fedavg(**settings))
 

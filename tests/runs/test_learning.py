@@ -66,7 +66,12 @@ def accuracy(tables):
         fleet.close()
 
 
-@pytest.mark.parametrize("name", FLEETS)
+LARGE = {"cifar10", "cifar100", "femnist", "pacs", "svhn"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in FLEETS]
+)
 def test_the_default_training_of_the_default_model_learns_more_than_guessing(name):
     data, rounds = FLEETS[name]
     natural = {"partition": {"name": "natural"}} if name == "femnist" else {"partition": {"name": "iid"}}

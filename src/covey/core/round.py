@@ -326,7 +326,7 @@ def check_run(method: Any, fleet: Any, rounds: Any) -> None:
         len(getattr(getattr(fleet, "data", None), "shares", ())),
     )
     if there and isinstance(asked, int) and asked > there and getattr(fleet, "name", "run") == "run":
-        warnings.warn(f"per_round is {asked}, but there are {there} clients: all of them work", stacklevel=3)
+        warnings.warn(f"per_round is {asked}, but there are {there} clients: all of them work", stacklevel=4)
 
 
 @one_thread()
