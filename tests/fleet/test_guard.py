@@ -50,6 +50,17 @@ def test_of_fewer_than_ten_replies_none_is_shortened() -> None:
     assert shares([3.0] * 9 + [12.0]) == [1.0] * 9 + [0.5]
 
 
+def test_of_fewer_than_ten_that_are_asked_and_not_of_ten_whose_replies_are_missing() -> None:
+    """An accomplice who sends nothing, or nonsense, does not switch the bound off."""
+    plain = lengths([3.0] * 8 + [12.0])
+    assert Lengths(plain.own, plain.start, asked=10).shares(2.0).tolist() == [1.0] * 8 + [0.5]
+    few = lengths([3.0, 12.0])
+    assert Lengths(few.own, few.start, asked=10).shares(2.0).tolist() == [1.0, 1.0]
+    tasks = {i: Task(models=torch.zeros(1, 4), slots=(0,)) for i in range(10)}
+    replies = [Reply(id=i, vector=torch.ones(4)) for i in range(9)]
+    assert lengths_of(replies, tasks, LAYOUT).asked == 10
+
+
 def test_each_model_has_its_own_median() -> None:
     """In a model whose updates are 1 long 8 becomes 2; among those of 8 it would be left."""
     assert shares([1, 1, 1, 8, 8, 8, 8], slots=(0, 0, 0, 0, 1, 1, 1)) == [1, 1, 1, 0.25, 1, 1, 1]

@@ -29,9 +29,9 @@ BUFFERS_OF = "update of buffers"
 SLIGHT = 0.05
 REFUSED = 10.0  # times as long as the others': that is no update
 FEWEST = 3  # replies of a model of which one can be told from the others
-ENOUGH = (
-    10  # replies of a round: of fewer, clients that merely differ are as far from the median as one who lies
-)
+# Clients that are asked in a round: of fewer, clients that merely differ are as far from the median as one who lies.
+# Not replies: who sends nothing, or nonsense, must not switch the bound off for an accomplice.
+ENOUGH = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +46,7 @@ class Lengths:
     parts: tuple[str, ...] = ("update", BUFFERS_OF)
     slots: tuple[int, ...] = ()  # the model that each reply started from; none: all from the same
     batches: tuple[int, ...] = ()  # that each was trained on; none: all on as many
+    asked: int = 0  # clients, those included whose reply is missing or was refused
 
     @property
     def others(self) -> Array:
@@ -67,7 +68,7 @@ class Lengths:
         Who trains on more batches may go farther, as a random walk does: by the square root of their number.
         """
         whole = np.ones(len(self.own))
-        if len(self.own) < ENOUGH:
+        if max(self.asked, len(self.own)) < ENOUGH or len(self.own) < FEWEST:
             return whole
         own = self.own[:, 0]
         steps = np.sqrt(np.maximum(1, self.batches)) if self.batches else whole
@@ -112,6 +113,7 @@ def lengths_of(
         ("update", BUFFERS_OF, *directions),
         slots=tuple(reply.slot for reply in replies),
         batches=tuple(int(reply.stats.get("batches", 1)) for reply in replies),
+        asked=len(tasks),
     )
 
 
@@ -138,8 +140,8 @@ class Guard:
     norm: an update ||w_k - w|| is shortened to so many times the median length of the others' that train the same
     model (of all others of the round, where fewer than three train it), and to no less than a twentieth of the model w
     that it started from; with b times the batches of the others it may be sqrt(b) times as long. More than ten times
-    the median of the round's others and longer than w, it is refused. Of fewer than ten replies none is shortened,
-    and alone in its round an update may be ten times as long as w.
+    the median of the round's others and longer than w, it is refused. Where fewer than ten clients are asked none is
+    shortened, and alone in its round an update may be ten times as long as w.
     samples: at real sites, a client may say that it has so many times as many samples as the median of the others.
     """
 
