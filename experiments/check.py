@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from experiments.result import read_stored
 from experiments.spec import Experiment, read_experiment
 from experiments.tuning import with_tuned
 
+# What guard.norm was by default until updates were shortened; results of before are made again with it.
+GUARD_BEFORE = 10.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
@@ -29,6 +32,7 @@ class Check:
     now: Mapping[str, Any]  # the origin of the new run
     stored: Mapping[str, Number]
     found: Mapping[str, Number]
+    under: str = ""  # a default of before, with which the numbers are the same and without which they are not
 
     @property
     def differs(self) -> list[str]:
@@ -80,8 +84,6 @@ def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -
         raise UserError(
             f"{experiment.name}: the stored run {run['case']} {run['row']} is no longer in {experiment.file}"
         )
-    config = resolve(experiment.tables(row, case, run["seed"]))
-    summary = one_run(config, folder / "run", lambda _: contextlib.nullcontext(lambda _: None), None)
     before = {
         cell["column"]: from_json(cell["values"][run["seed"]])
         for cell in stored["cells"]
@@ -92,13 +94,26 @@ def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -
         for column, what in experiment.columns.items()
         if column in before and not what.startswith(OF_SEVERAL_RUNS)
     }
-    return Check(
-        name=experiment.name,
-        run=run,
-        now=origin(config.toml()),
-        stored={column: before[column] for column in plain},
-        found={column: read_cell(what, summary, folder / "run") for column, what in plain.items()},
-    )
+
+    def again(tables: Mapping[str, Any], place: Path) -> Check:
+        config = resolve(tables)
+        summary = one_run(config, place, lambda _: contextlib.nullcontext(lambda _: None), None)
+        return Check(
+            name=experiment.name,
+            run=run,
+            now=origin(config.toml()),
+            stored={column: before[column] for column in plain},
+            found={column: read_cell(what, summary, place) for column, what in plain.items()},
+        )
+
+    tables = experiment.tables(row, case, run["seed"])
+    check = again(tables, folder / "run")
+    guard = tables.get("guard", {})
+    if check.differs and "norm" not in guard:
+        older = again({**tables, "guard": {**guard, "norm": GUARD_BEFORE}}, folder / "older")
+        if not older.differs:
+            return replace(older, under=f"guard.norm = {GUARD_BEFORE:g}, the default when it was made")
+    return check
 
 
 def cheapest(stored: Mapping[str, Any]) -> dict[str, Any]:

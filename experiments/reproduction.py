@@ -93,7 +93,8 @@ def print_check(name: str, scale: str) -> bool:
     Console().print(table)
     for key in check.changed:
         say(f"{key}: stored {check.run.get(key, 'not known')}, now {check.now[key]}")
-    say(f"differs: {', '.join(check.differences)}" if check.differs else "the same numbers")
+    same = f"the same numbers with {check.under}; other ones today" if check.under else "the same numbers"
+    say(f"differs: {', '.join(check.differences)}" if check.differs else same)
     return not check.differs
 
 

@@ -129,6 +129,22 @@ def test_a_check_finds_the_same_numbers(tiny: str) -> None:
     assert check_experiment(tiny, "small").differs == ["accuracy"]
 
 
+def test_a_result_of_an_older_default_is_the_same_with_that_default(
+    tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made when guard.norm was 1, say: today other updates are shortened, and the numbers are others."""
+    file, many = Path("experiments/p/tiny.toml"), TINY.replace("clients = 4", "clients = 12")
+    many = many.replace("per_round = 2", "per_round = 10").replace("per_round = 3", "per_round = 12")
+    file.write_text(many.replace("base = {", "base = { guard = { norm = 1.0 },"))
+    reproduce_experiment(tiny, scale="small", seeds=1, out=None)
+    file.write_text(many)
+    assert "accuracy" in check_experiment(tiny, "small").differs
+    monkeypatch.setattr("experiments.check.GUARD_BEFORE", 1.0)
+    done = CliRunner().invoke(app, ["reproduce", tiny, "--check"])
+    assert done.exit_code == 0
+    assert "the same numbers with guard.norm = 1, the default when it was made" in done.output
+
+
 def test_the_command_says_what_differs(tiny: str) -> None:
     reproduce_experiment(tiny, scale="small", seeds=1, out=None)
     assert CliRunner().invoke(app, ["reproduce", tiny, "--check"]).exit_code == 0
