@@ -7,6 +7,7 @@ import torch
 
 from covey.core.ledger import Conduct, Ledger
 from covey.core.round import Reply, Task
+from covey.fleet import guard
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.hostile import attacked
 from covey.fleet.odd import note_conduct, odd_clients, odd_in_words
@@ -29,8 +30,9 @@ def noted(rows: list[list[float]], norm: float = 2.0, rounds: int = 5) -> Ledger
     return ledger
 
 
-def test_an_update_against_all_others_and_a_long_one_are_odd() -> None:
+def test_an_update_against_all_others_and_a_long_one_are_odd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside (1, 0) three times, (-1, 0) is backwards and (3, 3), 4.24 long, is too long; (0, 1) is neither."""
+    monkeypatch.setattr(guard, "ENOUGH", 6)
     ledger = noted([[1, 0], [1, 0], [1, 0], [-1, 0], [3, 3], [0, 1]])
     odd = odd_clients(ledger)
     assert odd.keys() == {3, 4}
@@ -59,7 +61,7 @@ def test_it_lasts_with_a_checkpoint() -> None:
 def test_a_run_names_its_liars_and_nobody_where_nobody_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = {"rounds": 6, "data": {"clients": 8}, "partition": {"name": "iid"}, "method": {"per_round": 8}}
+    tables = {"rounds": 6, "data": {"clients": 10}, "partition": {"name": "iid"}, "method": {"per_round": 10}}
     config = resolve({**tables, "train": {"lr": 0.1, "epochs": 1}, "engine": {"lanes": False}})
     said: list[str] = []
     done = run_config(config, tmp_path / "honest", say=said.append, report=False)
