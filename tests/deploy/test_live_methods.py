@@ -9,8 +9,10 @@ from torch.nn.utils import vector_to_parameters
 
 pytest.importorskip("flwr")
 from covey.data import Samples, load
+from covey.deploy.home import model_at
 from covey.deploy.superlink import superlink
 from covey.runs.config import resolve
+from covey.runs.models import load_models
 from covey.settings.toml import read_tables
 from covey.training.models import build
 from tests.deploy.live_deployment import Deployment
@@ -52,6 +54,21 @@ def test_the_rows_are_those_of_the_local_engine(name: str, sites: Deployment) ->
     assert dict(local.groups) == dict(live.groups)
     assert sites.summary(name)["lost"]["count"] == 0
     assert sites.summary(name)["refused"]["count"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fedavg", "fedrep", "ditto", "ifca", "fine-tuned"])
+def test_every_site_takes_the_simulations_model_home(name: str, sites: Deployment) -> None:
+    """A plain row, parts from home, a row of its own, a choice by loss, a row adapted before use."""
+    settings = [f"method.name={name}"]
+    server = sites.serve(f"home-{name}", "--set", settings[0])
+    sites.simulate(f"local-home-{name}", *settings)
+    assert server.end() == 0, server.said()
+    local = load_models(sites.folder / f"local-home-{name}")
+    for number in range(4):
+        _, model = model_at(sites.folder / f"state-{number}")
+        assert (model.facts.method, model.facts.client) == (name, f"site-{number}")
+        assert torch.equal(model.row, local.served(number).row)
 
 
 def by_arrivals(sites: Deployment, method: str) -> str:
