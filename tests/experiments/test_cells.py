@@ -40,3 +40,13 @@ def test_messages_of_one_kind(folder: Path) -> None:
     assert read_cell("cost:messages:mix.peers", summary, folder) == 20
     assert read_cell("cost:bytes:mix.peers", summary, folder) == 800
     assert read_cell("cost:messages:query.labels", summary, folder) == 0
+
+
+def test_accuracy_after_the_same_time_for_all(tmp_path: Path) -> None:
+    """Rounds end after 10, 25 and 40 s: by 30 s two of them did; a run that ends before says nothing."""
+    times = [(1, 10.0, 0.2), (2, 25.0, 0.4), (3, 40.0, 0.9)]
+    rows = [[number, at, 0, -1, -1, "local-test", "accuracy-mean", value] for number, at, value in times]
+    pq.write_table(table_of(rows), tmp_path / "metrics.parquet")
+    assert read_cell("after:local-test/accuracy-mean:30:5", {}, tmp_path) == pytest.approx(0.3)
+    assert read_cell("after:local-test/accuracy-mean:30:1", {}, tmp_path) == 0.4
+    assert read_cell("after:local-test/accuracy-mean:50:5", {}, tmp_path) is None

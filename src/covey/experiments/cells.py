@@ -6,6 +6,7 @@ mean:SPLIT/METRIC:20%-40%    mean over that part of the run, from after its firs
 spread:SPLIT/METRIC:80%-100% standard deviation over the measured rounds of that part
 to:round | to:seconds | to:bytes     what it took to reach the target
 to:total                     bytes to the target, with measuring (the same in each round)
+after:SPLIT/METRIC:300:5     mean over the last 5 measured rounds that ended within 300 seconds: the same time for all runs
 reach:SPLIT/METRIC:5         seconds until the mean over 5 measured rounds reaches the target
 cost:messages | cost:bytes | cost:seconds      in all, without measuring
 cost:messages:KIND           of one kind of step, such as mix.peers (models sent from peer to peer)
@@ -91,6 +92,11 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
             return None
         found = reached(*series(folder, name, "seconds"), target, int(window))
         return _whole_cost("seconds", summary) if found is None else found
+    if kind == "after":
+        name, limit, window = name.rsplit(":", 2)
+        seconds, values = series(folder, name, "seconds")
+        in_time = values[seconds <= float(limit)][-int(window) :]
+        return float(in_time.mean()) if len(in_time) and seconds[-1] >= float(limit) else None
     if kind == "devices":
         return share_that_worked(folder, summary)
     tail = re.fullmatch(r"tail(\d+)", kind)
