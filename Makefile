@@ -1,9 +1,11 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 SHELL := /bin/bash
 PYTHON ?= python3
-VENV := .venv
+# The usual interpreter has .venv; one that is named (make test PYTHON=python3.13) has environments of its own.
+OWN := $(if $(filter file default,$(origin PYTHON)),,-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
+VENV := .venv$(OWN)
 BIN := $(VENV)/bin
-ENGINES := .venv-engines
+ENGINES := .venv-engines$(OWN)
 # Every file of tests that needs them, found by what it imports, and the wire's fuzz, which tries Flower's messages where it is.
 LIVE := $(shell grep -rlE 'importorskip."(flwr|ray)"' tests --include='test_*.py') tests/fuzz/test_wire.py -W ignore::DeprecationWarning
 # One thread a process: covey uses processes and threads of its own.
@@ -11,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 # Image files, where a checkout has them beside it; elsewhere `covey datasets NAME` says what goes where.
 export COVEY_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test unit browser lint bench bench-peers tables docs wheel slow engines slow-engines hostile fuzz clean
+.PHONY: demo test unit coverage changelog browser lint bench bench-peers tables docs wheel slow engines slow-engines hostile fuzz clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -44,6 +46,14 @@ lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Which share of the lines and branches the quick tests reach; coverage.xml for other tools.
+coverage: $(VENV)/ready
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered --cov-report=xml
+
+# How the next section of CHANGELOG.md will read.
+changelog: $(VENV)/ready
+	$(BIN)/towncrier build --draft --version Unreleased
 
 # What the tests in a real browser need: Playwright and axe; Chromium is the system's own (apt install chromium).
 browser: $(VENV)/ready
@@ -96,4 +106,4 @@ wheel: $(VENV)/ready
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) $(ENGINES) .venv-peers runs build dist site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-* runs build dist site .mypy_cache .ruff_cache .pytest_cache

@@ -13,6 +13,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+import covey
 from covey.cli import app
 from covey.errors import RunError, UserError
 
@@ -122,7 +123,7 @@ def test_every_service_is_locked_down_and_its_command_exists(name: str) -> None:
     assert service["user"] == "10001:10001"
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["image"] == f"covey:{PROJECT['version']}"
+    assert service["image"] == f"covey:{covey.__version__}"
     parsed(service["command"])
     for volume in service["volumes"]:
         source, target, *_ = volume.split(":")
@@ -175,7 +176,7 @@ def test_every_pod_is_locked_down_and_complete(one: dict[str, Any]) -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert container["image"] == f"covey:{PROJECT['version']}"
+    assert container["image"] == f"covey:{covey.__version__}"
     parsed(container["args"])
     for kind in ("startupProbe", "livenessProbe"):
         probe = container[kind]["exec"]["command"]
