@@ -66,7 +66,7 @@ def test_every_run_of_a_result_says_where_it_comes_from(tiny: str) -> None:
     assert len({run["config"] for run in runs}) == 4
     assert {run["sources"] for run in runs} == {origin.sources()}
     assert {run["commit"] for run in runs} == {"abc"}
-    assert all("lanes" in run["instructions"] and run["cpu_seconds"] > 0 for run in runs)
+    assert all("lanes" in run["instructions"] and run["cpu_seconds"] >= 0 for run in runs)
     assert stored()["made"]["machine"] == origin.processor()
 
 
