@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,16 @@ from covey.training.rows import BufferPolicy, Layout
 CLIENTS = 8
 ROUNDS = 3
 TRAIN = {"lr": 0.1, "batch": 16}
+CONTRACT = 4  # every so manieth sample: bits need a few batches per client, not many
+MakeFleet = Callable[..., LocalFleet]
 
 
 @cache
-def small_federation() -> Federation:
-    """Eight clients with unlike label mixes on the digits."""
-    return federate(load("digits"), partition="dir-class", clients=CLIENTS, seed=3, alpha=0.5)
+def small_federation(every: int = 1) -> Federation:
+    """Eight clients with different label mixes on the digits, or on every so manieth of their training samples."""
+    digits = load("digits")
+    part = replace(digits, train=digits.train[::every])
+    return federate(part, partition="dir-class", clients=CLIENTS, seed=3, alpha=0.5)
 
 
 def small_fleet(
@@ -42,11 +46,14 @@ def small_fleet(
     seed: int = 5,
     buffers: BufferPolicy = "average",
     lanes: bool = False,
+    every: int = 1,
 ) -> LocalFleet:
-    """The fleet that the contract is checked on."""
+    """A fleet of eight clients with `every` so manieth sample of the digits, and a perceptron."""
     model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
     engine = Engine(mode=mode, workers=2 if mode in ("threads", "processes") else 0, lanes=lanes)  # type: ignore[arg-type]
-    return LocalFleet(small_federation(), model, devices=devices, seed=seed, engine=engine, buffers=buffers)
+    return LocalFleet(
+        small_federation(every), model, devices=devices, seed=seed, engine=engine, buffers=buffers
+    )
 
 
 def check_method(
@@ -55,17 +62,18 @@ def check_method(
     """Raises AssertionError where the method breaks a rule; a name is also checked for its way through TOML."""
     if isinstance(method, str):
         method = check_toml(method, settings or {})
-    honest = small_fleet(lanes=lanes)
+    fleet = partial(small_fleet, lanes=lanes, every=CONTRACT)
+    honest = fleet()
     straight = final(method, honest)
     refused = [problem.reason for what, problem in honest.ledger.problems if what == "refused"]
     assert not refused, f"a client that did what it was asked is refused: {refused[0]}"
     for mode in ("threads", "processes", "wire"):
-        same(straight, final(method, small_fleet(mode=mode, lanes=lanes)), f"serial and {mode} differ")
-    check_resume(method, straight, lanes=lanes)
-    check_order(method, straight, lanes=lanes)
-    check_dropout(method, lanes=lanes)
-    check_broken(method, lanes=lanes)
-    check_newcomer(method, lanes=lanes)
+        same(straight, final(method, fleet(mode=mode)), f"serial and {mode} differ")
+    check_resume(method, straight, fleet)
+    check_order(method, straight, fleet)
+    check_dropout(method, fleet)
+    check_broken(method, fleet)
+    check_newcomer(method, fleet)
 
 
 def check_toml(name: str, settings: Mapping[str, Any]) -> Method:
@@ -100,15 +108,15 @@ def same(a: State, b: State, message: str) -> None:
     assert torch.isfinite(a.models).all(), f"{message}: NaN or infinity in the bank"
 
 
-def check_resume(method: Method, straight: State, *, lanes: bool) -> None:
+def check_resume(method: Method, straight: State, make: MakeFleet) -> None:
     """Stop, save, load into a new fleet, go on: the same bits as a straight run."""
-    first = small_fleet(lanes=lanes)
+    first = make()
     part = final(method, first, rounds=ROUNDS - 1)
     with tempfile.TemporaryDirectory() as folder:
         save_checkpoint(Path(folder), Checkpoint(state=part, fleet=first.save(), extra={}))
         loaded = load_checkpoint(Path(folder))
     assert loaded is not None
-    second = small_fleet(lanes=lanes)
+    second = make()
     second.load(loaded.fleet)
     same(straight, final(method, second, state=loaded.state), "a resumed run differs from a straight one")
 
@@ -126,16 +134,16 @@ class Backwards:
         self.executor.close()
 
 
-def check_order(method: Method, straight: State, *, lanes: bool) -> None:
+def check_order(method: Method, straight: State, make: MakeFleet) -> None:
     """Work done in another order changes nothing."""
-    fleet = small_fleet(lanes=lanes)
+    fleet = make()
     fleet._executor = Backwards(fleet.executor)
     same(straight, run(method, fleet, rounds=ROUNDS), "the order of the clients matters")
 
 
-def check_dropout(method: Method, *, lanes: bool) -> None:
+def check_dropout(method: Method, make: MakeFleet) -> None:
     """With 30 % of the devices away and some replies lost, the run goes on with finite models."""
-    fleet = small_fleet(devices=Devices(dropout=0.3, loss=0.1), lanes=lanes)
+    fleet = make(devices=Devices(dropout=0.3, loss=0.1))
     state = final(method, fleet)
     assert torch.isfinite(state.models).all(), "drop-outs leave NaN or infinity in the bank"
 
@@ -174,9 +182,9 @@ class Broken(Step):
         return self.step.work(train, test)
 
 
-def check_broken(method: Method, *, lanes: bool) -> None:
+def check_broken(method: Method, make: MakeFleet) -> None:
     """A client that fails and one that sends NaN are left out and reported; their rows never reach the bank."""
-    fleet = small_fleet(lanes=lanes)
+    fleet = make()
     broken = Broken(step=method.local)
     asked: set[int] = set()
     ask = fleet.ask
@@ -198,10 +206,10 @@ def check_broken(method: Method, *, lanes: bool) -> None:
             assert what == "refused", "a reply with NaN is not refused"
 
 
-def check_newcomer(method: Method, *, lanes: bool) -> None:
+def check_newcomer(method: Method, make: MakeFleet) -> None:
     """A client that joins later is served with a model."""
     newcomer = CLIENTS - 1
-    fleet = small_fleet(devices=Devices(joins=({"clients": newcomer, "round": 2},)), lanes=lanes)
+    fleet = make(devices=Devices(joins=({"clients": newcomer, "round": 2},)))
     state = final(method, fleet)
     assert newcomer in state.seen, "a newcomer is never seen"
     assert newcomer in served(method, state, fleet, [newcomer]), "a newcomer is not served"

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,9 @@ from typer.testing import CliRunner
 from covey.cli import app, lists, main
 from covey.errors import UserError
 from covey.settings.catalogue import METHODS
+from tests.forked import Forked, covey, python, signalled_after
 
 QUICK = ["--set", "data.clients=6", "--set", "engine.mode=serial"]
-
-
-def covey(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "covey", *words], capture_output=True, text=True, cwd=cwd)
 
 
 def covey_here(
@@ -42,7 +38,9 @@ def bank(folder: Path) -> torch.Tensor:
 
 
 def test_a_run_leaves_a_complete_folder(tmp_path: Path) -> None:
-    done = covey("run", "--rounds", "2", "--out", str(tmp_path / "r"), "--set", "target=0.01", *QUICK)
+    """As a user starts it, with everything imported anew; the other tests fork."""
+    words = ["run", "--rounds", "2", "--out", str(tmp_path / "r"), "--set", "target=0.01", *QUICK]
+    done = subprocess.run([sys.executable, "-m", "covey", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "r").iterdir()}
     assert names == {
@@ -71,46 +69,27 @@ def test_the_resolved_file_gives_the_same_run(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "config.toml").read_text() == (tmp_path / "b" / "config.toml").read_text()
 
 
-def start(folder: Path, rounds: int) -> subprocess.Popen[str]:
-    words = ["run", "--rounds", str(rounds), "--out", str(folder), "--set", "checkpoint_seconds=0", *QUICK]
-    return subprocess.Popen(
-        [sys.executable, "-m", "covey", *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        # a shell without job control lets its background jobs, and so their children, ignore SIGINT
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
-def wait_for_round(folder: Path, number: int) -> None:
-    for _ in range(12_000):
-        files = (
-            list((folder / "checkpoint").glob("*.safetensors")) if (folder / "checkpoint").exists() else []
-        )
-        if (folder / "checkpoint.json").exists() and any(int(file.stem) >= number for file in files):
-            return
-        time.sleep(0.05)
-    raise AssertionError("the run never got so far")
+def stopped(folder: Path, number: int, how: signal.Signals) -> Forked:
+    """A run of five rounds that gets a signal when the checkpoint of a round is there."""
+    words = ["run", "--rounds", "5", "--out", str(folder), "--set", "checkpoint_seconds=0", *QUICK]
+    return signalled_after(folder, number, how, words)
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 60 rounds that nobody stopped."""
+    """A run that nobody stopped."""
     folder = tmp_path_factory.mktemp("straight") / "r"
-    done = covey("run", "--rounds", "60", "--out", str(folder), *QUICK)
+    done = covey("run", "--rounds", "5", "--out", str(folder), *QUICK)
     assert done.returncode == 0, done.stderr
     return folder
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, straight: Path, how: signal.Signals) -> None:
-    process = start(tmp_path / "cut", 60)
-    wait_for_round(tmp_path / "cut", 3)
-    process.send_signal(how)
-    _, said = process.communicate(timeout=600)
+    ended = stopped(tmp_path / "cut", 3, how).wait()
+    assert ended.returncode == (130 if how == signal.SIGINT else -how)
     if how == signal.SIGINT:
-        assert process.returncode == 130
-        assert "covey run --resume" in said
+        assert "covey run --resume" in ended.stderr
     summary = tmp_path / "cut" / "summary.json"
     assert not summary.exists() or not json.loads(summary.read_text())["finished"]
     told = covey("report", str(tmp_path / "cut"))
@@ -233,7 +212,7 @@ def test_help_does_not_wait_for_torch() -> None:
 def test_the_tutorials_program_runs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
     program = text.split("```python\n")[1].split("```")[0]
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = python(program)
     assert done.returncode == 0, done.stderr
     assert "local-test/accuracy-mean" in done.stdout
 
@@ -241,30 +220,22 @@ def test_the_tutorials_program_runs() -> None:
 def test_the_readmes_program_runs(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "README.md").read_text()
     program = text.split("```python\n")[1].split("```")[0]
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    done = python(program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "local test" in done.stdout
 
 
 def test_two_runs_never_share_a_folder(tmp_path: Path) -> None:
-    first = start(tmp_path / "r", 500)
-    wait_for_round(tmp_path / "r", 1)
+    first = stopped(tmp_path / "r", 1, signal.SIGSTOP)
+    first.wait_until_stopped()
     second = covey("run", "--resume", str(tmp_path / "r"))
     first.kill()
-    first.communicate()
     assert second.returncode == 2
     assert "is being written by another run" in second.stderr
 
 
-def stopped_run(folder: Path) -> None:
-    process = start(folder, 500)
-    wait_for_round(folder, 1)
-    process.kill()
-    process.communicate()
-
-
 def test_a_run_is_not_resumed_under_other_settings_or_from_half_a_journal(tmp_path: Path) -> None:
-    stopped_run(tmp_path / "r")
+    stopped(tmp_path / "r", 1, signal.SIGKILL).wait()
     config = tmp_path / "r" / "config.toml"
     before = config.read_text()
     config.write_text(before.replace("lr = 0.05", "lr = 0.2"))

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -17,15 +13,14 @@ import pytest
 import torch
 from torch import nn
 
-import covey
 from covey.core.round import run
 from covey.deploy.wire import step_from_plain, step_to_plain
 from covey.errors import Refused
 from covey.folder.checkpoint import load_checkpoint
-from covey.folder.checksums import read_index
 from covey.parts.steps import Train
 from covey.settings.catalogue import METHODS, METRICS, MODELS, STEPS
 from covey.testing import check_method, small_fleet
+from tests.forked import covey, signalled_after
 
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugin"
 OWN = {"method": "scaffold-example", "data set": "wine", "model": "two-layers", "metric": "worst-recall"}
@@ -52,18 +47,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = install(tmp_path / "site-packages")
     monkeypatch.syspath_prepend(str(place))
     return place
-
-
-def command(installed: Path, *words: str) -> subprocess.Popen[str]:
-    paths = [str(Path(covey.__file__).parents[1]), str(installed)]
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "covey", *words],
-        env=here,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def test_everything_is_found_by_its_name(installed: Path) -> None:
@@ -105,23 +88,15 @@ def test_a_site_without_the_package_refuses_its_step_and_one_with_it_takes_it(
 def test_run_compare_kill_and_resume_give_the_same_bits(installed: Path, tmp_path: Path) -> None:
     file = str(PLUGIN / "wine.toml")
     quick = ["--set", "engine.mode=serial", "--set", "checkpoint_seconds=0"]
-    straight = command(
-        installed, "compare", "fedavg", "scaffold-example", file, *quick, "--out", str(tmp_path / "all")
-    )
-    stopped = command(installed, "run", file, *quick, "--out", str(tmp_path / "killed"))
-    for _ in range(6000):
-        index = read_index(tmp_path / "killed") if (tmp_path / "killed").exists() else None
-        if index is not None and index.kept and index.kept[0].round >= 2:
-            break
-        time.sleep(0.1)
-    stopped.send_signal(signal.SIGKILL)
-    stopped.wait()
-    killed = load_checkpoint(tmp_path / "killed")
-    assert killed is not None
-    again = command(installed, "run", "--resume", str(tmp_path / "killed"))
-    for one in (straight, again):
-        _, said = one.communicate(timeout=900)
-        assert one.returncode == 0, said
+    folder = tmp_path / "killed"
+    ended = signalled_after(folder, 2, signal.SIGKILL, ["run", file, *quick, "--out", str(folder)]).wait()
+    assert ended.returncode == -signal.SIGKILL
+    for words in (
+        ["compare", "fedavg", "scaffold-example", file, *quick, "--out", str(tmp_path / "all")],
+        ["run", "--resume", str(folder)],
+    ):
+        done = covey(*words)
+        assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "killed" / "summary.json").read_text())
     assert {origin["kind"]: origin["name"] for origin in summary["own"]} == OWN
     assert "local-test/worst-recall-mean" in summary["last"]

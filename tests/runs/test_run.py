@@ -3,8 +3,6 @@
 import errno
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +21,7 @@ from covey.folder.read import read_run
 from covey.runs.config import fleet_of, resolve
 from covey.runs.recorder import Recorder
 from covey.runs.run import Finished, resume, run_config, run_or_resume, write_page
+from tests.forked import python
 from tests.hostile.damaged_folders import TABLES, Killed, run_until
 
 
@@ -252,7 +251,7 @@ def test_what_the_system_itself_refuses_is_a_sentence(tmp_path: Path) -> None:
         f"sys.argv = ['covey', 'run', '--rounds', '3', '--out', {str(tmp_path / 'run')!r}]\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = python(program)
     assert done.returncode == 1
     assert "cannot be written: File too large" in done.stderr
     assert "Traceback" not in done.stderr

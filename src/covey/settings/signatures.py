@@ -48,10 +48,9 @@ class Setting:
 
 def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> dict[str, Setting]:
     """The settings that a function or dataclass takes, without the arguments in `given`, which the program fills in."""
-    hints = _hints(maker)
-    lines = about_settings(maker)
+    signature, hints, lines = _read(maker)
     found = {}
-    for name, parameter in inspect.signature(maker).parameters.items():
+    for name, parameter in signature.parameters.items():
         if name in given or parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             continue
         default = parameter.default
@@ -59,6 +58,12 @@ def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> di
             default = _field_default(maker, name, default)
         found[name] = Setting(name=name, type=hints.get(name, Any), default=default, help=lines.get(name, ""))
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(maker: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any], dict[str, str]]:
+    """What is read off a function or dataclass, once: signature, types, lines of help."""
+    return inspect.signature(maker), _hints(maker), about_settings(maker)
 
 
 def _hints(maker: Callable[..., Any]) -> dict[str, Any]:

@@ -61,8 +61,8 @@ def test_bytes_are_those_that_are_sent() -> None:
 def test_a_shortened_method_keeps_the_contract(how) -> None:
     plain = fedavg(full_batch(), per_round=8)
     method = replace(plain, local=Compressed(step=replace(plain.local, epochs=1), how=how))
-    check_resume(method, final(method, small_fleet()), lanes=False)
-    check_broken(method, lanes=False)
+    check_resume(method, final(method, small_fleet()), small_fleet)
+    check_broken(method, small_fleet)
 
 
 def test_what_cannot_be_read_is_refused() -> None:
