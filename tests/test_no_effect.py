@@ -80,6 +80,8 @@ NEEDS: dict[str, tuple[dict[str, Any], Any, str]] = {
     "engine.runtime_env": ({}, "a", 'engine.runtime_env is "a", which needs engine.mode = "ray"'),
     "measure.fine_tune_updates": ({}, 4, "measure.fine_tune_updates is 4, which needs measure.fine_tune = true"),
     "measure.whom": (UNMEASURED, "trained", 'measure.whom is "trained", which needs measure.local_test or'),
+    "measure.least": (UNMEASURED, 30, "measure.least is 30, which needs measure.local_test or"),
+    "measure.per_class": ({}, 10, "measure.per_class is 10, which needs measure.metrics"),
     "measure.metrics": (UNMEASURED, ["auc"], r"measure.metrics is \('auc',\), which needs measure.global_test"),
     "guard.norm": (FIXED, 5.0, "guard.norm is 5.0, which shortens updates by the others' lengths"),
 }  # fmt: skip
@@ -94,6 +96,7 @@ BY_THEMSELVES = {
         "data.test_fraction",
         "data.test_samples",
         "data.validation",
+        "data.resplit",
     ),
     *("model.name", "model.buffers"),  # buffers: of a model that has none, either way is the same
     *("private.level", "private.epsilon", "private.noise", "private.clip", "private.secure"),

@@ -32,6 +32,16 @@ def test_mean_weighted_spread_and_worst_by_hand() -> None:
     assert over_clients(REPLIES, DOWN)["worst10"] == pytest.approx(0.9)
 
 
+def test_who_has_few_test_samples_counts_by_its_samples_only() -> None:
+    sizes = sorted(reply.size for reply in REPLIES)
+    least = sizes[1]
+    everybody, enough = over_clients(REPLIES, UP), [r for r in REPLIES if r.size >= least]
+    found = over_clients(REPLIES, UP, least)
+    assert found["weighted"] == everybody["weighted"]
+    assert found["mean"] == pytest.approx(sum(float(r.stats["accuracy"]) for r in enough) / len(enough))
+    assert set(over_clients(REPLIES, UP, sizes[-1] + 1)) == {"weighted"}
+
+
 def test_groups_have_numbers_of_their_own() -> None:
     assert [[r.id for r in part] for part in by_group(REPLIES, {0: 4, 2: 4, 1: 2}).values()] == [[1], [0, 2]]
 

@@ -53,6 +53,21 @@ def test_auc_is_not_defined_where_there_is_one_class() -> None:
     assert value(metrics.auc, OUTPUTS, torch.zeros(6, dtype=torch.long)) is None
 
 
+def test_brier_by_hand() -> None:
+    # chances (1/2, 1/2) for a label of either: 1/4 + 1/4; (3/4, 1/4) for the first: 1/16 + 1/16
+    outputs = torch.tensor([[0.0, 0.0], [math.log(3.0), 0.0]])
+    assert value(metrics.brier, outputs, torch.tensor([1, 0])) == pytest.approx((1 / 2 + 1 / 8) / 2)
+
+
+def test_a_metric_by_class_needs_so_many_of_every_class() -> None:
+    told = Measuring(metrics=("auc", "brier"), per_class=2).told
+    assert [m.per_class for m in told] == [2, 0]
+    outputs = torch.tensor([[0.0, s] for s in (0.1, 0.4, 0.35, 0.8)])
+    assert told[0].value(outputs, torch.tensor([0, 0, 1, 1])) == pytest.approx(3 / 4)
+    assert told[0].value(outputs, torch.tensor([0, 0, 0, 1])) is None
+    assert told[1].value(outputs, torch.tensor([0, 0, 0, 1])) is not None
+
+
 def test_perplexity_of_equal_chances_is_the_number_of_classes() -> None:
     assert value(metrics.perplexity, torch.zeros(5, 7), torch.arange(5)) == pytest.approx(7)
     text = torch.zeros(2, 7, 3)  # one label per position

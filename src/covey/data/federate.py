@@ -14,6 +14,7 @@ from covey.data.ground_truth import UNKNOWN, with_shifts
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
 from covey.data.partitions.cutting import Cut, Parts, TestRule
 from covey.data.pieces import Pieces, table_of_counts
+from covey.data.together import units_of
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Shares
 from covey.errors import UserError
 from covey.settings.catalogue import PARTITIONS, SHIFTS
@@ -161,13 +162,13 @@ def _local_tests(
     rng: np.random.Generator,
 ) -> tuple[Parts, Parts]:
     """Training and local test parts, by the partition's rule."""
-    labels = _labels(dataset)
+    labels, units = _labels(dataset), units_of(dataset)
     if rule == "own":
-        return hold_out(parts, labels, share, rng)
+        return hold_out(parts, labels, share, rng, units)
     if rule == "leaky":
-        return parts, hold_out(parts, labels, share, rng)[1]
+        return parts, hold_out(parts, labels, share, rng, units)[1]
     if rule == "group":
-        return from_groups(parts, groups(), labels, dataset.test, rng)
+        return from_groups(parts, groups(), labels, dataset.test, rng, units)
     if rule == "mix-in-group":
         labels = groups() * len(dataset.classes) + labels
     return from_pool(parts, labels, dataset.test, rng)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from covey.data.partitions.cutting import Floats, Parts, deal
 from covey.data.pieces import Pieces, table_of_counts
+from covey.data.together import hold_out_units
 from covey.data.types import Indices
 
 OWN_SHARE = 0.2  # of a client's own samples, where no test set has samples for it
@@ -52,7 +53,12 @@ def _first_to_test(train: Pieces, test: Pieces, whose: NDArray[np.bool_]) -> tup
 
 
 def from_groups(
-    parts: Parts, groups: Indices, strata: Indices, test: Indices, rng: np.random.Generator
+    parts: Parts,
+    groups: Indices,
+    strata: Indices,
+    test: Indices,
+    rng: np.random.Generator,
+    units: Indices | None = None,
 ) -> tuple[Parts, Parts]:
     """Give every client all global test samples of its own natural group; where there are none, hold some out."""
     order = test[np.argsort(groups[test], kind="stable")]
@@ -62,17 +68,26 @@ def from_groups(
         low, high = np.searchsorted(ordered, (groups[part[0]], groups[part[0]] + 1))
         own = order[low:high]
         if not len(own):
-            (kept[client],), (own,) = hold_out([part], strata, OWN_SHARE, rng)
+            (kept[client],), (own,) = hold_out([part], strata, OWN_SHARE, rng, units)
         tests.append(own)
     return kept, tests
 
 
-def hold_out(parts: Parts, strata: Indices, fraction: float, rng: np.random.Generator) -> tuple[Parts, Parts]:
+def hold_out(
+    parts: Parts,
+    strata: Indices,
+    fraction: float,
+    rng: np.random.Generator,
+    units: Indices | None = None,
+) -> tuple[Parts, Parts]:
     """Split each client's own samples: a share `fraction` of every stratum becomes local test data.
 
     That is round(fraction * n) samples, at least 1 and at most n - 1; a client with a single sample has no
-    test data. Returns the training and the test parts.
+    test data. With `units` whole units are held out instead, the same ones at all clients. Returns the training and
+    the test parts.
     """
+    if units is not None:
+        return hold_out_units(parts, units, fraction, rng)
     kept, tests = [], []
     for part in parts:
         wanted = min(max(round(fraction * len(part)), 1), len(part) - 1)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.data.types import Dataset, View
+from covey.data.types import Dataset, Indices, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,10 @@ class Pooled:
 
     def labels(self) -> NDArray[np.generic]:
         return np.concatenate([part.labels() for part in self.parts])
+
+    def units(self) -> Indices | None:
+        found = [units for part in self.parts if (units := part.units()) is not None]
+        return np.concatenate(found) if found else None
 
     def select(self, positions: NDArray[np.integer] | slice) -> Pooled:
         """The samples at these positions, in this order: one part for each stretch that lies at one client."""

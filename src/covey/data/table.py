@@ -18,7 +18,7 @@ from covey.data.columns import Choices, look
 from covey.data.encoding import assembled, columns_of
 from covey.data.schema import NO_CATEGORY, Column, DecimalPoint, Schema, read_schema
 from covey.data.table_files import ADDRESS, Reading, open_table
-from covey.data.table_rows import Task, groups_of, labels_of, split_rows, task_of
+from covey.data.table_rows import Task, groups_of, labels_of, on_one_side, split_rows, task_of
 from covey.data.types import Dataset, Indices
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
@@ -35,6 +35,7 @@ def read_table(
     *,
     label: str,
     client: str | None = None,
+    together: str | None = None,
     features: Sequence[str] = (),
     exclude: Sequence[str] = (),
     categories: Sequence[str] = (),
@@ -59,7 +60,8 @@ def read_table(
 
     label: the column to predict; texts, truth values and whole numbers are classes, other numbers targets of a
     regression (or as `task` says). client: the column that says whose row it is; its values become the natural
-    grouping of that name, and `federate(..., partition="natural")` makes each a client. features: the input columns
+    grouping of that name, and `federate(..., partition="natural")` makes each a client. together: the column whose
+    rows stay on one side of every split, such as `patient`; it is no input. features: the input columns
     (none: all others but those that look like IDs); exclude: columns that are no inputs. A column of texts becomes one
     input per text, and so does one of numbers that `categories` names; of dates their year, month, weekday and hour
     are taken as far as they vary. test: another table with the same columns; or split: a column that says `test` for
@@ -76,7 +78,7 @@ def read_table(
     whole = _joined([part.table for part in opened])
     called = name or (Path(source).stem if isinstance(source, str | Path) else "table")
     given = schema if isinstance(schema, Schema | None) else read_schema(Path(schema))
-    _all_there(whole, called, (label, client, split, *features, *exclude, *categories))
+    _all_there(whole, called, (label, client, together, split, *features, *exclude, *categories))
     choices = Choices(
         features=set(features),
         categories=set(categories),
@@ -85,7 +87,7 @@ def read_table(
     )
     notes = list(dict.fromkeys(note for part in opened for note in part.notes))
     if given is None:
-        inputs = _inputs(whole, called, label, (client, split), features, exclude)
+        inputs = _inputs(whole, called, label, (client, together, split), features, exclude)
         found = look(whole, inputs, choices)
         notes += found.notes()
         if not found.columns:
@@ -108,9 +110,13 @@ def read_table(
     if len(classes) == 1 and given is None:
         notes.append(f"the label {label!r} is {classes[0]!r} in all rows: there is nothing to tell apart")
     ids, names = groups_of(whole[client], client) if client is not None else (None, ())
+    units = groups_of(whole[together], together, "unit")[0] if together is not None else None
     train, held = split_rows(
-        whole, len(opened[0].table), test is not None, split, test_share, y, ids, classes, seed
+        whole, len(opened[0].table), test is not None, split, test_share, y, ids, classes, seed, units
     )
+    if together is not None and units is not None:
+        on_one_side(units, train, held, together)
+    groups = {client: ids, together: units}
     columns = columns_of(plan, whole)
     if given is None:
         plan = replace(_fitted(plan, columns, train, missing, standardise), classes=classes)
@@ -125,9 +131,10 @@ def read_table(
         test=held,
         classes=classes,
         scale=plan.scale,
-        natural={client: ids} if client is not None and ids is not None else {},
+        natural={name: found for name, found in groups.items() if name is not None and found is not None},
         group_names={client: names} if client is not None else {},
         clients_by=client or "",
+        together=together or "",
         features=plan.inputs,
         schema=plan,
         notes=tuple(notes),
@@ -141,6 +148,7 @@ def table(
     path: Path,
     label: str,
     client: str | None = None,
+    together: str | None = None,
     features: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
@@ -165,6 +173,7 @@ def table(
         path: a CSV, Parquet, Excel or SQLite file, or the address of a database.
         label: the column to predict.
         client: the column that says whose row it is; each value is then a client.
+        together: a column such as patient or date, whose rows stay on one side of every split; it is no input.
         features: the input columns; all others by default, but those that look like IDs.
         exclude: columns that are no inputs.
         categories: columns of numbers that are codes: one input per value.
@@ -188,6 +197,7 @@ def table(
         path,
         label=label,
         client=client,
+        together=together,
         features=features,
         exclude=exclude,
         categories=categories,

@@ -23,6 +23,7 @@ from covey.data.cells import (
 )
 from covey.data.convert import stratified_split, with_everybody
 from covey.data.schema import Schema
+from covey.data.together import split_units
 from covey.data.types import Indices, class_name
 from covey.errors import UserError
 
@@ -95,10 +96,10 @@ def _numbered(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, .
     return np.array([number[value] for value in values], dtype=np.int64), tuple(map(class_name, names))
 
 
-def groups_of(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, ...]]:
+def groups_of(column: pa.ChunkedArray, name: str, what: str = "client") -> tuple[Indices, tuple[str, ...]]:
     """Whose row it is, numbered in the order of the names."""
     column = tidied(column)
-    _no_gap(column, name, "; every row needs its client")
+    _no_gap(column, name, f"; every row needs its {what}")
     return _numbered(column, name)
 
 
@@ -112,8 +113,9 @@ def split_rows(
     ids: Indices | None,
     classes: Sequence[str],
     seed: int,
+    units: Indices | None = None,
 ) -> tuple[Indices, Indices]:
-    """Training and test rows."""
+    """Training and test rows; of `units` all rows are on one side."""
     if given:
         return np.arange(first), np.arange(first, len(whole))
     if column is not None:
@@ -123,9 +125,21 @@ def split_rows(
                 f"the column {column!r} says test for {held.sum()} of {len(held)} rows; some must"
             )
         return np.flatnonzero(~held), np.flatnonzero(held)
+    if units is not None:
+        return split_units(units, share, np.random.default_rng(seed), ids)
     strata = y if classes else np.zeros(len(whole), dtype=np.int64)
     if ids is None:
         return stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
     strata = ids * max(len(classes), 1) + strata
     train, test = stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
     return with_everybody(train, test, ids)
+
+
+def on_one_side(units: Indices, train: Indices, test: Indices, name: str) -> None:
+    """Refuses a split that somebody gave where rows of one unit are on both sides of it."""
+    both = np.intersect1d(units[train], units[test])
+    if len(both):
+        raise UserError(
+            f"together is {name!r}, and {len(both):,} of its values have training rows and test rows; "
+            "split the table by it, or leave the split to covey"
+        )

@@ -15,6 +15,7 @@ from torch import Tensor
 from covey.data.augment import Augment
 from covey.data.effects import Effect, applied, turned
 from covey.data.pieces import Pieces, table_of_counts
+from covey.data.together import units_of
 
 if TYPE_CHECKING:
     from covey.data.schema import Schema
@@ -44,7 +45,8 @@ class Dataset:
     `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets with
     `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id under a name
     ("writer", "domain"), and `group_names` what these groups are called; `clients_by` names the grouping whose groups
-    are the clients, where the data say so. `features` are the names of a table's inputs, and `schema` says how they are
+    are the clients, where the data say so, and `together` the one whose groups stay on one side of every split (all
+    rows of a patient). `features` are the names of a table's inputs, and `schema` says how they are
     made of its columns. `augment` says how pictures change each time they are trained on (`covey.data.augment`),
     `resized` that pictures of any size were brought to this one, `notes` what was decided while the data were read, in
     a sentence each. When they are gathered, uint8 images are divided by 255, then shifted, then, with a `scale`, become
@@ -61,6 +63,7 @@ class Dataset:
     natural: Mapping[str, Indices] = field(default_factory=dict)
     group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clients_by: str = ""
+    together: str = ""
     features: tuple[str, ...] = ()
     augment: Augment = "none"
     schema: Schema | None = None
@@ -109,6 +112,10 @@ class View(Protocol):
         """Labels (or targets) as the client has them, without touching the inputs."""
         ...
 
+    def units(self) -> Indices | None:
+        """The unit of every sample, all of whose samples stay on one side of a split; None where there are none."""
+        ...
+
     def select(self, positions: NDArray[np.integer] | slice) -> View:
         """The samples at these positions of this view, in this order."""
         ...
@@ -141,6 +148,11 @@ class Samples:
         if self.shift.label_offset:
             labels = (labels.astype(np.int64) - self.shift.label_offset) % len(self.dataset.classes)
         return labels
+
+    def units(self) -> Indices | None:
+        """The unit of every sample, where the data set says what belongs together."""
+        units = units_of(self.dataset)
+        return None if units is None else units[self.index]
 
     def select(self, positions: NDArray[np.integer] | slice) -> Samples:
         """The samples at these positions of this view."""

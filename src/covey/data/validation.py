@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from covey.data.convert import stratified_split, with_everybody
 from covey.data.local_tests import hold_out
-from covey.data.types import Federation, Samples, Share
+from covey.data.together import split_units, units_of
+from covey.data.types import Dataset, Federation, Samples, Share
 from covey.errors import UserError
 from covey.streams import stream
 
@@ -23,7 +25,7 @@ def on_validation(federation: Federation, fraction: float, seed: int) -> Federat
         dataset.labels().astype(np.int64) if dataset.classes else np.zeros(len(dataset.y), dtype=np.int64)
     )
     parts = [share.train.index for share in federation.shares]
-    kept, held = hold_out(parts, strata, fraction, stream(seed, "validation"))
+    kept, held = hold_out(parts, strata, fraction, stream(seed, "validation"), units_of(dataset))
     pool = np.concatenate(held)
     seen = replace(dataset, train=np.concatenate(kept), test=pool)
     shares = tuple(
@@ -36,6 +38,25 @@ def on_validation(federation: Federation, fraction: float, seed: int) -> Federat
         for share, train, test in zip(federation.shares, kept, held, strict=True)
     )
     return Federation(seen, shares, Samples(seen, pool, federation.test.shift), federation.left_out)
+
+
+def resplit(dataset: Dataset, seed: int) -> Dataset:
+    """The same samples with other test samples, drawn with the seed: as many, by client and label, or whole units."""
+    rows = np.sort(np.concatenate([dataset.train, dataset.test]))
+    share = len(dataset.test) / len(rows)
+    if not len(dataset.test):
+        raise UserError(f"data.resplit is true; {dataset.name} has no test samples to draw anew")
+    clients = dataset.natural[dataset.clients_by][rows] if dataset.clients_by else None
+    units, rng = units_of(dataset), stream(seed, "resplit")
+    if units is not None:
+        train, test = split_units(units[rows], share, rng, clients)
+    else:
+        labels = dataset.labels()[rows].astype(np.int64) if dataset.classes else np.zeros(len(rows), np.int64)
+        strata = labels if clients is None else clients * max(1, len(dataset.classes)) + labels
+        train, test = stratified_split(strata, test_fraction=share, rng=rng)
+        if clients is not None:
+            train, test = with_everybody(train, test, clients)
+    return replace(dataset, train=rows[train], test=rows[test])
 
 
 def evenly_spaced(test: Samples, count: int) -> Samples:

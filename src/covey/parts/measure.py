@@ -32,7 +32,7 @@ from covey.parts.steps.noisy_evaluate import NoisyEvaluate
 from covey.parts.steps.personal import EvaluateOwn
 from covey.parts.steps.served import Serving, leaves_all_as_sent
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
+from covey.settings.ranges import Count, Natural
 from covey.settings.signatures import only_with, validated_in
 from covey.training.metrics import AGGREGATES, SCORES, Metric, Metrics, base_name, metric_named
 from covey.training.objective import Objective
@@ -54,8 +54,10 @@ class Measuring:
         fine_tune: whether clients are measured once more at the end, after training on their own data.
         fine_tune_updates: how many local updates that training is.
         whom: all clients, or only those that trained in the round.
-        metrics: numbers about all predictions: macro-f1, balanced-accuracy, auc, perplexity, calibration-error,
+        metrics: numbers about all predictions: macro-f1, balanced-accuracy, auc, brier, perplexity, calibration-error,
             rmse, r2, or your own.
+        least: clients with fewer test samples count in the mean over samples only, not in that over clients.
+        per_class: auc and balanced-accuracy are told of data with so many samples of every class only.
     """
 
     every: Count | Literal["auto"] = 1
@@ -65,6 +67,8 @@ class Measuring:
     fine_tune_updates: Count = 1
     whom: Literal["all", "trained"] = "all"
     metrics: tuple[str | Metric, ...] = ()
+    least: Count = 1
+    per_class: Natural = 0
 
     def __post_init__(self) -> None:
         called = [m.name for m in self.told]
@@ -80,7 +84,8 @@ class Measuring:
         on_clients = self.local_test or self.fine_tune
         for names, holds, what in (
             ("fine_tune_updates", self.fine_tune, "measure.fine_tune = true"),
-            ("whom", on_clients, "measure.local_test or measure.fine_tune"),
+            ("whom least", on_clients, "measure.local_test or measure.fine_tune"),
+            ("per_class", bool(self.metrics), "measure.metrics"),
             (
                 "metrics",
                 on_clients or self.global_test,
@@ -98,8 +103,12 @@ class Measuring:
     @property
     def told(self) -> tuple[Metric, ...]:
         """The metrics that it was told to measure."""
-        return tuple(
+        named = (
             m if isinstance(m, Metric) else metric_named(m, f"measure.metrics = {m!r}") for m in self.metrics
+        )
+        return tuple(
+            replace(m, per_class=self.per_class) if m.name in BY_CLASS and self.per_class else m
+            for m in named
         )
 
     def overall(self, objective: Objective) -> list[str]:
@@ -122,10 +131,18 @@ class Measuring:
         if self.global_test:
             found += on_global_test(state, fleet, self.told, now.share)
         if self.local_test:
-            found += on_local_tests(method, state, fleet, self.whom, self.told, share=now.share)
+            found += on_local_tests(
+                method, state, fleet, self.whom, self.told, share=now.share, least=self.least
+            )
         if self.fine_tune and last:
             found += on_local_tests(
-                method, state, fleet, self.whom, self.told, fine_tune=self.fine_tune_updates
+                method,
+                state,
+                fleet,
+                self.whom,
+                self.told,
+                fine_tune=self.fine_tune_updates,
+                least=self.least,
             )
         return found
 
@@ -134,6 +151,7 @@ class Measuring:
 FREE = 1e9
 SHARE = 0.2  # of the work of training; with what surrounds a forward pass, a quarter of its seconds
 POINTS = 20  # of a curve, at least
+BY_CLASS = ("auc", "balanced-accuracy")  # what few samples of a class say nothing of
 LEAST_CLIENTS = 100  # of a sample of them, where there are more
 LEAST_ADAPTED = 10  # the same where each trains before it is measured
 
@@ -299,17 +317,19 @@ def on_local_tests(
     *,
     fine_tune: int = 0,
     share: float = 1.0,
+    least: int = 1,
 ) -> list[Measurement]:
     """Every client that the method serves (or those of them that trained in the round), on its own test data.
 
     `fine_tune`: after so many local updates of the model that serves it. `share`: of all test data, always the same
-    ones: those of some clients where they are many or train first, and some of each client's.
+    ones: those of some clients where they are many or train first, and some of each client's. `least`: who has fewer
+    test samples counts by its samples only.
     """
     split = "tuned-test" if fine_tune else "local-test"
     asked = set(state.worked if whom == "trained" else state.seen)
     members = [i for i in fleet.members() if i in asked]
-    least = LEAST_ADAPTED if method.adapt is not None else LEAST_CLIENTS
-    some = max(math.ceil(share * len(members)), min(len(members), least))
+    fewest = LEAST_ADAPTED if method.adapt is not None else LEAST_CLIENTS
+    some = max(math.ceil(share * len(members)), min(len(members), fewest))
     of_each = min(1.0, share * len(members) / max(1, some))
     members = [members[i * len(members) // some] for i in range(some)]
     tasks = served(method, state, fleet, members)
@@ -335,7 +355,7 @@ def on_local_tests(
             )
         found += [
             Measurement(split=split, metric=f"{metric}-{name}", value=value)
-            for name, value in over_clients(replies, known[metric]).items()
+            for name, value in over_clients(replies, known[metric], least).items()
         ]
         for group, part in by_group(replies, state.groups).items():
             values = over_clients(part, known[metric])
@@ -376,9 +396,15 @@ def training_of(step: Step) -> Train:
     return train
 
 
-def over_clients(replies: Sequence[Reply], metric: Metric) -> dict[str, float]:
-    """The clients' values put together as the metric says."""
-    return metric.over_clients([float(r.stats[metric.name]) for r in replies], [r.size for r in replies])
+def over_clients(replies: Sequence[Reply], metric: Metric, least: int = 1) -> dict[str, float]:
+    """The clients' values put together as the metric says; who has fewer than `least` samples is in `weighted` only."""
+
+    def told_by(some: Sequence[Reply]) -> dict[str, float]:
+        return metric.over_clients([float(r.stats[metric.name]) for r in some], [r.size for r in some])
+
+    enough = [reply for reply in replies if reply.size >= least]
+    weighted = told_by(replies)["weighted"]
+    return {**told_by(enough), "weighted": weighted} if enough else {"weighted": weighted}
 
 
 def by_group(replies: Sequence[Reply], groups: Mapping[int, int]) -> dict[int, list[Reply]]:

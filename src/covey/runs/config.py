@@ -15,7 +15,7 @@ from covey.core.needs import MODEL_PER_CLIENT, gives_of
 from covey.core.round import Fleet, Method
 from covey.data import Federation, federate, load
 from covey.data.usual import Usual, declared, usual_for
-from covey.data.validation import evenly_spaced, on_validation
+from covey.data.validation import evenly_spaced, on_validation, resplit
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -406,8 +406,9 @@ def federation_of(config: Config) -> Federation:
     if isinstance(given, Federation):
         federation = given
     else:
+        dataset = load(data["name"], **own_settings(data, DataSection))
         federation = federate(
-            load(data["name"], **own_settings(data, DataSection)),
+            resplit(dataset, config.top.seed) if data["resplit"] else dataset,
             partition=config["partition"]["name"],
             clients=data["clients"],
             seed=config.top.seed,

@@ -109,6 +109,8 @@ class DataSection:
         test_samples: how many of the global test set's samples the server measures on, evenly spaced; none: all.
         validation: share of a client's training data that stands in for its test data, to choose settings on; none:
             the test data are measured.
+        resplit: whether each seed draws its own test samples, as many as the data set has, by client and label or whole
+            units; false: the data set's.
     """
 
     name: str = "digits"
@@ -116,6 +118,7 @@ class DataSection:
     test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
     test_samples: Count | None = None
     validation: Annotated[float, Range(above=0, below=1)] | None = None
+    resplit: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

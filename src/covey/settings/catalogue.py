@@ -55,6 +55,7 @@ METRICS: Registry[Metric] = Registry(
         "macro-f1": "covey.training.metrics:macro_f1",
         "balanced-accuracy": "covey.training.metrics:balanced_accuracy",
         "auc": "covey.training.metrics:auc",
+        "brier": "covey.training.metrics:brier",
         "perplexity": "covey.training.metrics:perplexity",
         "calibration-error": "covey.training.metrics:calibration_error",
         "rmse": "covey.training.metrics:rmse",

