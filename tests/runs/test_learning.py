@@ -75,7 +75,18 @@ def accuracy(tables):
         fleet.close()
 
 
-LARGE = {"cifar10", "cifar100", "femnist", "pacs", "svhn", "drawers", "shakespeare", "spoken-digits", "exams", "votes"}
+LARGE = {
+    "cifar10",
+    "cifar100",
+    "femnist",
+    "pacs",
+    "svhn",
+    "drawers",
+    "shakespeare",
+    "spoken-digits",
+    "exams",
+    "votes",
+}
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,7 @@ def shakespeare(
     tokens = np.concatenate(x)
     flags = np.zeros((*tokens.shape, len(LETTERS)), np.float32)
     np.put_along_axis(flags, tokens[:, :, None], 1.0, axis=2)
+    share, inputs = 1 / len(LETTERS), flags[0].size
     return Dataset(
         name="shakespeare",
         x=torch.from_numpy(flags.reshape(len(flags), -1)),
@@ -231,6 +232,7 @@ def shakespeare(
         train=np.flatnonzero(~is_test),
         test=np.flatnonzero(is_test),
         classes=tuple(LETTERS),
+        scale=Scale((share,) * inputs, ((share * (1 - share)) ** 0.5,) * inputs),
         natural={"role": np.concatenate(owner)},
         group_names={"role": tuple(str(stored["roles"][role]) for role in chosen)},
         clients_by="role",
