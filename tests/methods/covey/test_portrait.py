@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -10,22 +11,29 @@ import torch
 from covey.core.round import Task, empty_state, open_round
 from covey.data import Dataset, Samples
 from covey.errors import UserError
-from covey.methods.covey import portrait
+from covey.methods.covey import portrait, views
 from covey.methods.covey.portrait import (
     RANGE,
     DescribeClasses,
     class_means,
     classes_in,
-    described,
-    gradients,
     halves_by_themselves,
     portraits_of,
     standardised,
-    strokes,
-    views_of,
 )
+from covey.methods.covey.views import views_of
 from covey.parts.steps.privacy import Privacy
 from covey.testing import small_federation, small_fleet
+
+
+def described(x):
+    """The first view of samples: values and edges."""
+    return views_of(x)[0].values
+
+
+def drawn(x):
+    """The second view of pictures: strokes."""
+    return views_of(x)[1].values
 
 
 def replies(step, **fleet):
@@ -70,9 +78,9 @@ def test_asking_again_tells_nothing_new():
 
 def test_what_is_told_of_unchanged_data_is_worked_out_once(monkeypatch: pytest.MonkeyPatch):
     worked = []
-    views = portrait.views_of
-    monkeypatch.setattr(portrait, "_ANSWERS", {})
-    monkeypatch.setattr(portrait, "views_of", lambda x: worked.append(len(x)) or views(x))
+    look = portrait.views_of
+    monkeypatch.setattr(portrait, "_ANSWERS", WeakKeyDictionary())
+    monkeypatch.setattr(portrait, "views_of", lambda x: worked.append(len(x)) or look(x))
     first = replies(DescribeClasses())
     fleet = small_fleet()
     now = open_round(empty_state(fleet), fleet)
@@ -85,23 +93,38 @@ def test_what_is_told_of_unchanged_data_is_worked_out_once(monkeypatch: pytest.M
     share = fleet.data.shares[0]
     fewer = replace(share.train, index=share.train.index[1:])  # data that changed
     client = SimpleNamespace(id=0, seed=fleet.seed, live=False, account=None, train=fewer, stream=now.stream)
-    DescribeClasses().known_answer(client, standardised(client), classes_in(fewer))
+    DescribeClasses().known_answer(client)
     assert len(worked) == 2 * asked + 1
 
 
 def test_a_gradient_counts_for_its_two_nearest_directions_in_every_part_of_the_picture():
-    """By the definition, one direction after the other: the same bits."""
+    """By the definition, pixel by pixel, for a picture whose sides four does not divide."""
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 2, 13, 11)).astype(np.float32))
-    across, down = gradients(x)
-    place = torch.atan2(down, across) / torch.pi % 1.0 * 8
-    lower, length = place.floor(), (across**2 + down**2).sqrt()
-    parts = []
-    for d in range(8):
-        near = (lower % 8 == d) * (1 - (place - lower)) + ((lower + 1) % 8 == d) * (place - lower)
-        parts.append(torch.nn.functional.adaptive_avg_pool2d(length * near, 4).flatten(1))
-    whole = torch.cat(parts, dim=1)
-    scaled = whole / (whole.norm(dim=1, keepdim=True) + 1e-3) * (128**0.5 / 2)
-    np.testing.assert_array_equal(strokes(x), (scaled - 0.35).numpy().astype(np.float64))
+    grey = x.numpy().astype(np.float64).mean(axis=1)
+    sums, pixels = np.zeros((7, 8, 4, 4)), np.zeros((4, 4))
+    for row, column in np.ndindex(13, 11):
+        part = row * 4 // 13, column * 4 // 11
+        pixels[part] += 1
+        if row in (0, 12) or column in (0, 10):
+            continue  # no gradient along the border
+        across = (grey[:, row, column + 1] - grey[:, row, column - 1]) / 2
+        down = (grey[:, row + 1, column] - grey[:, row - 1, column]) / 2
+        place = np.arctan2(down, across) / np.pi * 8 % 8
+        for picture, (at, length) in enumerate(zip(place, np.hypot(across, down), strict=True)):
+            lower = int(at)
+            sums[picture, lower, *part] += length * (1 - (at - lower))
+            sums[picture, (lower + 1) % 8, *part] += length * (at - lower)
+    whole = (sums / pixels).reshape(7, -1)
+    scaled = whole / (np.linalg.norm(whole, axis=1, keepdims=True) + 1e-3) * (128**0.5 / 2)
+    np.testing.assert_allclose(drawn(x), scaled - 0.35, atol=5e-6)
+
+
+def test_many_pictures_are_told_as_few_are(monkeypatch: pytest.MonkeyPatch):
+    x = torch.from_numpy(np.random.default_rng(1).normal(size=(10, 1, 12, 8)).astype(np.float32))
+    together = views_of(x)
+    monkeypatch.setattr(views, "AT_ONCE", 3)
+    for one, other in zip(together, views_of(x), strict=True):
+        np.testing.assert_allclose(one.values, other.values, atol=1e-6)
 
 
 def test_a_picture_is_told_by_its_values_and_its_edges():
@@ -126,24 +149,24 @@ def test_numbers_that_nobody_scaled_are_brought_to_one_length():
 
 def test_small_samples_are_told_more_often():
     tables = {width: views_of(torch.zeros(2, width)) for width in (64, 1024, 5000)}
-    assert [[view.times for view in views] for views in tables.values()] == [[64], [4], [1]]
-    plain, drawn = views_of(torch.zeros(2, 3, 32, 32))
+    assert [[view.times for view in told] for told in tables.values()] == [[64], [4], [1]]
+    plain, strokes = views_of(torch.zeros(2, 3, 32, 32))
     assert (plain.values.shape[1], plain.times) == (
         1024,
         4,
     )  # 16 x 16 pixels of three colours and their edges
-    assert (drawn.values.shape[1], drawn.times) == (128, 16)
+    assert (strokes.values.shape[1], strokes.times) == (128, 16)
 
 
 def test_strokes_tell_the_direction_and_not_the_polarity_of_what_is_drawn():
     upright = torch.zeros(1, 1, 8, 8)
     upright[..., 4:] = 1.0
-    across = strokes(upright).reshape(8, 4, 4) - strokes(torch.zeros(1, 1, 8, 8)).reshape(8, 4, 4)
+    across = drawn(upright).reshape(8, 4, 4) - drawn(torch.zeros(1, 1, 8, 8)).reshape(8, 4, 4)
     assert across[0, 1:3, 1:3].min() > 0.5  # gradients across are the first of eight directions
     np.testing.assert_allclose(across[1:], 0.0, atol=1e-6)
-    np.testing.assert_allclose(strokes(1 - upright), strokes(upright), atol=1e-6)
-    turned = strokes(torch.rot90(upright, 1, (-2, -1))).reshape(8, 4, 4)
-    np.testing.assert_allclose(turned[4], np.rot90(strokes(upright).reshape(8, 4, 4)[0]), atol=1e-5)
+    np.testing.assert_allclose(drawn(1 - upright), drawn(upright), atol=1e-6)
+    turned = drawn(torch.rot90(upright, 1, (-2, -1))).reshape(8, 4, 4)
+    np.testing.assert_allclose(turned[4], np.rot90(drawn(upright).reshape(8, 4, 4)[0]), atol=1e-5)
 
 
 def test_bits_of_the_wrong_length_are_no_portrait():

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -26,8 +27,10 @@ from torch import Tensor
 
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
-from covey.data.types import View as Samples
+from covey.data.types import Dataset, Samples
+from covey.data.types import View as Data
 from covey.errors import UserError
+from covey.methods.covey.views import BITS, views_of
 from covey.parts.steps.embedding import (
     BitNoise,
     Bits,
@@ -49,15 +52,9 @@ from covey.settings.signatures import validated
 Floats = NDArray[np.float64]
 
 REMEMBERED = 4096  # answers of simulated clients, some 15 kB each
-_ANSWERS: dict[tuple[Any, ...], Answer] = {}
+_ANSWERS: WeakKeyDictionary[Dataset, dict[tuple[Any, ...], Answer]] = WeakKeyDictionary()
 _ADDING = Lock()
-BITS = 4096  # for every class and half, about
-STROKE_BITS = 2048  # more of them for the directions of a picture's strokes
-CELLS, DIRECTIONS = 4, 8  # strokes are told for 4 x 4 parts of a picture, in eight directions
-SIDE = 16  # of the pictures that are described; larger ones are averaged down to it
 RANGE = 1.5  # class means are told in the range of -1.5 to 1.5 standard deviations; finer than the values themselves
-USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told as
-USUAL_STROKE = 0.35  # and of what strokes are told as
 FARTHEST = 50.0  # scales of Laplace's noise that no count is above what there is: e^-50 of all are
 
 
@@ -85,8 +82,8 @@ class DescribeClasses(Step):
             raise UserError(
                 "a portrait under noise needs classes: above or below a client's median, one sample can move all others"
             )
-        x, y = standardised(client), classes_in(client.train)
-        answer = self.known_answer(client, x, y) if self.repeatable(client) else self.answer(client, x, y)
+        y = classes_in(client.train)
+        answer = self.known_answer(client) if self.repeatable(client) else self.answer(client)
         counts = label_counts(y, labels=classes, who=f"client {client.id}")
         told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
         stats: dict[str, Any] = {"counts": np.maximum(noisy, 0.0), "bits": answer.bits, "views": answer.views}
@@ -94,8 +91,9 @@ class DescribeClasses(Step):
         stats["epsilon"] = on_counts + answer.spent if client.account is None else self.on_account(client)
         return Reply(id=client.id, size=1 if self.counted else len(y), stats=stats)
 
-    def answer(self, client: Client, x: Tensor, y: NDArray[np.int64]) -> Answer:
+    def answer(self, client: Client) -> Answer:
         """The noisy bits of every class's mean in two halves of the samples."""
+        x, y = standardised(client), classes_in(client.train)
         classes = classes_of(len(client.train.dataset.classes))
         views = views_of(x)
         halves = halves_by_themselves(x) if self.counted else client.stream("halves").permutation(len(y)) % 2
@@ -117,18 +115,18 @@ class DescribeClasses(Step):
         """Whether the answer is a function of seed, client and data: nothing secret is drawn for it."""
         return client.account is None and not client.live and self.noise == "simulated"
 
-    def known_answer(self, client: Client, x: Tensor, y: NDArray[np.int64]) -> Answer:
+    def known_answer(self, client: Client) -> Answer:
         """The answer; of data that did not change since the last time it is not worked out again."""
-        mark = hashlib.blake2b(x.contiguous().numpy().data, digest_size=16)
-        mark.update(np.ascontiguousarray(y).data)
-        key = (client.seed, client.id, self, tuple(x.shape), mark.digest())
-        found = _ANSWERS.get(key)
+        data, mark = mark_of(client.train)
+        key = (client.seed, client.id, self, mark)
+        known = _ANSWERS.setdefault(data, {})
+        found = known.get(key)
         if found is None:
-            found = self.answer(client, x, y)
+            found = self.answer(client)
             with _ADDING:
-                if len(_ANSWERS) >= REMEMBERED:
-                    del _ANSWERS[next(iter(_ANSWERS))]
-                _ANSWERS[key] = found
+                if len(known) >= REMEMBERED:
+                    del known[next(iter(known))]
+                known[key] = found
         return found
 
     def table(self, client: Client, answering: Embed, shape: tuple[int, ...], spent: Spending) -> Bits:
@@ -170,6 +168,14 @@ class Answer:
     bits: NDArray[np.uint8]
     views: NDArray[np.int64]
     spent: float
+
+
+def mark_of(view: Data) -> tuple[Dataset, Hashable]:
+    """The data set that a client's samples are of, and what tells these from all other samples of it."""
+    if isinstance(view, Samples):
+        return view.dataset, (view.shift, view.index.tobytes())
+    x, y = view.tensors()
+    return view.dataset, tuple(hashlib.blake2b(part.numpy().tobytes()).digest() for part in (x, y))
 
 
 @lru_cache(maxsize=64)
@@ -215,7 +221,7 @@ def classes_of(classes: int) -> int:
     return classes or HALVES
 
 
-def classes_in(view: Samples) -> NDArray[np.int64]:
+def classes_in(view: Data) -> NDArray[np.int64]:
     """The class of every sample; of real targets, whether it is above the client's own median.
 
     What makes a target high is then compared as what makes a class: clients who disagree about it are no flock.
@@ -250,73 +256,6 @@ def standardised(client: Client) -> Tensor:
         return (x - 0.5) / 0.3
     rms = x.float().flatten(1).square().mean(dim=1).sqrt()
     return x.float() / rms.clamp(min=1e-12).view(-1, *[1] * (x.dim() - 1))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class View:
-    """One way of looking at samples: values [samples, d], and how often each mean is told."""
-
-    values: Floats
-    times: int
-
-
-def views_of(x: Tensor) -> tuple[View, ...]:
-    """What is told of standardised samples; of pictures in two ways, as each sees what the other cannot.
-
-    Values and edges show brightness, colours and style; strokes show what is drawn where things are bright on dark as
-    often as dark on bright (house numbers), so that the values of a class cancel.
-    """
-    plain = described(x)
-    first = View(values=plain, times=max(1, BITS // plain.shape[1]))
-    if x.dim() != 4 or min(x.shape[-2:]) < CELLS:
-        return (first,)
-    drawn = strokes(x)
-    return (first, View(values=drawn, times=max(1, STROKE_BITS // drawn.shape[1])))
-
-
-def strokes(x: Tensor) -> Floats:
-    """How much of a picture's gradients goes in each of 8 directions in its 4 x 4 parts (Dalal and Triggs, 2005).
-
-    A direction and its opposite are one, a gradient between two directions counts for both by its nearness, and every
-    picture is brought to the same total length: sqrt(values) / 2, which fills the range that is told.
-    """
-    across, down = gradients(x)
-    place = torch.atan2(down, across) / torch.pi % 1.0 * DIRECTIONS
-    lower = place.floor()
-    length, rest = (across**2 + down**2).sqrt(), place - lower
-    nearest = lower.long() % DIRECTIONS
-    by_direction = torch.zeros(len(x), DIRECTIONS, *x.shape[2:])
-    by_direction.scatter_(1, nearest, length * (1 - rest))
-    by_direction.scatter_(1, (nearest + 1) % DIRECTIONS, length * rest)
-    whole = torch.nn.functional.adaptive_avg_pool2d(by_direction, CELLS).flatten(1)
-    scaled = whole / (whole.norm(dim=1, keepdim=True) + 1e-3) * (whole.shape[1] ** 0.5 / 2)
-    return np.asarray((scaled - USUAL_STROKE).numpy(), np.float64)
-
-
-def gradients(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Differences across and down of the mean over the channels, 0 along the border."""
-    grey = x.mean(dim=1, keepdim=True)
-    across = (grey[..., 1:-1, 2:] - grey[..., 1:-1, :-2]) / 2
-    down = (grey[..., 2:, 1:-1] - grey[..., :-2, 1:-1]) / 2
-    return torch.nn.functional.pad(across, (1, 1, 1, 1)), torch.nn.functional.pad(down, (1, 1, 1, 1))
-
-
-def described(x: Tensor) -> Floats:
-    """What is told of standardised samples: of a picture its values and its edges, averaged down; else the features.
-
-    Edges, |gradient| of the mean over the channels, show things that are bright on dark here and dark on bright there,
-    whose values cancel.
-    """
-    if x.dim() != 4 or min(x.shape[-2:]) < 3:
-        flat = x.reshape(len(x), -1).float()
-        if flat.shape[1] > BITS:
-            flat = torch.nn.functional.adaptive_avg_pool1d(flat[:, None], BITS)[:, 0]
-        return flat.numpy().astype(np.float64)
-    side = (min(SIDE, x.shape[-2]), min(SIDE, x.shape[-1]))
-    across, down = gradients(x)
-    edges = (across**2 + down**2).sqrt() - USUAL_EDGE
-    parts = [torch.nn.functional.adaptive_avg_pool2d(part, side).flatten(1) for part in (x, edges)]
-    return torch.cat(parts, dim=1).numpy().astype(np.float64)
 
 
 def class_means(x: Floats, labels: NDArray[np.int64], which: NDArray[np.bool_], classes: int) -> Floats:
