@@ -7,11 +7,54 @@ import pytest
 
 from covey.errors import UserError
 from covey.methods.haccs import haccs
-from covey.parts.selection.fair import LAST_CHOSEN, FairSchedule, best_round, cluster_worth, fill
+from covey.parts.selection.fair import LAST_CHOSEN, FairSchedule, Places, best_round, cluster_worth
 from covey.parts.steps import Train
 
 CLUSTERS = [np.array([0, 1, 2]), np.array([3])]
 LATENCY = np.array([1.0, 2.0, 10.0, 4.0])
+
+
+def fill(weight, age, deadline, *, count, rotation):
+    """Who has a place when all who make the deadline have entered."""
+    places = Places(count=count)
+    for cluster, (members, whole) in enumerate(zip(CLUSTERS, weight, strict=True)):
+        share = (whole * age[members].min(), rotation * whole, len(members))
+        for device in members:
+            if LATENCY[device] <= deadline:
+                places.enter(int(device), age[device], LATENCY[device], cluster, share)
+    return places.first()
+
+
+def by_definition(clusters, weight, age, latency, *, count, rotation, fullness):
+    """Every deadline by itself, and all who make it."""
+    best = (-1.0, [], 0.0)
+    for deadline in np.unique(latency):
+        options = []
+        for members, whole in zip(clusters, weight, strict=True):
+            there = members[latency[members] <= deadline]
+            for taken, d in enumerate(there[np.lexsort((there, latency[there], -age[there]))]):
+                kind = whole * age[members].min() / (2 * taken + 1)
+                options.append((kind + rotation * whole * age[d] / len(members), int(d)))
+        chosen = sorted(options, key=lambda option: (-option[0], option[1]))[:count]
+        devices = [d for _, d in chosen]
+        time = float(latency[devices].max())
+        value = float(sum(worth for worth, _ in chosen)) ** fullness / max(time, 1e-12)
+        if value > best[0] * (1 + 1e-12):
+            best = (value, devices, time)
+    return best[1], best[2]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_devices_that_enter_one_after_the_other_make_the_round_of_the_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size, names = int(rng.integers(3, 120)), int(rng.integers(1, 9))
+    groups = np.concatenate([np.arange(names), rng.integers(names, size=size)])
+    clusters = [np.flatnonzero(groups == name) for name in range(names)]
+    age = rng.integers(1, rng.integers(2, 9), size=len(groups)).astype(float)
+    latency = rng.choice([rng.random(len(groups)), rng.integers(1, 6, size=len(groups)).astype(float)])
+    given = (clusters, rng.random(names) + 0.1, age, latency)
+    how = {"count": int(rng.integers(1, 12)), "rotation": float(rng.choice([0.0, 0.5])), "fullness": 3.0}
+    assert best_round(*given, **how) == by_definition(*given, **how)
 
 
 def test_a_cluster_is_worth_its_size_times_a_power_of_its_loss() -> None:
@@ -26,18 +69,18 @@ def test_places_go_to_clusters_in_turn_and_inside_them_to_the_oldest() -> None:
     then 0: 6 / 5 + 2 = 3.2. Cluster 1: 3 * 2 + 3 * 2 / 1 = 12.
     """
     age = np.array([1.0, 3.0, 5.0, 2.0])
-    chosen, worth = fill(CLUSTERS, np.array([6.0, 3.0]), age, LATENCY, 10.0, count=3, rotation=1.0)
+    chosen, worth = fill([6.0, 3.0], age, 10.0, count=3, rotation=1.0)
     assert (chosen, worth) == ([2, 3, 1], 36.0)
 
 
 def test_without_rotation_divisors_share_the_places_out() -> None:
     """W = 6 and 3 at age 1: 6, 2, 1.2 and 3, so of three places cluster 0 has two."""
-    chosen, worth = fill(CLUSTERS, np.array([6.0, 3.0]), np.ones(4), LATENCY, 10.0, count=3, rotation=0.0)
+    chosen, worth = fill([6.0, 3.0], np.ones(4), 10.0, count=3, rotation=0.0)
     assert (chosen, worth) == ([0, 3, 1], 11.0), "of the same age the faster first"
 
 
 def test_who_is_slower_than_the_deadline_does_not_work() -> None:
-    chosen, _ = fill(CLUSTERS, np.array([6.0, 3.0]), np.ones(4), LATENCY, 2.0, count=4, rotation=1.0)
+    chosen, _ = fill([6.0, 3.0], np.ones(4), 2.0, count=4, rotation=1.0)
     assert chosen == [0, 1]
 
 

@@ -7,8 +7,12 @@ functions work on arrays; a cluster is an array of positions, latencies are in s
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import heappush, heapreplace
+from itertools import groupby
+from operator import itemgetter
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +22,7 @@ from covey.core.needs import KNOWN_GROUPS, Facts, Key
 from covey.core.round import Round
 from covey.core.shows import by_losses
 from covey.parts.selection.feedback import ByLosses
-from covey.parts.selection.haccs import cluster_means, device_losses, with_singles
+from covey.parts.selection.haccs import device_losses, with_singles
 from covey.settings.ranges import UpTo100
 from covey.settings.registry import register
 from covey.settings.signatures import validated
@@ -55,10 +59,9 @@ class FairSchedule(ByLosses):
         seconds = now.fleet.seconds(self.step, here)
         latency = np.array([seconds[i] for i in here])
         loss = np.array(device_losses(here, groups, self.known(now)))
-        names = sorted({groups[i] for i in here})
-        clusters = [np.flatnonzero([groups[i] == name for i in here]) for name in names]
+        names, clusters = members_of(np.array([groups[i] for i in here], np.int64))
         age = np.array([float(now.number - last.get(i, 0)) for i in here])
-        weight = cluster_worth(clusters, cluster_means(loss, [c.tolist() for c in clusters]), self.power)
+        weight = cluster_worth(clusters, np.array([loss[members].mean() for members in clusters]), self.power)
         chosen, deadline = best_round(
             clusters,
             weight,
@@ -86,6 +89,13 @@ def cluster_worth(clusters: Sequence[Indices], loss: Array, power: float) -> Arr
     return np.asarray(sizes * np.maximum(loss, 1e-12) ** power)
 
 
+def members_of(groups: Indices) -> tuple[list[int], list[Indices]]:
+    """The names of the groups in order, and for each the positions of its members."""
+    order = np.argsort(groups, kind="stable")
+    names, first = np.unique(groups[order], return_index=True)
+    return names.tolist(), np.split(order, first[1:])
+
+
 def best_round(
     clusters: Sequence[Indices],
     weight: Array,
@@ -98,11 +108,22 @@ def best_round(
 ) -> tuple[list[int], float]:
     """Over all deadlines, the round with the largest worth^fullness / time; its devices and how long it takes.
 
-    The worth of a round is the sum of its devices' (see `fill`), with places filled as far as the deadline lets them.
+    The worth of a round is the sum of its devices' (see `Places`), with places filled as far as the deadline lets them.
+    Devices enter from the quickest on, and those that no deadline gives a place are not looked at.
     """
+    places = Places(count=count)
+    entering: list[tuple[float, int, int]] = []
+    for cluster, members in enumerate(clusters):
+        entering += [(float(latency[d]), d, cluster) for d in in_reach(members, age, latency, count)]
+    shares = [
+        (float(whole * age[members].min()), float(rotation * whole), len(members))
+        for members, whole in zip(clusters, weight, strict=True)
+    ]
     best: tuple[float, list[int], float] = (-1.0, [], 0.0)
-    for deadline in np.unique(latency):
-        chosen, worth = fill(clusters, weight, age, latency, deadline, count=count, rotation=rotation)
+    for _, together in groupby(sorted(entering), key=itemgetter(0)):
+        for seconds, device, cluster in together:
+            places.enter(device, float(age[device]), seconds, cluster, shares[cluster])
+        chosen, worth = places.first()
         time = float(latency[chosen].max())
         value = worth**fullness / max(time, 1e-12)
         if value > best[0] * (1 + 1e-12):
@@ -110,30 +131,58 @@ def best_round(
     return best[1], best[2]
 
 
-def fill(
-    clusters: Sequence[Indices],
-    weight: Array,
-    age: Array,
-    latency: Array,
-    deadline: float,
-    *,
-    count: int,
-    rotation: UpTo100,
-) -> tuple[list[int], float]:
-    """Up to `count` devices that finish by the deadline, the most worthy first, and what they are worth together.
+def in_reach(members: Indices, age: Array, latency: Array, count: int) -> list[int]:
+    """The devices of a cluster that a deadline can give a place: fewer than `count` are both as quick and as old."""
+    quickest_first = members[np.lexsort((members, latency[members]))]
+    oldest, ages = float(age[members].max()), age[quickest_first]
+    found: list[int] = []
+    eldest: list[float] = []  # a heap of the `count` greatest ages so far
+    for device, its_age in zip(quickest_first.tolist(), ages.tolist(), strict=True):
+        if len(eldest) < count:
+            heappush(eldest, its_age)
+        elif its_age > eldest[0]:
+            heapreplace(eldest, its_age)
+        else:
+            if eldest[0] == oldest:
+                break  # nobody after it is older
+            continue
+        found.append(device)
+    return found
+
+
+@dataclass(kw_only=True)
+class Places:
+    """The places of a round: of the devices that have entered, the `count` most worthy.
 
     The (m + 1)-th device d of cluster c is worth W_c age_c / (2m + 1) + rotation W_c age_d / n_c: the first of a
     cluster brings its kind of data (age_c: rounds since any of it worked), each further one less, and any device
     its own (age_d). Divisors 1, 3, 5, ... share the places out in proportion to the clusters' worth (Sainte-Lague).
     """
-    options: list[tuple[float, int]] = []
-    for members, whole in zip(clusters, weight, strict=True):
-        waiting = age[members]
-        there = members[latency[members] <= deadline]
-        oldest_first = there[np.lexsort((there, latency[there], -age[there]))]
-        for taken, position in enumerate(oldest_first):
-            kind = whole * waiting.min() / (2 * taken + 1)
-            options.append((kind + rotation * whole * age[position] / len(members), int(position)))
-    options.sort(key=lambda option: (-option[0], option[1]))
-    chosen = options[:count]
-    return [position for _, position in chosen], float(sum(worth for worth, _ in chosen))
+
+    count: int
+    # of each cluster the oldest devices, then the quickest: (-age, latency, device)
+    waiting: dict[int, list[tuple[float, float, int]]] = field(default_factory=dict)
+    worths: dict[int, list[tuple[float, int]]] = field(default_factory=dict)  # the same as (-worth, device)
+    options: list[tuple[float, int]] = field(default_factory=list)  # those of all clusters, in order
+
+    def enter(
+        self, device: int, age: float, latency: float, cluster: int, share: tuple[float, float, int]
+    ) -> None:
+        """A device can make it; `share` is W_c age_c, rotation W_c and n_c of its cluster."""
+        waiting = self.waiting.setdefault(cluster, [])
+        insort(waiting, (-age, latency, device))
+        del waiting[self.count :]
+        for option in self.worths.get(cluster, ()):
+            del self.options[bisect_left(self.options, option)]
+        whole, of_each, members = share
+        self.worths[cluster] = [
+            (-(whole / (2 * taken + 1) + of_each * -years / members), d)
+            for taken, (years, _, d) in enumerate(waiting)
+        ]
+        for option in self.worths[cluster]:
+            insort(self.options, option)
+
+    def first(self) -> tuple[list[int], float]:
+        """Who has a place, the most worthy first, and what they are worth together."""
+        chosen = self.options[: self.count]
+        return [device for _, device in chosen], float(sum(-worth for worth, _ in chosen))
