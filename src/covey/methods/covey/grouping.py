@@ -26,7 +26,7 @@ from covey.methods.covey.clusters import (
     on_a_map,
     renamed,
 )
-from covey.methods.covey.portrait import DescribeClasses, Portrait, portraits_of
+from covey.methods.covey.portrait import DescribeClasses, Portrait, portraits_of, sizes_of
 from covey.parts.ask_once import Ask, answers, ask_once
 from covey.parts.banks import one_per_parent
 from covey.parts.group.figures import note_groups
@@ -271,7 +271,7 @@ class ByPortrait:
 
     def told(self, reply: Reply) -> Told | None:
         """What a reply tells, if its parts fit together."""
-        fits = portraits_of(reply.stats, self.describe.flip) is not None
+        fits = sizes_of(reply.stats) is not None
         return {name: reply.stats[name] for name in ("counts", "bits", "views")} if fits else None
 
     def found(self, now: Round) -> dict[int, int]:

@@ -193,20 +193,27 @@ class Portrait:
     halves: Floats
 
 
-def portraits_of(told: Mapping[str, Any], flip: float) -> tuple[Portrait, ...] | None:
-    """The portraits that a reply's statistics hold, one for each view; None where they do not fit together."""
-    counts = np.asarray(told["counts"], np.float64)
+def sizes_of(told: Mapping[str, Any]) -> list[tuple[int, int]] | None:
+    """The values of each view and how often they are told; None where counts, bits and views do not fit together."""
     views = np.asarray(told["views"], np.int64).reshape(-1)
     if not len(views) or len(views) % 2:
         return None
-    sizes = views[::2] * views[1::2]
-    bits = unpack(np.asarray(told["bits"], np.uint8))
-    wanted = 2 * len(counts) * int(sizes.sum())
-    if len(bits) - wanted not in range(8):
+    wanted = 2 * len(told["counts"]) * int((views[::2] * views[1::2]).sum())
+    spare = 8 * np.asarray(told["bits"]).size - wanted
+    return [(int(v), int(t)) for v, t in views.reshape(-1, 2)] if spare in range(8) else None
+
+
+def portraits_of(told: Mapping[str, Any], flip: float) -> tuple[Portrait, ...] | None:
+    """The portraits that a reply's statistics hold, one for each view; None where they do not fit together."""
+    views = sizes_of(told)
+    if views is None:
         return None
+    counts = np.asarray(told["counts"], np.float64)
+    wanted = 2 * len(counts) * sum(values * times for values, times in views)
+    bits = unpack(np.asarray(told["bits"], np.uint8))
     whole = bits[:wanted].reshape(2, len(counts), -1).astype(np.float64)
     found, first = [], 0
-    for values, times in views.reshape(-1, 2).tolist():
+    for values, times in views:
         shaped = whole[:, :, first : first + values * times].reshape(2, len(counts), values, times)
         found.append(Portrait(counts=counts, halves=(shaped.mean(axis=3) - flip) / (1 - 2 * flip)))
         first += values * times
