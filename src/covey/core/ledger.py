@@ -189,15 +189,15 @@ class Ledger:
         """Plain values for the checkpoint."""
         return {
             "clock": self.clock,
-            "total": {kind: asdict(cost) for kind, cost in self.total.items()},
-            "measuring": {kind: asdict(cost) for kind, cost in self.measuring.items()},
+            "total": {kind: dict(vars(cost)) for kind, cost in self.total.items()},
+            "measuring": {kind: dict(vars(cost)) for kind, cost in self.measuring.items()},
             "lost": self.lost,
             "refused": self.refused,
             "problems": [[what, asdict(problem)] for what, problem in self.problems],
             "epsilon": {str(client): spent for client, spent in self.epsilon.items()},
             "told": {str(client): plain_losses(told) for client, told in self.told.items()},
             "longest": [list(one) for one in self.longest],
-            "conduct": {str(client): asdict(one) for client, one in self.conduct.items()},
+            "conduct": {str(client): dict(vars(one)) for client, one in self.conduct.items()},
             "barred": {str(client): why for client, why in self.barred.items()},
             "work": [self.work, self.work_measuring, self.times_measured, self.last_measured],
             "sample": self.sample,

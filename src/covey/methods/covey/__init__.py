@@ -23,7 +23,7 @@ from typing import Literal
 from covey.core.round import Bank, Method, Mix, Select, Send, Step, Update
 from covey.methods.covey.grouping import ByPortrait, Together, keep_evidence, one_per_flock
 from covey.methods.covey.portrait import DescribeClasses
-from covey.methods.covey.topology import FlockTopology, FromRepresentative, WithinFlocks, label_groups
+from covey.methods.covey.selection import WithinFlocks, label_groups
 from covey.parts.banks import one_per_client, to_group
 from covey.parts.mix.shared import GroupAverage
 from covey.parts.selection.fair import FairSchedule
@@ -133,6 +133,9 @@ def by_server() -> Travel:
 
 def over_topology(backbone: str) -> Travel:
     """Every client holds its flock's model; label groups meet at representatives, which mix inside their flock."""
+    # only here: networkx, which draws the graphs, takes as long to import as some rounds
+    from covey.methods.covey.topology import FlockTopology, FromRepresentative
+
     mix = FlockTopology(backbone=backbone, finer=label_groups)
     correct = AdaptiveCorrection(among="clients", per="group", agreed=True)
     send = FromRepresentative(mix=mix)

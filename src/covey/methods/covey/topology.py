@@ -1,20 +1,17 @@
-"""Who of a flock works, and over which links its models travel when there is no server."""
+"""Over which links a flock's models travel when there is no server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 from scipy.sparse import block_diag, csr_array
 
-from covey.core.needs import GROUPS, MODEL_PER_CLIENT, Facts, Key, needs_of
-from covey.core.round import Mixing, Round, Select, Task, stream
-from covey.core.shows import SAME_AS_COVEY, Shows
-from covey.methods.covey.grouping import PORTRAITS
-from covey.parts.group.label_feature import label_feature
+from covey.core.needs import GROUPS, MODEL_PER_CLIENT, Facts, Key
+from covey.core.round import Mixing, Round, Task, stream
 from covey.parts.mix.exchange import HashableShape, graph_note
 from covey.parts.mix.graphs import adjacency, graph
 from covey.parts.mix.peers import links
@@ -28,62 +25,7 @@ from covey.parts.mix.topology import (
     succession,
     upload,
 )
-from covey.parts.selection.fair import LAST_CHOSEN
 from covey.parts.steps.size import sizes
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithinFlocks:
-    """Lets `select` choose among finer groups: every flock is cut by its members' label features.
-
-    The label feature (CFIC, eq. 2) is read off the label counts of the clients' portraits, so nobody is asked again.
-    """
-
-    select: Select
-
-    shows: ClassVar[Shows] = Shows(what="every client's exact loss", instead=SAME_AS_COVEY)
-
-    @property
-    def needs(self) -> Facts:
-        return (GROUPS, PORTRAITS, *needs_of(self.select))
-
-    def __call__(self, now: Round) -> list[int]:
-        finer = label_groups(now)
-        chosen = self.select(replace(now, groups=finer))
-        now.notes["who was chosen"] = {"text": told_in_words(now, finer, chosen)}
-        return chosen
-
-
-def told_in_words(now: Round, finer: Mapping[int, int], chosen: Sequence[int]) -> str:
-    """The choice for the report."""
-    last = LAST_CHOSEN.get(now.memory, {})
-    waits = max((now.number - last.get(i, 0) for i in now.here), default=0)
-    return (
-        f"Round {now.number}: {len(set(chosen))} of {len(now.here)} clients work, from {kinds(now.groups, chosen)} of "
-        f"{kinds(now.groups, now.here)} flocks and {kinds(finer, chosen)} of {kinds(finer, now.here)} groups (clients "
-        "of one flock whose most outstanding label is the same). A round is chosen as a whole, for what it is worth in "
-        "its time: large groups, groups with a high loss and those who waited long are worth more. The longest wait is "
-        f"{waits} {'round' if waits == 1 else 'rounds'}."
-    )
-
-
-def kinds(groups: Mapping[int, int], ids: Sequence[int]) -> int:
-    """How many groups these clients are in."""
-    return len({groups[i] for i in ids if i in groups})
-
-
-def label_groups(now: Round) -> dict[int, int]:
-    """Everybody's group inside its flock: those whose label stands out most are one."""
-    told = PORTRAITS.of(now.memory)
-    labels = {i: label_feature(np.rint(one["counts"]).astype(np.int64)) for i, one in told.items()}
-    return cut_by_label(now.groups, labels)
-
-
-def cut_by_label(groups: Mapping[int, int], labels: Mapping[int, int]) -> dict[int, int]:
-    """One number for every pair of group and label, the same in every round."""
-    base = 1 + max(labels.values(), default=0)
-    return {i: group * base + labels[i] for i, group in groups.items() if i in labels}
-
 
 # client -> the last round in which it took the present model
 REFRESHED: Key[dict[int, int]] = Key("refreshed")
