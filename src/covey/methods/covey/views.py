@@ -37,7 +37,7 @@ def views_of(x: Tensor) -> tuple[View, ...]:
     """
     if x.dim() != 4 or min(x.shape[-2:]) < 3:
         return (told_in(BITS, [features(x)]),)
-    parts = [(part, Slopes.of(part)) for part in x.split(AT_ONCE)]
+    parts = [(part, Slopes.of(part)) for part in torch.split(x, AT_ONCE)]
     plain = told_in(BITS, [described(part, slopes) for part, slopes in parts])
     if min(x.shape[-2:]) < CELLS:
         return (plain,)
@@ -119,4 +119,5 @@ def cells(side: int) -> Tensor:
 def sums_at(places: Tensor, values: Tensor) -> Tensor:
     """For each picture the sums of the values at every place."""
     size = DIRECTIONS * CELLS**2
-    return torch.bincount(places.flatten(), values.flatten(), minlength=len(places) * size).view(-1, size)
+    found: Tensor = torch.bincount(places.flatten(), values.flatten(), minlength=len(places) * size)
+    return found.view(-1, size)
