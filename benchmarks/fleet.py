@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from covey.core.round import RoundEnd, run
+from covey.core.round import RoundEnd, run_rounds
 from covey.runs.config import fleet_of, resolve
 
 CLIENTS = 10_000
@@ -31,7 +31,7 @@ def growth() -> tuple[float, float]:
     def watch(end: RoundEnd) -> None:
         held[end.state.round] = psutil.Process().memory_info().rss / 1e6
 
-    run(config.method, fleet, rounds=ROUNDS, watchers=[watch])
+    run_rounds(config.method, fleet, rounds=ROUNDS, watchers=[watch])
     return held[20], held[ROUNDS]
 
 

@@ -21,7 +21,7 @@ def run(seed: int, margin: float, workers: int) -> tuple[float, bytes]:
     """Accuracy on the global test set after the last round, and the model's bits."""
     timing.MARGIN = margin  # what wins whatever was timed, or never
     with tempfile.TemporaryDirectory() as folder:
-        done = covey.simulate(
+        done = covey.run(
             "fedavg",
             "mnist",
             "lenet-tanh",

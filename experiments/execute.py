@@ -140,7 +140,7 @@ def one_run(
         watchers: list[Watcher] = [watcher, note_origin]
         done_run = run_or_resume(config, folder, watchers=watchers, say=say, report=False)
     note_origin()
-    return done_run.summary
+    return dict(done_run.summary)
 
 
 def add_reached(

@@ -12,7 +12,8 @@ import pytest
 from covey.errors import UserError
 from covey.files import failing_at
 from covey.runs.config import resolve
-from covey.runs.run import Finished, resume, run_or_resume
+from covey.runs.results import Run
+from covey.runs.run import resume, run_or_resume
 from tests.hostile.damaged_folders import Killed
 from tests.runs.test_run import same
 
@@ -39,40 +40,40 @@ class Count:
         self.seen.append(f"{what} {path.name}")
 
 
-def begun(folder: Path) -> Finished:
+def begun(folder: Path) -> Run:
     return run_or_resume(resolve(TABLES), folder, report=False)
 
 
-def extended(folder: Path) -> Finished:
+def extended(folder: Path) -> Run:
     return resume(folder, rounds=3, report=False)
 
 
-def again(folder: Path) -> Finished:
+def again(folder: Path) -> Run:
     """What a user does after a crash: --resume, or the same command where that says so."""
     return resume(folder, report=False) if (folder / "config.toml").exists() else begun(folder)
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
+def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     folder = tmp_path_factory.mktemp("straight")
     short = begun(folder / "short")
     shutil.copytree(folder / "short", folder / "long")
     return {"begun": short, "extended": extended(folder / "long")}
 
 
-def changes(act: Callable[[Path], Finished], folder: Path) -> list[str]:
+def changes(act: Callable[[Path], Run], folder: Path) -> list[str]:
     with failing_at(count := Count()):
         act(folder)
     return count.seen
 
 
-def killed_at(place: int, act: Callable[[Path], Finished], folder: Path) -> None:
+def killed_at(place: int, act: Callable[[Path], Run], folder: Path) -> None:
     with failing_at(Count(place)), pytest.raises(Killed):
         act(folder)
 
 
 def test_a_run_that_dies_at_a_change_goes_on_to_the_same_bits(
-    tmp_path: Path, straight: dict[str, Finished]
+    tmp_path: Path, straight: dict[str, Run]
 ) -> None:
     """At some of them; the slow test dies at each."""
     there = changes(begun, tmp_path / "count")
@@ -84,7 +85,7 @@ def test_a_run_that_dies_at_a_change_goes_on_to_the_same_bits(
 
 @pytest.mark.parametrize("file", ["about.json", "000000.safetensors", "checkpoint.json"])
 def test_killed_while_it_is_begun_a_run_is_resumed(
-    tmp_path: Path, straight: dict[str, Finished], file: str
+    tmp_path: Path, straight: dict[str, Run], file: str
 ) -> None:
     place = changes(begun, tmp_path / "count").index(f"put in place {file}")
     killed_at(place, begun, tmp_path / "run")
@@ -93,7 +94,7 @@ def test_killed_while_it_is_begun_a_run_is_resumed(
 
 
 def test_killed_before_there_are_settings_the_same_command_begins_anew(
-    tmp_path: Path, straight: dict[str, Finished]
+    tmp_path: Path, straight: dict[str, Run]
 ) -> None:
     place = changes(begun, tmp_path / "count").index("put in place config.toml")
     killed_at(place, begun, tmp_path / "run")
@@ -105,7 +106,7 @@ def test_killed_before_there_are_settings_the_same_command_begins_anew(
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["begun", "extended"])
 def test_a_run_that_dies_at_any_change_goes_on_to_the_same_bits(
-    tmp_path: Path, straight: dict[str, Finished], what: str
+    tmp_path: Path, straight: dict[str, Run], what: str
 ) -> None:
     """And dies once more where it goes on."""
     act = begun if what == "begun" else extended

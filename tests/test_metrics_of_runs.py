@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.deploy.wire import step_from_plain, step_to_plain
 from covey.errors import Refused, UserError
 from covey.folder.read import read_run
@@ -86,7 +86,7 @@ class Counting(Classification):
 def test_scores_of_an_objective_of_ones_own_keep_their_directions() -> None:
     fleet, method = small_fleet(), fedavg(Train(lr=0.1))
     fleet.objective = Counting()
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     found = scores(method, state, fleet)
     assert found["local-test/rank-worst10"] >= found["local-test/rank-mean"]
     assert (
@@ -101,7 +101,7 @@ def test_scores_of_an_objective_of_ones_own_keep_their_directions() -> None:
 
 def test_a_client_whose_data_do_not_define_a_metric_is_left_out() -> None:
     fleet, method = small_fleet(), fedavg(Train(lr=0.1))
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     nobody_but_two = replace(
         metrics.auc, name="some", of=lambda outputs, _: 0.5 if len(outputs) > 40 else None
     )
@@ -149,6 +149,6 @@ def test_an_unfinished_run_wins_nothing_by_being_cheap(tmp_path: Path) -> None:
 def test_bits_of_a_run_do_not_depend_on_what_is_measured() -> None:
     plain, more = small_fleet(), small_fleet()
     method = fedavg(Train(lr=0.1))
-    first = run(method, plain, rounds=2, measure=Measuring())
-    second = run(method, more, rounds=2, measure=Measuring(metrics=("macro-f1",)))
+    first = run_rounds(method, plain, rounds=2, measure=Measuring())
+    second = run_rounds(method, more, rounds=2, measure=Measuring(metrics=("macro-f1",)))
     assert torch.equal(first.models, second.models)

@@ -41,7 +41,7 @@ def fleet(**changes: Any) -> LocalFleet:
 
 def run(**changes: Any) -> Any:
     given = {"method": fedavg(Train(lr=0.1), per_round=2), "fleet": fleet(), "rounds": 1, **changes}
-    return covey.run(given.pop("method"), given.pop("fleet"), **given)
+    return covey.run_rounds(given.pop("method"), given.pop("fleet"), **given)
 
 
 def simulated(**changes: Any) -> Any:
@@ -54,7 +54,7 @@ def simulated(**changes: Any) -> Any:
         "progress": False,
         **changes,
     }
-    return covey.simulate(**given)
+    return covey.run(**given)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_labels_with_gaps_are_said() -> None:
 
 def test_a_run_from_python_keeps_the_names_of_sites(tmp_path: Path) -> None:
     data = dataset(natural={"site": ["north", "south"] * 30})
-    covey.simulate(
+    covey.run(
         {"name": "fedavg", "per_round": 2},
         data,
         clients=2,

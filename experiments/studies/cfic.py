@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.core.round import Method, run
+from covey.core.round import Method, run_rounds
 from covey.parts.measure import Measuring
 from covey.parts.steps.poison import Poisoned
 from covey.report.seeds import Bound, Number
@@ -87,7 +87,7 @@ def accuracy_after(method: Method, config: Any) -> float:
 
     try:
         measure = Measuring(every=config.top.rounds, local_test=False)
-        run(method, fleet, rounds=config.top.rounds, measure=measure, watchers=[watch])
+        run_rounds(method, fleet, rounds=config.top.rounds, measure=measure, watchers=[watch])
     finally:
         fleet.close()
     return found[-1]

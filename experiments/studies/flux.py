@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.data import load
 from covey.data.effects import turned
 from covey.data.types import Dataset, Federation, Indices, Samples, Share
@@ -62,7 +62,7 @@ def last_accuracy(tables: Table) -> float:
     config = resolve(tables)
     method, fleet = config.method, fleet_of(config)
     try:
-        state = run(method, fleet, rounds=config.top.rounds)
+        state = run_rounds(method, fleet, rounds=config.top.rounds)
         values = config.measure(method, state, fleet, True)
     finally:
         fleet.close()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.round import RoundEnd, Task, empty_state, open_round, run, stream
+from covey.core.round import RoundEnd, Task, empty_state, open_round, run_rounds, stream
 from covey.fleet.local import LocalFleet
 from covey.parts.group.density import Density
 from covey.parts.steps.evaluate import Evaluate
@@ -172,7 +172,7 @@ def accuracies(tables: Mapping[str, Any], members: Sequence[int], clients: int) 
     config = resolve({**tables, "devices": devices})
     fleet = fleet_of(config, None)
     try:
-        state = run(config.method, fleet, rounds=config.top.rounds)
+        state = run_rounds(config.method, fleet, rounds=config.top.rounds)
         return local_accuracy(fleet, state.models[:1], clients)
     finally:
         fleet.close()
@@ -222,7 +222,7 @@ def watched_run(
         worked.update(busy.client for busy in end.fleet.ledger.busy)
 
     try:
-        state = run(method, fleet, rounds=config.top.rounds, watchers=[watch])
+        state = run_rounds(method, fleet, rounds=config.top.rounds, watchers=[watch])
         clients = len(fleet.client_data)
         accuracy = local_accuracy(fleet, state.models[:1], clients)
         seconds = fleet.seconds(method.local, range(clients))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covey.core.round import RoundEnd, run, served
+from covey.core.round import RoundEnd, run_rounds, served
 from covey.parts.steps import Evaluate
 from covey.runs.config import Config, fleet_of, resolve
 from experiments.spec import Findings
@@ -43,7 +43,7 @@ def accuracy_of(config: Config, clients: Sequence[int]) -> list[float]:
 
     fleet = fleet_of(config)
     try:
-        run(config.method, fleet, rounds=config.top.rounds, watchers=[look])
+        run_rounds(config.method, fleet, rounds=config.top.rounds, watchers=[look])
     finally:
         fleet.close()
     return found

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.round import Reply, Step, Task, run
+from covey.core.round import Reply, Step, Task, run_rounds
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.fleet.engine import Engine
@@ -179,7 +179,7 @@ def attacked(
             method = made_private(
                 method, Private(**private), clients=settings["clients"], rounds=settings["rounds"]
             )
-        state = run(method, fleet, rounds=settings["rounds"])
+        state = run_rounds(method, fleet, rounds=settings["rounds"])
         fleet.close()
         confidence.append(np.concatenate([logits(model, state.models[0], s.train) for s in whole.shares]))
         inside.append(np.concatenate([np.isin(np.arange(n), h) for n, h in zip(sizes, halves, strict=True)]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.fleet.hostile import ATTACKS, Liars, attacked
 from covey.fleet.odd import odd_clients
 from covey.parts.measure import on_local_tests
@@ -51,7 +51,7 @@ def honest(settings: Mapping[str, Any], seed: int) -> Findings:
                 config = resolve(tables)
                 method, simulated = config.method, fleet_of(config)
                 try:
-                    state = run(method, simulated, rounds=config.top.rounds)
+                    state = run_rounds(method, simulated, rounds=config.top.rounds)
                     found = on_local_tests(method, state, simulated)
                 finally:
                     simulated.close()
@@ -85,7 +85,7 @@ def outcome(tables: Mapping[str, Any], seed: int, share: float, **lie: Any) -> t
     if lie:
         fleet = attacked(fleet, liars, lie.get("attack"), lie.get("portrait"))
     try:
-        state = run(method, fleet, rounds=config.top.rounds)
+        state = run_rounds(method, fleet, rounds=config.top.rounds)
         found = on_local_tests(method, state, fleet)
     finally:
         fleet.close()

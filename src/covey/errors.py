@@ -2,11 +2,24 @@
 
 
 class UserError(Exception):
-    """A mistake in what the user gave: one sentence with the field, the value and what is allowed."""
+    """A mistake in what the user gave: one sentence with the field, the value and what is allowed.
+
+    Examples:
+        >>> covey.resolve({"rounds": 0})
+        Traceback (most recent call last):
+        covey.errors.UserError: rounds is 0; allowed: a whole number, at least 1
+    """
 
 
 class RunError(Exception):
-    """A run that cannot go on: one sentence on what happened and where."""
+    """A run that cannot go on: one sentence on what happened and where.
+
+    Examples:
+        >>> try:
+        ...     run = covey.run("fedavg", rounds=1, out="runs/fine", progress=False)
+        ... except covey.RunError as error:
+        ...     print(error)
+    """
 
 
 class SilentRoundError(RunError):

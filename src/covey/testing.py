@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from covey.core.needs import Facts, gives_of
-from covey.core.round import Client, Method, Reply, State, Step, Task, run, served
+from covey.core.round import Client, Method, Reply, State, Step, Task, run_rounds, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -93,7 +93,7 @@ def check_toml(name: str, settings: Mapping[str, Any]) -> Method:
 def final(method: Method, fleet: LocalFleet, rounds: int = ROUNDS, state: State | None = None) -> State:
     """The state after so many rounds; the fleet is closed."""
     try:
-        return run(method, fleet, rounds=rounds, state=state)
+        return run_rounds(method, fleet, rounds=rounds, state=state)
     finally:
         fleet.close()
 
@@ -138,7 +138,7 @@ def check_order(method: Method, straight: State, make: MakeFleet) -> None:
     """Work done in another order changes nothing."""
     fleet = make()
     fleet._executor = Backwards(fleet.executor)
-    same(straight, run(method, fleet, rounds=ROUNDS), "the order of the clients matters")
+    same(straight, run_rounds(method, fleet, rounds=ROUNDS), "the order of the clients matters")
 
 
 def check_dropout(method: Method, make: MakeFleet) -> None:

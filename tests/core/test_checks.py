@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from covey.core.checks import fewest
-from covey.core.round import Client, Method, Reply, Round, Step, Task, empty_state, one_round, run
+from covey.core.round import Client, Method, Reply, Round, Step, Task, empty_state, one_round, run_rounds
 from covey.errors import RunError, SilentRoundError, SpoiledRunError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -116,7 +116,7 @@ def test_a_stranger_who_is_asked_alone_silences_no_round() -> None:
         return now.groups | {reply.id: int(reply.stats["number"]) for reply in now.ask(Tell(), strangers)}
 
     fleet = small_fleet()
-    state = run(replace(FEDAVG, group=once), fleet, rounds=6, patience=0)
+    state = run_rounds(replace(FEDAVG, group=once), fleet, rounds=6, patience=0)
     assert len(state.worked) == CLIENTS
     assert [client for client, _ in refused(fleet)] == [5] * 6
 
@@ -125,7 +125,7 @@ def test_the_only_answer_of_a_round_ends_no_run() -> None:
     """Whom a mix fails over is refused though nobody else has answered; the next round is with others."""
     fleet = small_fleet()
     method = replace(FEDAVG, mix=Fussy((5,)), select=lambda now: [4 + now.number])
-    state = run(method, fleet, rounds=3)
+    state = run_rounds(method, fleet, rounds=3)
     assert state.round == 3
     assert [client for client, _ in refused(fleet)] == [5]
 
@@ -137,7 +137,7 @@ def test_two_who_are_alone_in_a_round_with_nonsense_end_no_run() -> None:
         select=lambda now: {2: [2, 3], 3: [2]}.get(now.number, [0, 1, 4]),
     )
     fleet = small_fleet()
-    state = run(method, fleet, rounds=4)
+    state = run_rounds(method, fleet, rounds=4)
     assert state.worked == (0, 1, 4)
     assert [client for client, _ in refused(fleet)] == [2, 3, 2]
 
@@ -166,7 +166,7 @@ def test_training_that_is_finite_nowhere_is_said_in_the_first_round() -> None:
     with pytest.raises(
         SpoiledRunError, match=r"round 1: training diverges.*all 8 clients.*lower train.lr \(0\.1\)"
     ):
-        run(method, small_fleet(), rounds=5)
+        run_rounds(method, small_fleet(), rounds=5)
 
 
 def test_a_loss_beyond_all_measure_is_said_in_the_first_round_too() -> None:
@@ -175,7 +175,7 @@ def test_a_loss_beyond_all_measure_is_said_in_the_first_round_too() -> None:
         SpoiledRunError,
         match=r"round 1: training diverges: the loss of all \d clients that answered is .* or more",
     ):
-        run(fedavg(replace(TRAIN, lr=1e6), per_round=CLIENTS), small_fleet(), rounds=5)
+        run_rounds(fedavg(replace(TRAIN, lr=1e6), per_round=CLIENTS), small_fleet(), rounds=5)
 
 
 @pytest.mark.parametrize("name", ["oort", "scaffold", "cbcc-select", "centralized"])
@@ -183,12 +183,12 @@ def test_a_loss_beyond_all_measure_is_said_in_the_first_round_too() -> None:
 def test_so_is_a_loss_that_is_no_number_here_and_too_large_there(name: str, lr: float) -> None:
     config = resolve({"method": {"name": name}, "train": {"lr": lr}})
     with pytest.raises(SpoiledRunError, match=r"round 1: training diverges"):
-        run(config.method, small_fleet(), rounds=5)
+        run_rounds(config.method, small_fleet(), rounds=5)
 
 
 def test_a_model_without_finite_scores_is_said_and_not_left_out() -> None:
     fleet, method = small_fleet(), replace(FEDAVG, select=lambda _: [0])
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     broken = replace(state, models=torch.full_like(state.models, 1e30))
     with pytest.raises(RunError, match="round 1: on the global test set the loss is nan: training diverges"):
         scores(method, broken, fleet)
@@ -202,7 +202,7 @@ def test_a_step_that_fails_at_every_client_is_no_drop_out() -> None:
     with pytest.raises(
         RunError, match=r"round 1: train.sgd fails at every client it was asked of \(8\).*no such sample"
     ):
-        run(replace(FEDAVG, local=Failing(lr=0.1)), small_fleet(), rounds=9)
+        run_rounds(replace(FEDAVG, local=Failing(lr=0.1)), small_fleet(), rounds=9)
 
 
 # ---------------------------------------------------------------------------------------------- silence
@@ -221,7 +221,7 @@ def silent_in(*rounds: int) -> tuple[Method, LocalFleet]:
 
 def test_rounds_without_an_answer_pass() -> None:
     seen: list[tuple[int, int]] = []
-    state = run(
+    state = run_rounds(
         *silent_in(2, 3, 5),
         rounds=6,
         patience=2,
@@ -233,12 +233,12 @@ def test_rounds_without_an_answer_pass() -> None:
 
 def test_more_of_them_in_a_row_than_patience_end_the_run() -> None:
     with pytest.raises(SilentRoundError, match="round 4: none of 8 clients answered"):
-        run(*silent_in(2, 3, 4), rounds=6, patience=2)
+        run_rounds(*silent_in(2, 3, 4), rounds=6, patience=2)
 
 
 def test_when_nobody_ever_answers_the_run_has_not_succeeded() -> None:
     with pytest.raises(SilentRoundError, match="round 2: none of 8"):
-        run(*silent_in(1, 2), rounds=2, measure=Measuring())
+        run_rounds(*silent_in(1, 2), rounds=2, measure=Measuring())
 
 
 # ---------------------------------------------------------------------------------------------- spoiled
@@ -250,7 +250,7 @@ def test_who_spoiled_an_unguarded_run_is_named() -> None:
     fleet.guard = Guard(norm=0)
     method = replace(FEDAVG, local=Poisoned(local=TRAIN, clients=(3,), attack="scale", factor=1e35))
     with pytest.raises(SpoiledRunError, match="In round 1 the update of client 3 was") as caught:
-        run(method, fleet, rounds=3)
+        run_rounds(method, fleet, rounds=3)
     assert caught.value.round == 2
 
 
@@ -259,13 +259,13 @@ def test_a_bank_that_is_not_finite_is_never_kept() -> None:
         return rows * float("inf")
 
     with pytest.raises(SpoiledRunError, match="round 1: the new models hold NaN or infinity"):
-        run(replace(FEDAVG, update=broken), small_fleet(), rounds=2)
+        run_rounds(replace(FEDAVG, update=broken), small_fleet(), rounds=2)
 
 
 def test_the_guard_keeps_the_same_run_going() -> None:
     fleet = small_fleet()
     method = replace(FEDAVG, local=Poisoned(local=TRAIN, clients=(3,), attack="scale", factor=1e35))
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     others: Mapping[int, Any] = dict.fromkeys(state.worked)
     assert 3 not in others
     assert {client for client, _ in refused(fleet)} == {3}
@@ -305,12 +305,12 @@ def test_what_a_method_gives_in_place_of_clients_or_models_is_one_sentence(
     part: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(RunError, match=f"method fedavg: {sentence}"):
-        run(replace(FEDAVG, **part), small_fleet(), rounds=2)
+        run_rounds(replace(FEDAVG, **part), small_fleet(), rounds=2)
 
 
 def test_whom_a_method_selects_may_come_one_by_one() -> None:
     found = [
-        run(replace(FEDAVG, select=select), small_fleet(), rounds=1)
+        run_rounds(replace(FEDAVG, select=select), small_fleet(), rounds=1)
         for select in (lambda now: now.here, lambda now: (i for i in now.here))
     ]
     assert torch.equal(found[0].models, found[1].models)
@@ -318,4 +318,4 @@ def test_whom_a_method_selects_may_come_one_by_one() -> None:
 
 def test_a_method_that_chooses_nobody_is_named() -> None:
     with pytest.raises(SilentRoundError, match="round 4: method fedavg chose none of 8 clients"):
-        run(replace(FEDAVG, select=lambda _: []), small_fleet(), rounds=9)
+        run_rounds(replace(FEDAVG, select=lambda _: []), small_fleet(), rounds=9)

@@ -91,7 +91,7 @@ def test_test_data_that_are_nobodys_are_the_global_test_set() -> None:
 
 def test_a_frame_goes_straight_into_a_run(tmp_path: Any) -> None:
     whole = pd.concat([frame(i).assign(hospital=name) for i, name in enumerate(NAMES)])
-    run = covey.simulate(
+    run = covey.run(
         "fedavg", whole, rounds=1, label="ill", client="hospital", out=tmp_path, progress=False, report=False
     )
     assert (run.summary["clients"], run.summary["dataset"]) == (3, "table")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.data import DATASETS, PARTITIONS, SHIFTS
 from covey.data.federate import GIVEN
+from covey.settings.catalogue import DATASETS, PARTITIONS, SHIFTS
 from covey.settings.signatures import settings_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from covey.data import PARTITIONS, federate, from_tensors, load
+from covey.data import federate, from_tensors, load
 from covey.data.local_tests import from_pool
 from covey.errors import UserError
+from covey.settings.catalogue import PARTITIONS
 
 
 def made_up(classes=10, train=200, test=50, **settings):

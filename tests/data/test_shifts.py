@@ -6,9 +6,10 @@ import torch
 from PIL import Image
 from scipy import ndimage
 
-from covey.data import SHIFTS, Samples, Scale, Shift, federate, from_tensors, load
+from covey.data import Samples, Scale, Shift, federate, from_tensors, load
 from covey.data.types import tilt
 from covey.errors import UserError
+from covey.settings.catalogue import SHIFTS
 
 PICTURE = np.zeros((9, 9), dtype=np.uint8)
 PICTURE[1, 2:8] = 200  # an F: tells all eight turns and mirror images apart
@@ -125,7 +126,7 @@ def test_a_shift_that_does_not_fit_the_data_is_refused(shape, floats, shift, sen
 def test_shift_and_partition_settings_never_share_a_name():
     import inspect
 
-    from covey.data import PARTITIONS
+    from covey.settings.catalogue import PARTITIONS
 
     names = {name for cut in PARTITIONS.values() for name in inspect.signature(cut).parameters}
     for shift in SHIFTS.values():

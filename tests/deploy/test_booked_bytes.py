@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.deploy.transport import Response
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
@@ -13,7 +13,7 @@ from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, sites
 
 def test_real_bytes_and_seconds_are_booked() -> None:
     fleet = deployed(Hand(sites()))
-    run(check_toml("fedavg", {"per_round": 2}), fleet, rounds=1)
+    run_rounds(check_toml("fedavg", {"per_round": 2}), fleet, rounds=1)
     cost = fleet.ledger.total["train.sgd"]
     assert cost.messages == 4
     assert 2 * 4 * 4810 < cost.bytes_down < 2 * 4 * 4810 + 2 * 3000
@@ -38,7 +38,7 @@ def bytes_up(compression: Compression) -> int:
     fleet = deployed(transport)
     fleet.begin(1)
     before = transport.up  # who is there
-    run(with_compression(fedavg(Train(lr=0.1), per_round=CLIENTS), compression), fleet, rounds=1)
+    run_rounds(with_compression(fedavg(Train(lr=0.1), per_round=CLIENTS), compression), fleet, rounds=1)
     booked = sum(cost.bytes_up for cost in fleet.ledger.total.values())
     assert booked == transport.up - before
     return booked

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from covey.core.codec import from_bytes, named_from_bytes, to_bytes
-from covey.core.round import Reply, Task, empty_state, open_round, run
+from covey.core.round import Reply, Task, empty_state, open_round, run_rounds
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.outcomes import outcome_of
 from covey.deploy.protocol import SPOKEN
@@ -159,7 +159,7 @@ def test_no_method_stops_over_the_statistics_of_one_site(name: str, stats: dict[
     reply = {**REPLY, "id": 3, "stats": stats}
     transport = Hand({**sites(), 103: Liar(to_bytes({**ANSWER, "reply": reply}))})
     fleet = deployed(transport)
-    state = run(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
+    state = run_rounds(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
     assert state.worked == (0, 1, 2)
 
 
@@ -247,7 +247,7 @@ def test_a_stranger_cannot_write_markup_or_steer_the_terminal(monkeypatch: pytes
 def test_a_site_that_sends_a_row_of_1e30_is_left_out(name: str) -> None:
     reply = {**REPLY, "id": 3, "vector": torch.full((4810,), 1e30)}
     fleet = deployed(Hand({**sites(), 103: Liar(to_bytes({**ANSWER, "reply": reply}))}))
-    state = run(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
+    state = run_rounds(check_toml(name, {"per_round": CLIENTS}), fleet, rounds=2, measure=Measuring())
     assert state.worked == (0, 1, 2)
     assert torch.isfinite(state.models).all()
     assert {problem.client for what, problem in fleet.ledger.problems if what == "refused"} == {3}
@@ -279,7 +279,7 @@ def test_answers_to_other_questions_cost_their_site_its_place_and_nobody_else_an
     """Questions alternate between training and evaluation: each of its answers is of the wrong kind."""
     late = Late((DATA.shares[3].train, DATA.shares[3].test), name="site-3")
     fleet = deployed(Hand({**sites(), 103: late}), least=3)
-    state = run(
+    state = run_rounds(
         fedavg(Train(lr=0.1), per_round=CLIENTS), fleet, rounds=3, measure=Measuring(global_test=False)
     )
     assert state.round == 3

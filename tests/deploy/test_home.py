@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from covey.cli import app
-from covey.core.round import Task, run, served
+from covey.core.round import Task, run_rounds, served
 from covey.deploy.home import model_at
 from covey.errors import UserError
 from covey.folder.served_model import read_model
@@ -35,10 +35,10 @@ KINDS = {
 def test_the_model_at_a_site_is_the_row_that_the_simulation_serves(kind: str, tmp_path: Path) -> None:
     method, hand = KINDS[kind], Hand(sites(tmp_path))
     fleet = deployed(hand)
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     assert len(sent_home(method, state, fleet)) == CLIENTS
     local = simulated()
-    same = run(method, local, rounds=2)
+    same = run_rounds(method, local, rounds=2)
     assert torch.equal(same.models, state.models)
     tasks = served(method, same, local, range(CLIENTS))
     rows = {
@@ -61,7 +61,7 @@ def test_the_model_at_a_site_is_the_row_that_the_simulation_serves(kind: str, tm
 def test_the_server_learns_nothing_of_it_and_a_budget_does_not_forbid_it(tmp_path: Path) -> None:
     method = KINDS["choice by loss"]
     fleet = deployed(Hand(sites(tmp_path)))
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     hand = Hand(sites(tmp_path / "private", budget=3.0))
     private = deployed(hand)
     private.begin(1)
@@ -81,7 +81,7 @@ def test_the_command_says_what_it_is_and_writes_it(tmp_path: Path) -> None:
     assert "is not a folder" in str(covey(str(tmp_path / "nowhere")).exception)
     method, fleet = KINDS["own"], deployed(Hand(sites(tmp_path)))
     assert "holds no model yet" in str(covey(str(tmp_path / "0")).exception)
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     sent_home(method, state, fleet)
     out = tmp_path / "mine.safetensors"
     said = covey(str(tmp_path / "1"), "--out", str(out))

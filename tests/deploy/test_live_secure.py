@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("flwr")
 from covey.core.codec import from_bytes, to_bytes
-from covey.core.round import Client, Task, run
+from covey.core.round import Client, Task, run_rounds
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site import Site
 from covey.errors import Refused, UserError
@@ -42,8 +42,8 @@ def method(settings: Private = SECURE):
 def test_sites_and_simulation_give_the_same_bits() -> None:
     """Masked numbers over messages, and plain ones in one process: equal sums, equal models."""
     hand = Hand(sites())
-    over_sites = run(method(), deployed(hand), rounds=2)
-    in_one_process = run(method(), simulated(), rounds=2)
+    over_sites = run_rounds(method(), deployed(hand), rounds=2)
+    in_one_process = run_rounds(method(), simulated(), rounds=2)
     assert torch.equal(over_sites.models, in_one_process.models)
     kinds = {kind for kind in hand.kinds if "secure" in kind}
     assert kinds == {f"query.secure_{step}" for step in ("keys", "shares", "open", "update", "unmask")}
@@ -185,7 +185,7 @@ def test_a_site_shares_with_enough_others_and_under_its_own_keys_only() -> None:
 def test_clients_shares_of_the_noise_add_up() -> None:
     """Four clients, three of whom must stay: each adds a third of the variance, so that any three are enough."""
     settings = replace(SECURE, noise=1.0, noise_from="clients")
-    noisy, still = (run(method(s), simulated(), rounds=1).models for s in (settings, SECURE))
+    noisy, still = (run_rounds(method(s), simulated(), rounds=1).models for s in (settings, SECURE))
     # Both divide by 4; the noise of 4 shares has 4/3 of the variance of z (levels + sqrt(d) / 2).
     wanted = 0.5 / 4 * (4 / 3) ** 0.5
     assert float((noisy - still).std()) == pytest.approx(wanted, rel=0.05)

@@ -199,7 +199,7 @@ def test_bits_lie_with_the_probability_that_was_asked_for() -> None:
 
 
 def test_a_whole_method_over_sites_with_a_folder(tmp_path: Path) -> None:
-    from covey.core.round import run
+    from covey.core.round import run_rounds
     from covey.parts.steps import Train
 
     method = embedding(Train(lr=0.1), per_round=CLIENTS, flip=0.1, pretrain_rounds=1, pretrain_epochs=1)
@@ -208,7 +208,7 @@ def test_a_whole_method_over_sites_with_a_folder(tmp_path: Path) -> None:
         2
     ):  # the same server, started anew: the same encoder, the same answers, nothing more to pay
         fleet = deployed(Hand(sites(tmp_path)))
-        told.append((dict(run(method, fleet, rounds=1).groups), dict(fleet.ledger.epsilon)))
+        told.append((dict(run_rounds(method, fleet, rounds=1).groups), dict(fleet.ledger.epsilon)))
     assert told[0] == told[1]
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from covey import __version__
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.deploy.protocol import agreed
 from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
@@ -82,7 +82,7 @@ def one_site_as(kind: type[Site]) -> Hand:
 
 
 def learned(fleet: Any) -> torch.Tensor:
-    return run(fedavg(Train(lr=0.1), per_round=CLIENTS), fleet, rounds=2).models
+    return run_rounds(fedavg(Train(lr=0.1), per_round=CLIENTS), fleet, rounds=2).models
 
 
 def test_a_site_of_the_next_minor_version_takes_part_with_the_same_bits() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("flwr")
 from covey.core.codec import from_bytes, to_bytes
-from covey.core.round import Task, run
+from covey.core.round import Task, run_rounds
 from covey.deploy.site import Site
 from covey.errors import Refused, RunError
 from covey.methods.baselines import fedavg
@@ -85,7 +85,7 @@ def one_round(hand: Hand, rounds: int = 1):
     private = Private(secure=True, clip=0.5, sampling="method")
     method = made_private(fedavg(TRAIN, per_round=CLIENTS), private, clients=CLIENTS, rounds=rounds)
     fleet = deployed(hand)
-    return run(method, fleet, rounds=rounds, patience=0), fleet
+    return run_rounds(method, fleet, rounds=rounds, patience=0), fleet
 
 
 def sum_of(clients: tuple[int, ...]) -> np.ndarray:

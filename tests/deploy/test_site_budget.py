@@ -8,7 +8,7 @@ import torch
 
 from covey.core.codec import from_bytes
 from covey.core.privacy_loss import Loss
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.deploy.secret_file import for_their_owner
 from covey.deploy.wire import step_to_plain
 from covey.errors import RunError, UserError
@@ -115,7 +115,9 @@ def test_a_private_run_asks_no_site_how_many_samples_it_has() -> None:
     """Nor does a site that has no budget of its own tell it then; how long it takes is measured all the same."""
     fleet = deployed(Hand(sites()), sizes=False)
     private = Private(noise=2.0, clip=0.5)
-    run(made_private(fedavg(TRAIN, per_round=CLIENTS), private, clients=CLIENTS, rounds=1), fleet, rounds=1)
+    run_rounds(
+        made_private(fedavg(TRAIN, per_round=CLIENTS), private, clients=CLIENTS, rounds=1), fleet, rounds=1
+    )
     assert {site.sizes for site in fleet.registry.sites.values()} == {(0, 0)}
     assert set(fleet.pace) == {0, 1, 2, 3}
     assert min(fleet.seconds(TRAIN, range(CLIENTS)).values()) > 0
@@ -129,7 +131,7 @@ def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(level: Any) -
     fleet = deployed(hand)
     private = Private(level=level, epsilon=8.0, delta=1e-5, clip=0.5, evaluations=1.0)
     method = haccs(TRAIN, per_round=CLIENTS, epsilon=0.5, losses="none")
-    state = run(
+    state = run_rounds(
         made_private(method, private, clients=CLIENTS, rounds=1),
         fleet,
         rounds=1,
@@ -154,7 +156,7 @@ def test_plain_training_over_sites_with_a_budget_says_why_nobody_works() -> None
     from covey.errors import RunError
 
     with pytest.raises(RunError, match="no privacy loss that can be counted"):
-        run(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
+        run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
 
 
 def test_a_run_that_a_budget_cannot_last_for_is_refused_before_its_first_round() -> None:

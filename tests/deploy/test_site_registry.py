@@ -8,7 +8,7 @@ import torch
 
 import covey
 from covey.core.codec import from_bytes, to_bytes
-from covey.core.round import Task, run
+from covey.core.round import Task, run_rounds
 from covey.data import from_tensors, load
 from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
@@ -56,7 +56,7 @@ def test_a_site_that_does_not_answer_is_lost_at_the_deadline_and_welcome_later()
         here.append(list(fleet.here))
         transport.away = {102} if end.state.round == 1 else set()
 
-    run(method, fleet, rounds=4, watchers=[watch])
+    run_rounds(method, fleet, rounds=4, watchers=[watch])
     assert here == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
     assert fleet.ledger.lost == 1
     assert fleet.ledger.last_problem() == "Client 2 was lost in train.sgd, round 2: no reply in 0.5 s"
@@ -83,7 +83,7 @@ def test_a_newcomer_is_described_and_served() -> None:
     def watch(end: Any) -> None:
         transport.sites = everybody
 
-    state = run(method, fleet, rounds=3, watchers=[watch])
+    state = run_rounds(method, fleet, rounds=3, watchers=[watch])
     assert state.seen == (0, 1, 2, 3)
     assert 3 in state.groups
 

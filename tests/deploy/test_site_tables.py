@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.data import read_table
 from covey.data.realign import realigned
 from covey.data.types import Dataset, Federation, Samples, Share
@@ -40,7 +40,7 @@ def test_embeddings_of_tables_find_the_same_kinds_of_sites() -> None:
     )
     spec = ModelSpec(name="mlp", settings={"hidden": [4]}, shape=(12,), outputs=2, objective="classification")
     fleet = SiteFleet(hand, spec, server_data=data, names=ClientNumbers({}), seed=1, deadline=0.5, least=8)
-    state = run(embedding(Train(lr=0.1), per_round=8, flip=0.01), fleet, rounds=1)
+    state = run_rounds(embedding(Train(lr=0.1), per_round=8, flip=0.01), fleet, rounds=1)
     assert adjusted_rand_score(np.arange(8) % 2, [state.groups[i] for i in range(8)]) == 1.0
     assert torch.isfinite(state.models).all()
 
@@ -115,7 +115,7 @@ def test_sites_agree_on_their_columns_though_one_lacks_a_ward_and_one_has_anothe
     ages = np.concatenate([data.x[data.train, data.features.index("age")].numpy() for data in whole])
     assert fleet.schema.columns[0].mean == pytest.approx(ages.mean())
     assert fleet.schema.columns[0].std == pytest.approx(ages.std(), rel=1e-5)
-    state = run(resolve(CONFIG).method, fleet, rounds=2)
+    state = run_rounds(resolve(CONFIG).method, fleet, rounds=2)
     assert state.worked == (0, 1, 2, 3)
     inputs = {node: site.data.dataset.x for node, site in fleet.transport.sites.items()}  # type: ignore[attr-defined]
     assert (inputs[102][:, 4] == 0).all()  # nobody is in the icu there
@@ -130,7 +130,7 @@ def test_a_run_under_one_schema_has_the_bits_of_a_simulation_that_has_all_tables
     fleet = site_fleet(resolve(CONFIG), hospitals(tmp_path), keys={}, least=4)
     assert fleet.schema is not None
     method = resolve(CONFIG).method
-    there = run(method, fleet, rounds=2)
+    there = run_rounds(method, fleet, rounds=2)
     parts = [SiteTable(source=tmp_path / f"{name}.csv", label="ill").read(fleet.schema) for name in "abcd"]
     data = Federation(
         parts[0],
@@ -138,7 +138,7 @@ def test_a_run_under_one_schema_has_the_bits_of_a_simulation_that_has_all_tables
         Samples(parts[0], parts[0].test),
     )
     local = LocalFleet(data, fleet.spec.build(0), seed=0, engine=Engine(mode="serial", lanes=False))
-    assert torch.equal(run(method, local, rounds=2).models, there.models)
+    assert torch.equal(run_rounds(method, local, rounds=2).models, there.models)
 
 
 @pytest.mark.parametrize(

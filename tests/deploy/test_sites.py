@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import covey
 from covey.cli import app
 from covey.core.codec import from_bytes, to_bytes
-from covey.core.round import Task, run
+from covey.core.round import Task, run_rounds
 from covey.data import federate, from_tensors, load
 from covey.deploy import fleet as fleet_module
 from covey.deploy import site as site_module
@@ -49,7 +49,7 @@ BY_ARRIVAL = ("fedasync", "fedbuff", "refl")
 
 @pytest.mark.parametrize("name", BY_ARRIVAL)
 def test_methods_that_go_by_arrivals_run_over_sites(name: str) -> None:
-    done = run(check_toml(name, {}), deployed(Hand(sites())), rounds=2)
+    done = run_rounds(check_toml(name, {}), deployed(Hand(sites())), rounds=2)
     assert done.round == 2
     assert done.worked
 
@@ -93,8 +93,12 @@ IN_THE_GATE = (
 def test_every_method_gives_the_simulations_bits(name: str) -> None:
     settings = {"per_round": CLIENTS} if name in ("haccs", "tifl", "oort") else {}
     method = check_toml(name, settings)
-    straight = run(method, simulated(), rounds=2)
-    same(straight, run(method, deployed(Hand(sites())), rounds=2), f"{name}: sites and simulation differ")
+    straight = run_rounds(method, simulated(), rounds=2)
+    same(
+        straight,
+        run_rounds(method, deployed(Hand(sites())), rounds=2),
+        f"{name}: sites and simulation differ",
+    )
 
 
 class Backwards(Hand):
@@ -109,15 +113,18 @@ def test_answers_that_come_in_another_order_give_the_same_bits(monkeypatch: pyte
     for module in (fleet_module, registry_module):
         monkeypatch.setattr(module, "POLL", 0.0)
     method = check_toml("fedavg", {"per_round": CLIENTS})
-    straight, deployment = run(method, simulated(), rounds=2), deployed(Backwards(sites()), deadline=600.0)
-    same(straight, run(method, deployment, rounds=2), "sites and simulation differ")
+    straight, deployment = (
+        run_rounds(method, simulated(), rounds=2),
+        deployed(Backwards(sites()), deadline=600.0),
+    )
+    same(straight, run_rounds(method, deployment, rounds=2), "sites and simulation differ")
 
 
 def test_what_is_measured_is_the_same() -> None:
     found = []
     for fleet in (simulated(), deployed(Hand(sites()))):
         ends: list[Any] = []
-        run(check_toml("fedavg", {}), fleet, rounds=1, measure=Measuring(), watchers=[ends.append])
+        run_rounds(check_toml("fedavg", {}), fleet, rounds=1, measure=Measuring(), watchers=[ends.append])
         found.append({(m.split, m.metric, m.client): m.value for m in ends[0].measurements})
     assert found[0].keys() == found[1].keys()
     for key, value in found[0].items():
@@ -238,7 +245,7 @@ def test_a_full_disk_at_the_site_is_not_taken_for_an_absent_server(
 
 def test_a_site_keeps_its_number_and_state_over_a_restart(tmp_path: Path) -> None:
     method = check_toml("feddyn", {"per_round": CLIENTS})
-    straight = run(method, simulated(), rounds=3)
+    straight = run_rounds(method, simulated(), rounds=3)
     transport = Hand(sites(tmp_path))
     fleet = deployed(transport)
 
@@ -246,23 +253,23 @@ def test_a_site_keeps_its_number_and_state_over_a_restart(tmp_path: Path) -> Non
         moved = 50 * end.state.round  # new nodes with the old names and folders
         transport.sites = {node + moved: site for node, site in sites(tmp_path).items()}
 
-    same(straight, run(method, fleet, rounds=3, watchers=[restart]), "restarted sites differ")
+    same(straight, run_rounds(method, fleet, rounds=3, watchers=[restart]), "restarted sites differ")
     assert sorted(fleet.registry.sites) == list(range(CLIENTS))
 
 
 def test_a_server_that_crashed_in_a_round_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     method = check_toml("feddyn", {"per_round": CLIENTS})
-    straight = run(method, simulated(), rounds=3)
+    straight = run_rounds(method, simulated(), rounds=3)
     transport = Hand(sites(tmp_path))
     first = deployed(transport)
-    state = run(method, first, rounds=1)
+    state = run_rounds(method, first, rounds=1)
     saved = first.save()
-    run(method, first, rounds=2, state=state)  # all of round 2 is lost
+    run_rounds(method, first, rounds=2, state=state)  # all of round 2 is lost
     second = deployed(transport)
     second.load(saved)
     assert second.run == first.run
     assert second.session != first.session
-    same(straight, run(method, second, rounds=3, state=state), "a resumed deployment differs")
+    same(straight, run_rounds(method, second, rounds=3, state=state), "a resumed deployment differs")
 
 
 def test_a_site_forgets_old_runs_and_models_but_not_what_it_spent(tmp_path: Path) -> None:

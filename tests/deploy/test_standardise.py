@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.data import from_tensors, load
 from covey.data.types import Federation, Samples, Scale
 from covey.deploy.fleet import SiteFleet
@@ -78,12 +78,12 @@ def test_a_run_has_the_bits_of_a_simulation_that_standardises_everything() -> No
         replace(DATA.test, dataset=dataset),
     )
     method = fedavg(Train(lr=0.1), per_round=3)
-    real = run(method, fleet, rounds=2)
+    real = run_rounds(method, fleet, rounds=2)
     from covey.fleet.engine import Engine
     from covey.fleet.local import LocalFleet
 
     same = LocalFleet(whole.data, whole.model, seed=5, engine=Engine(mode="serial", lanes=False))
-    assert torch.equal(run(method, same, rounds=2).models, real.models)
+    assert torch.equal(run_rounds(method, same, rounds=2).models, real.models)
 
 
 def test_noise_is_counted_at_the_site_and_the_scale_is_near() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from covey.core.codec import from_bytes
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.deploy.wire import step_to_plain
 from covey.errors import UserError
 from covey.parts.measure import Measuring
@@ -74,7 +74,7 @@ def test_a_private_run_over_sites_with_a_budget_is_refused_nothing(name: str) ->
     pytest.importorskip("opendp")
     fleet = deployed(Hand(sites(budget=1.0, trust_server=True)))
     method = check_toml(name, {"per_round": CLIENTS, "epsilon": 0.5})
-    state = run(method, fleet, rounds=2, measure=Measuring())
+    state = run_rounds(method, fleet, rounds=2, measure=Measuring())
     assert state.worked == (0, 1, 2, 3)
     assert fleet.ledger.refused == fleet.ledger.lost == 0
     assert fleet.ledger.epsilon == dict.fromkeys(range(CLIENTS), 0.5)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.deploy.run import site_fleet
 from covey.deploy.status import Status
 from covey.deploy.turnout import Turnout
@@ -59,7 +59,7 @@ def test_a_run_whose_sites_have_all_spent_their_budgets_ends_as_a_failure(tmp_pa
     with pytest.raises(
         RunError, match=r"0 of 4 sites that were asked trained: site-0, site-1, site-2, site-3 ref"
     ):
-        run(method, fleet, rounds=4)
+        run_rounds(method, fleet, rounds=4)
     (why,) = {site["why"] for site in status.snapshot()["sites"]}
     assert why.startswith("an update is refused")
     assert sum(f"site site-0 refused: {why}" in line for line in said) == 1
@@ -72,7 +72,7 @@ def test_the_cause_is_named_where_a_method_can_choose_nobody() -> None:
     """Portraits are refused by a budget: the method has nobody to group, and that is not its mistake."""
     fleet = deployed(Hand(sites(budget=3.0)))
     with pytest.raises(RunError, match=r"site-3 refused: query\.\S+ has no privacy loss that can be counted"):
-        run(covey(TRAIN, per_round=CLIENTS), fleet, rounds=2)
+        run_rounds(covey(TRAIN, per_round=CLIENTS), fleet, rounds=2)
 
 
 def test_the_cause_is_named_where_no_secure_sum_can_be_made() -> None:
@@ -82,33 +82,33 @@ def test_the_cause_is_named_where_no_secure_sum_can_be_made() -> None:
         fedavg(TRAIN, per_round=CLIENTS), Private(secure=True, clip=0.5), clients=CLIENTS, rounds=2
     )
     with pytest.raises(RunError, match=r"site-3 refused: train\.sgd has no privacy loss that can be"):
-        run(method, fleet, rounds=2)
+        run_rounds(method, fleet, rounds=2)
 
 
 def test_a_round_below_the_quorum_is_not_made() -> None:
     hand = Hand(sites())
     fleet = deployed(hand, turnout=Turnout(quorum=3))
     method = fedavg(TRAIN, per_round=CLIENTS)
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     hand.away = {100, 101}
     with pytest.raises(
         RunError, match=r"round 2: 2 of 4 .* sites.quorum is 3: site-0, site-1 did not answer"
     ):
-        run(method, fleet, rounds=3, state=state)
+        run_rounds(method, fleet, rounds=3, state=state)
 
 
 def test_a_round_waits_for_its_quorum() -> None:
     hand = Hand(sites())
     fleet = deployed(hand, turnout=Turnout(quorum=3), patience=0.0)
-    state = run(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
+    state = run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
     hand.sites = {node: site for node, site in hand.sites.items() if node > 101}
     with pytest.raises(RunError, match="round 2: 2 of 3 sites came in 0 s"):
-        run(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=2, state=state)
+        run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=2, state=state)
 
 
 def test_without_a_quorum_a_round_counts_with_whoever_answers() -> None:
     hand = Hand(sites(), away={100, 101, 102})
-    state = run(fedavg(TRAIN, per_round=CLIENTS), deployed(hand, least=1), rounds=1)
+    state = run_rounds(fedavg(TRAIN, per_round=CLIENTS), deployed(hand, least=1), rounds=1)
     assert len(state.worked) == 1
 
 
@@ -116,9 +116,9 @@ def test_fewer_sites_than_the_run_is_for_are_said_once() -> None:
     said: list[str] = []
     hand = Hand(sites())
     fleet = deployed(hand, least=CLIENTS, say=said.append)
-    state = run(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
+    state = run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
     hand.sites = {node: site for node, site in hand.sites.items() if node > 102}
-    run(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=3, state=state)
+    run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=3, state=state)
     lines = [line for line in said if "goes on with" in line]
     assert lines == ["round 2 goes on with 1 of 4 sites; [sites] quorum says how many a round needs"]
 

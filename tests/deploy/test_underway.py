@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from covey.core.round import Task, run
+from covey.core.round import Task, run_rounds
 from covey.deploy.transport import Response
 from covey.methods.stale import fedbuff
 from covey.parts.steps import Train
@@ -37,8 +37,8 @@ def tasks_for(fleet, ids):  # type: ignore[no-untyped-def]
 
 def test_a_buffer_of_everybody_has_the_bits_of_a_simulation() -> None:
     method = fedbuff(TRAIN, at_once=4, buffer=4)
-    over_sites = run(method, deployed(Hand(sites())), rounds=2)
-    assert torch.equal(over_sites.models, run(method, simulated(), rounds=2).models)
+    over_sites = run_rounds(method, deployed(Hand(sites())), rounds=2)
+    assert torch.equal(over_sites.models, run_rounds(method, simulated(), rounds=2).models)
 
 
 def test_who_is_slow_stays_under_way_and_counts_in_a_later_round() -> None:

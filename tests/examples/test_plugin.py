@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.deploy.wire import step_from_plain, step_to_plain
 from covey.errors import Refused
 from covey.folder.checkpoint import load_checkpoint
@@ -67,7 +67,7 @@ def test_controls_are_those_of_the_paper(installed: Path) -> None:
     method = METHODS["scaffold-example"](Train(lr=0.1, batches=2, epochs=1, batch=16), per_round=1)
     fleet = small_fleet()
     start = fleet.start()
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     (client,) = state.worked
     own = fleet.states[client]["control"]
     assert torch.allclose(own, (start - state.models[0]) / (2 * 0.1), atol=1e-5)

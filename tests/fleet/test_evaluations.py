@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from covey.core.ledger import Ledger
-from covey.core.round import RoundEnd, Task, run
+from covey.core.round import RoundEnd, Task, run_rounds
 from covey.data.types import Samples, Shift
 from covey.errors import UserError
 from covey.fleet.evaluations import Evaluations, Scored
@@ -54,7 +54,7 @@ def from_the_pool(fleet: LocalFleet) -> bool:
 def test_local_tests_drawn_from_the_global_one_cost_nothing_more() -> None:
     fleet, method = small_fleet(), fedavg(Train())
     counting = Counting(fleet)
-    run(method, fleet, rounds=2, measure=Measuring())
+    run_rounds(method, fleet, rounds=2, measure=Measuring())
     assert from_the_pool(fleet)
     assert counting.samples == 2 * len(fleet.data.test)
 
@@ -100,7 +100,7 @@ def test_what_is_forgotten_is_counted_once(
 
 def test_rows_that_did_not_change_are_not_run_again() -> None:
     fleet, method = small_fleet(), fedavg(Train())
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     counting, measuring = Counting(fleet), Measuring()
     first = measuring(method, state, fleet, True)
     fleet.round += 1  # the next round changes nothing
@@ -112,7 +112,7 @@ def test_rows_that_did_not_change_are_not_run_again() -> None:
 @pytest.mark.parametrize("metrics", [(), ("macro-f1",)])
 def test_what_is_looked_up_is_what_a_client_answers_alone(metrics: tuple[str, ...]) -> None:
     fleet, method = small_fleet(), local_only(Train(lr=0.1))
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     step = Evaluate(metrics=tuple(metric_named(name, name) for name in metrics))
     tasks = {i: Task(models=state.models[i : i + 1], slots=(i,)) for i in range(4)}
     looked_up = fleet.ask(step, tasks, measure=True)
@@ -124,7 +124,7 @@ def test_what_is_looked_up_is_what_a_client_answers_alone(metrics: tuple[str, ..
 
 def test_the_work_of_measuring_is_counted_in_samples_trained() -> None:
     fleet, method = small_fleet(), fedavg(Train())
-    run(method, fleet, rounds=3, measure=Measuring())
+    run_rounds(method, fleet, rounds=3, measure=Measuring())
     assert fleet.ledger.work_measuring == pytest.approx(3 * len(fleet.data.test) / 3)
     assert (fleet.ledger.times_measured, fleet.ledger.last_measured) == (3, 3)
     again = Ledger()
@@ -171,7 +171,7 @@ def test_a_run_with_little_training_has_a_curve_and_its_last_point_is_on_all(mon
     monkeypatch.setattr(measure, "FREE", 0.0)
     fleet, method = small_fleet(), fedavg(Train(batches=1, batch=1), per_round=1)
     counting, found = Counting(fleet), {}
-    state = run(
+    state = run_rounds(
         method,
         fleet,
         rounds=60,
@@ -205,7 +205,7 @@ def test_how_often_is_a_number_or_auto() -> None:
 
 def test_samples_of_a_shift_are_not_those_without_it() -> None:
     fleet, method = small_fleet(), fedavg(Train())
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     index = fleet.data.test.index[:4]
     plain, turned = (
         Samples(fleet.data.dataset, index, s)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.data.types import Dataset, Federation
 from covey.errors import UserError
 from covey.fleet.engine import Engine
@@ -32,7 +32,7 @@ def changed(change: Callable[[Dataset], Dataset]) -> Federation:
 def trained(data: Federation, outputs: int = 10, **settings: object) -> None:
     model = build("mlp", input_shape=(1, 8, 8), outputs=outputs)
     fleet = LocalFleet(data, model, engine=Engine(mode="serial", lanes=False), **settings)  # type: ignore[arg-type]
-    run(fedavg(Train(lr=0.1, epochs=1), per_round=3), fleet, rounds=1)
+    run_rounds(fedavg(Train(lr=0.1, epochs=1), per_round=3), fleet, rounds=1)
 
 
 def test_a_model_with_too_few_outputs() -> None:
@@ -100,7 +100,7 @@ class Pair(torch.nn.Linear):
 )
 def test_a_model_that_cannot_be_trained(model: torch.nn.Module, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        run(
+        run_rounds(
             fedavg(Train(), per_round=3),
             LocalFleet(small_federation(), model, engine=Engine(mode="serial")),
             rounds=1,

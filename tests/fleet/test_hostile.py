@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import Reply, Task, run
+from covey.core.round import Reply, Task, run_rounds
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.guard import Guard
@@ -74,7 +74,7 @@ def test_by_default_an_update_times_minus_nine_does_little_harm() -> None:
         if attack:
             attacked(fleet, (1, 6), attack)
         try:
-            return scores(method, run(method, fleet, rounds=8), fleet)["global-test/accuracy"]
+            return scores(method, run_rounds(method, fleet, rounds=8), fleet)["global-test/accuracy"]
         finally:
             fleet.close()
 

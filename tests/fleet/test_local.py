@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import Client, Reply, Step, Task, empty_state, one_round, open_round, run, server_client
+from covey.core.round import (
+    Client,
+    Reply,
+    Step,
+    Task,
+    empty_state,
+    one_round,
+    open_round,
+    run_rounds,
+    server_client,
+)
 from covey.errors import Refused, RunError, UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -73,7 +83,7 @@ def everybody(fleet: LocalFleet, step: object, **task: object) -> list[Reply]:
 
 def test_a_round_of_fedavg_costs_a_row_each_way() -> None:
     fleet = small_fleet()
-    run(fedavg(TRAIN, per_round=3), fleet, rounds=2)
+    run_rounds(fedavg(TRAIN, per_round=3), fleet, rounds=2)
     cost = fleet.ledger.total["train.sgd"]
     stats = 2 * 8  # loss and number of batches
     assert cost.messages == 2 * 3 * 2
@@ -113,7 +123,7 @@ def test_where_all_of_an_answer_stays_nothing_is_booked() -> None:
 
 def test_measuring_is_booked_apart_and_the_clock_stands_still() -> None:
     fleet = small_fleet()
-    state = run(fedavg(TRAIN), fleet, rounds=1)
+    state = run_rounds(fedavg(TRAIN), fleet, rounds=1)
     clock, booked = fleet.ledger.clock, fleet.ledger.cost.bytes
     Measuring()(fedavg(TRAIN), state, fleet, True)
     assert fleet.ledger.clock == clock
@@ -125,7 +135,7 @@ def test_a_round_takes_as_long_as_its_slowest_client() -> None:
     devices = Devices(pace=0.001, special=({"clients": 2, "compute": 10.0}, {"clients": 4, "latency": 1.0}))
     fleet = small_fleet(devices=devices)
     sizes = [len(share.train) for share in fleet.data.shares]
-    run(fedavg(replace(TRAIN, epochs=1), per_round=8), fleet, rounds=1)
+    run_rounds(fedavg(replace(TRAIN, epochs=1), per_round=8), fleet, rounds=1)
     expected = max([0.001 * n for n in sizes] + [0.01 * sizes[2], 1.0 + 0.001 * sizes[4]])
     assert fleet.ledger.clock == pytest.approx(expected)
 
@@ -133,7 +143,7 @@ def test_a_round_takes_as_long_as_its_slowest_client() -> None:
 def test_who_misses_the_deadline_is_lost_and_the_round_ends_at_it() -> None:
     devices = Devices(pace=0.0, deadline=2.0, special=({"clients": 3, "latency": 5.0},))
     fleet = small_fleet(devices=devices)
-    run(fedavg(TRAIN, per_round=8), fleet, rounds=1)
+    run_rounds(fedavg(TRAIN, per_round=8), fleet, rounds=1)
     assert fleet.ledger.clock == pytest.approx(2.0)
     assert fleet.ledger.replied == 7
     assert "the deadline is 2.0 s" in fleet.ledger.examples("lost")[0]["reason"]
@@ -164,7 +174,7 @@ def test_debugging_raises_in_place() -> None:
 def test_when_nobody_is_left_the_run_ends_with_a_reason() -> None:
     fleet = small_fleet(devices=Devices(pace=1.0, deadline=0.001))
     with pytest.raises(RunError, match="none of 8 clients answered"):
-        run(fedavg(TRAIN, per_round=8), fleet, rounds=1)
+        run_rounds(fedavg(TRAIN, per_round=8), fleet, rounds=1)
 
 
 def test_a_refusal_is_counted_and_a_users_mistake_ends_the_run() -> None:
@@ -179,7 +189,7 @@ def test_a_refusal_is_counted_and_a_users_mistake_ends_the_run() -> None:
 
 def test_a_row_of_the_wrong_shape_never_gets_in() -> None:
     fleet = small_fleet()
-    run(replace(fedavg(TRAIN, per_round=8), local=Short()), fleet, rounds=1)
+    run_rounds(replace(fedavg(TRAIN, per_round=8), local=Short()), fleet, rounds=1)
     assert fleet.ledger.refused == 7
     assert "its row has shape (3,), not (4810,)" in fleet.ledger.examples("refused")[0]["reason"]
 
@@ -194,7 +204,7 @@ def test_a_worker_that_dies_is_replaced_and_its_client_is_lost() -> None:
 
 def test_evaluating_many_at_once_gives_what_each_alone_gives() -> None:
     fleet = small_fleet()
-    state = run(fedavg(TRAIN), fleet, rounds=2)
+    state = run_rounds(fedavg(TRAIN), fleet, rounds=2)
     tasks = dict.fromkeys(range(8), Task(models=state.models, slots=(0,)))
     together = fleet.ask(Evaluate(), tasks, measure=True)
     alone = fleet.ask(Evaluate(), tasks)
@@ -214,7 +224,7 @@ def test_the_desk_holds_the_global_test_set() -> None:
 
 def test_a_client_given_several_rows_works_on_the_best() -> None:
     fleet = small_fleet()
-    good = run(fedavg(TRAIN, per_round=8), fleet, rounds=5).models[0]
+    good = run_rounds(fedavg(TRAIN, per_round=8), fleet, rounds=5).models[0]
     bad = torch.zeros_like(good)
     fleet.begin(6)
     (reply,) = fleet.ask(TRAIN, {0: Task(models=torch.stack([bad, good]), slots=(0, 1))})
@@ -224,14 +234,14 @@ def test_a_client_given_several_rows_works_on_the_best() -> None:
 def test_local_buffers_stay_at_the_client() -> None:
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10))
     fleet = LocalFleet(small_federation(), model, buffers="local", engine=Engine(mode="serial", lanes=False))
-    run(fedavg(TRAIN, per_round=8), fleet, rounds=1)
+    run_rounds(fedavg(TRAIN, per_round=8), fleet, rounds=1)
     means = [fleet.states[i]["buffers"][:64] for i in range(8)]
     assert not torch.equal(means[0], means[1])
 
 
 def test_momentum_can_outlive_the_round() -> None:
     fleet = small_fleet()
-    run(fedavg(replace(TRAIN, momentum=0.9, keep_momentum=True), per_round=8), fleet, rounds=1)
+    run_rounds(fedavg(replace(TRAIN, momentum=0.9, keep_momentum=True), per_round=8), fleet, rounds=1)
     assert all(fleet.states[i]["velocity"].abs().sum() > 0 for i in range(8))
 
 
@@ -253,7 +263,9 @@ def test_the_bound_on_memory_counts_data_bank_and_workers() -> None:
     "train", [TRAIN, Train(lr=0.05, batch=32, momentum=0.9, weight_decay=0.01, prox=0.1, epochs=2)]
 )
 def test_a_cohort_gives_what_one_after_another_gives_up_to_rounding(train: Train) -> None:
-    rows = [run(fedavg(train), small_fleet(mode=mode), rounds=2).models for mode in ("serial", "cohort")]
+    rows = [
+        run_rounds(fedavg(train), small_fleet(mode=mode), rounds=2).models for mode in ("serial", "cohort")
+    ]
     assert torch.allclose(*rows, atol=2e-6)
     assert not torch.equal(rows[0], small_fleet().start()[None])
 
@@ -263,7 +275,9 @@ def test_a_model_with_statistics_of_its_own_is_not_stacked() -> None:
     rows = []
     for mode in ("serial", "cohort"):
         engine = Engine(mode=mode, lanes=False)  # type: ignore[arg-type]
-        rows.append(run(fedavg(TRAIN), LocalFleet(small_federation(), model, engine=engine), rounds=1).models)
+        rows.append(
+            run_rounds(fedavg(TRAIN), LocalFleet(small_federation(), model, engine=engine), rounds=1).models
+        )
     assert torch.equal(*rows)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import State, empty_state, one_round, open_round, run, with_newcomers
+from covey.core.round import State, empty_state, one_round, open_round, run_rounds, with_newcomers
 from covey.data import federate, from_tensors
 from covey.data.types import Shares
 from covey.fleet.client_data import ClientData
@@ -38,11 +38,11 @@ def shares_touched(clients: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many clients' data are put together in a third round with its measurement of the global test set."""
     fleet = fleet_of(clients)
     measuring = Measuring(local_test=False)
-    state = run(METHOD, fleet, rounds=2, measure=measuring)
+    state = run_rounds(METHOD, fleet, rounds=2, measure=measuring)
     touched: list[object] = []
     one = Shares.__getitem__
     monkeypatch.setattr(Shares, "__getitem__", lambda self, place: touched.append(place) or one(self, place))
-    run(METHOD, fleet, rounds=3, state=state, measure=measuring)
+    run_rounds(METHOD, fleet, rounds=3, state=state, measure=measuring)
     monkeypatch.undo()
     return len(touched)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core.round import Task, run, served
+from covey.core.round import Task, run_rounds, served
 from covey.data import federate, from_tensors
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -44,7 +44,7 @@ def test_who_has_no_labels_is_served_and_never_trains() -> None:
     assert (fleet.known(4).train, len(fleet.client_data.train(4, 2))) == (0, 0)
     assert len(fleet.client_data.test(4, 2)) > 0
     worked: set[int] = set()
-    state = run(
+    state = run_rounds(
         fedavg(Train(lr=0.1), per_round=6),
         fleet,
         rounds=4,
@@ -57,7 +57,7 @@ def test_who_has_no_labels_is_served_and_never_trains() -> None:
 def test_flux_places_them_by_their_inputs() -> None:
     fleet = blobs()
     method = flux(Train(lr=0.1), per_round=6, after=1, clusters=2)
-    state = run(method, fleet, rounds=3)
+    state = run_rounds(method, fleet, rounds=3)
     assert state.groups[0] == state.groups[2] == state.groups[4]
     assert state.groups[1] == state.groups[3] == state.groups[5]
     assert state.groups[0] != state.groups[1]
@@ -90,7 +90,7 @@ def test_under_every_method_who_has_no_labels_is_served_and_asked_nothing_about_
         }
     )
     method, fleet = config.method, fleet_of(config)
-    state = run(method, fleet, rounds=3)
+    state = run_rounds(method, fleet, rounds=3)
     assert set(served(method, state, fleet, range(6))) == set(range(6))
     assert (fleet.ledger.lost, fleet.ledger.refused) == (0, 0)
 
@@ -106,7 +106,7 @@ def test_who_cannot_be_placed_is_given_the_model_of_most_clients() -> None:
         }
     )
     method, fleet = config.method, fleet_of(config)
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     state = replace(state, groups={0: 0, 1: 1, 2: 1, 3: 1, 4: 0})
     assert served(method, state, fleet, [5])[5].slots == (1,)
     away = replace(

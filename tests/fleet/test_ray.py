@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from covey.core.round import Client, Reply, Step, Task, run
+from covey.core.round import Client, Reply, Step, Task, run_rounds
 from covey.data import federate, load
 from covey.errors import RunError, UserError
 from covey.fleet.client_data import ClientData
@@ -175,7 +175,7 @@ def test_what_is_measured_and_booked_is_the_same(host: LocalFleet) -> None:
     for fleet in (small_fleet(), ray_fleet(host)):
         seen: list[Any] = []
         method = fedavg(TRAIN, per_round=4)
-        run(method, fleet, rounds=2, measure=Measuring(), watchers=[lambda e, s=seen: s.append(e)])
+        run_rounds(method, fleet, rounds=2, measure=Measuring(), watchers=[lambda e, s=seen: s.append(e)])
         fleet.close()
         numbers = [(m.split, m.metric, m.client, m.value) for end in seen for m in end.measurements]
         found.append((numbers, fleet.ledger.save()))
@@ -249,7 +249,7 @@ def test_an_error_is_raised_in_place_when_debugging(host: LocalFleet) -> None:
     fleet = ray_fleet(host)
     fleet.engine = replace(fleet.engine, debug=True)
     with pytest.raises(ValueError, match="broken on purpose"):
-        run(replace(fedavg(TRAIN, per_round=8), local=Broken(step=TRAIN)), fleet, rounds=1)  # type: ignore[arg-type]
+        run_rounds(replace(fedavg(TRAIN, per_round=8), local=Broken(step=TRAIN)), fleet, rounds=1)  # type: ignore[arg-type]
     fleet.close()
 
 
@@ -291,7 +291,7 @@ def test_a_node_killed_in_the_middle_changes_no_bit(cluster: Any, host: LocalFle
         if end.state.round == 1:
             cluster.remove_node(second, allow_graceful=False)
 
-    state = run(method, fleet, rounds=3, watchers=[watch])
+    state = run_rounds(method, fleet, rounds=3, watchers=[watch])
     fleet.close()
     same(straight, state, "a killed node changes the result")
     assert fleet.ledger.lost == 0
@@ -390,7 +390,9 @@ def test_workers_read_shared_data_themselves_in_an_environment_of_their_own(
         assert {reply.stats["told"] for reply in here.ask(Told(), dict.fromkeys(ids, Task()))} == {"yes"}
         assert sum(part.nbytes for part in pack_apart(put[0])) < 10_000
         method = fedavg(TRAIN)
-        assert torch.equal(run(method, here, rounds=2).models, run(method, there, rounds=2).models)
+        assert torch.equal(
+            run_rounds(method, here, rounds=2).models, run_rounds(method, there, rounds=2).models
+        )
     finally:
         here.close()
         cluster.remove_node(node)

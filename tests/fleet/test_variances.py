@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from covey.core.round import Method, Reply, run
+from covey.core.round import Method, Reply, run_rounds
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
@@ -51,7 +51,7 @@ def test_who_sends_a_negative_variance_is_refused_and_the_others_go_on() -> None
     lied = fleet()
     with_liars(lied, lambda reply: negative(lied.layout, reply) if reply.vector is not None else reply, (3,))
     used = method()
-    state = run(used, lied, rounds=2)
+    state = run_rounds(used, lied, rounds=2)
     assert {p.client for _, p in lied.ledger.problems} == {3}
     assert "running_var holds -3; a variance is at least 0" in lied.ledger.last_problem()
     accuracy = [m.value for m in on_local_tests(used, state, lied) if m.metric == "accuracy"]
@@ -65,7 +65,7 @@ def test_who_sends_a_negative_variance_is_refused_and_the_others_go_on() -> None
 )
 def test_noise_makes_no_variance_negative(private: dict[str, Any]) -> None:
     used, noisy = method(private={**private, "noise": 20.0, "clip": 1.0}), fleet()
-    state = run(used, noisy, rounds=2)
+    state = run_rounds(used, noisy, rounds=2)
     found = [state.models[0, columns] for columns in noisy.layout.variances.values()]
     assert min(float(values.min()) for values in found) == 0.0
     scores = on_local_tests(used, state, noisy)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from covey.core.round import Client, Reply, Step, Task, run
+from covey.core.round import Client, Reply, Step, Task, run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
@@ -53,7 +53,7 @@ def test_a_reply_of_wrong_types_is_one_sentence_with_the_steps_place(
 ) -> None:
     method = replace(fedavg(TRAIN), local=Mine(tuple(changes.items())))
     with pytest.raises(UserError) as said:
-        run(method, small_fleet(), rounds=1)
+        run_rounds(method, small_fleet(), rounds=1)
     assert str(said.value) == f"{PLACE} gives a reply that cannot be used: {why}"
 
 
@@ -63,18 +63,18 @@ def test_on_other_engines_too(mode: str) -> None:
     fleet = small_fleet(mode=mode)
     try:
         with pytest.raises(UserError, match="its size is not a whole number"):
-            run(method, fleet, rounds=1)
+            run_rounds(method, fleet, rounds=1)
     finally:
         fleet.close()
 
 
 def test_no_reply_at_all_is_a_sentence() -> None:
     with pytest.raises(UserError, match="it is a NoneType, not a Reply"):
-        run(replace(fedavg(TRAIN), local=Mine("nothing")), small_fleet(), rounds=1)
+        run_rounds(replace(fedavg(TRAIN), local=Mine("nothing")), small_fleet(), rounds=1)
 
 
 def test_numbers_may_be_numpys() -> None:
     import numpy as np
 
     method = replace(fedavg(TRAIN), local=Mine((("size", np.int64(3)),)))
-    assert torch.isfinite(run(method, small_fleet(), rounds=1).models).all()
+    assert torch.isfinite(run_rounds(method, small_fleet(), rounds=1).models).all()

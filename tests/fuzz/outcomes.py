@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.errors import RunError, UserError
 from covey.runs.config import Config, fleet_of, resolve
 
@@ -36,7 +36,7 @@ def carried_out(config: Config) -> str:
         small = resolve(tables)
         fleet = fleet_of(small)
         try:
-            state = run(small.method, fleet, rounds=1)
+            state = run_rounds(small.method, fleet, rounds=1)
         finally:
             fleet.close()
     except (UserError, RunError) as mistake:

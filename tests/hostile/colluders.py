@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache, partial
 
-from covey.core.round import Mix, Rule, run
+from covey.core.round import Mix, Rule, run_rounds
 from covey.methods.baselines import fedavg
 from covey.parts.measure import scores
 from covey.parts.mix.robust import Clip, Krum, Median, Robust, TrimmedMean
@@ -38,7 +38,7 @@ def accuracy(rule: str, *, attacked: bool) -> float:
         method = replace(method, mix=Robust(mix=mix, rule=RULES[rule]))
     fleet = small_fleet()
     try:
-        return scores(method, run(method, fleet, rounds=ROUNDS), fleet)["global-test/accuracy"]
+        return scores(method, run_rounds(method, fleet, rounds=ROUNDS), fleet)["global-test/accuracy"]
     finally:
         fleet.close()
 

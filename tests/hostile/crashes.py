@@ -13,14 +13,15 @@ import numpy as np
 
 from covey.errors import UserError
 from covey.files import failing_at
-from covey.runs.run import Finished, resume
+from covey.runs.results import Run
+from covey.runs.run import resume
 from tests.hostile.damaged_folders import Killed
 from tests.hostile.frame import Outcome, attempt, broke, held
 from tests.runs.test_run import same
 from tests.test_failpoints import Count, again, begun, changes, extended
 
 
-def dying(act: object, folder: Path, straight: Finished, what: str) -> Outcome:
+def dying(act: object, folder: Path, straight: Run, what: str) -> Outcome:
     """Dies at each change in turn and goes on; compares the result with that of a run that was never stopped."""
     doing = begun if act == "begun" else extended
 

@@ -21,7 +21,8 @@ import torch
 from covey.errors import UserError
 from covey.folder.read import RunView, read_run
 from covey.runs.config import resolve
-from covey.runs.run import Finished, Interrupted, resume, run_config
+from covey.runs.results import Run
+from covey.runs.run import Interrupted, resume, run_config
 from tests.hostile.frame import Outcome, attempt, broke, held
 
 ROUNDS, STOP = 4, 2
@@ -155,8 +156,8 @@ def becomes(use: Callable[[], Any], same: Callable[[Any], bool]) -> str:
         return f"traceback: {type(error).__name__}: {error}"
 
 
-def same_end(clean: Finished, rows: Any) -> Callable[[Finished], bool]:
-    def same(done: Finished) -> bool:
+def same_end(clean: Run, rows: Any) -> Callable[[Run], bool]:
+    def same(done: Run) -> bool:
         a, b = (
             {key: value for key, value in summary.items() if key != "wall_seconds"}
             for summary in (clean.summary, done.summary)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.core.round import Method, Reply, State, run
+from covey.core.round import Method, Reply, State, run_rounds
 from covey.errors import UserError
 from covey.fleet.hostile import HostileFleet, hostile
 from covey.fleet.local import LocalFleet
@@ -61,7 +61,7 @@ def run_with(
     """A run of the method with the liars in it, and its fleet."""
     fleet = with_liars(small_fleet(lanes=True), lie, liars)
     try:
-        return run(method, fleet, rounds=rounds or ROUNDS.get(method.name, 3)), fleet
+        return run_rounds(method, fleet, rounds=rounds or ROUNDS.get(method.name, 3)), fleet
     finally:
         fleet.close()
 

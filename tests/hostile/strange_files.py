@@ -76,7 +76,7 @@ def wrong_types() -> Outcome:
     import warnings
     from dataclasses import replace
 
-    from covey.core.round import run
+    from covey.core.round import run_rounds
     from covey.settings.catalogue import METHODS
     from covey.testing import small_fleet
     from tests.fleet.test_wrong_types import WRONG, Mine
@@ -89,7 +89,7 @@ def wrong_types() -> Outcome:
         for changes, why in (WRONG[tried // 2 % 8], WRONG[(tried // 2 + 3) % 8]):
             tried += 1
             try:
-                run(replace(made, local=Mine(tuple(changes.items()))), small_fleet(), rounds=1)
+                run_rounds(replace(made, local=Mine(tuple(changes.items()))), small_fleet(), rounds=1)
                 bare.append(f"{name}: {why}: taken")
             except UserError:
                 pass

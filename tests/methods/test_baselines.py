@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import Mixing, Reply, Round, empty_state, open_round, run, stream
+from covey.core.round import Mixing, Reply, Round, empty_state, open_round, run_rounds, stream
 from covey.methods.baselines import centralized, fedavg, fedprox, local_only
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.mix.average import Average, weighted_rows
@@ -115,7 +115,7 @@ def test_all_methods_see_the_same_failures() -> None:
     for method in (fedavg(TRAIN, per_round=2), local_only(TRAIN)):
         here = []
         fleet = small_fleet(devices=Devices(dropout=0.4))
-        run(
+        run_rounds(
             method,
             fleet,
             rounds=2,

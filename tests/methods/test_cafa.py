@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from covey.core.ledger import Cost, Ledger
-from covey.core.round import Client, Reply, Round, Step, Task, empty_state, one_round, run
+from covey.core.round import Client, Reply, Round, Step, Task, empty_state, one_round, run_rounds
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import LocalFleet
@@ -301,7 +301,7 @@ def test_only_the_largest_group_is_selected() -> None:
 def test_without_accuracy_there_is_nothing_to_weigh_by() -> None:
     fleet = LocalFleet(small_federation(), torch.nn.Conv2d(1, 1, 1), objective=Reconstruction())
     with pytest.raises(UserError, match="weighs models by accuracy"):
-        run(abfa(TRAIN), fleet, rounds=1)
+        run_rounds(abfa(TRAIN), fleet, rounds=1)
 
 
 def test_the_default_weighs_by_samples_and_balanced_accuracy_the_published_form_by_clusters_and_accuracy() -> (

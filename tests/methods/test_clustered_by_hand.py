@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import Reply, Task, run
+from covey.core.round import Reply, Task, run_rounds
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
@@ -51,7 +51,7 @@ def test_pacfl_as_published_tells_vectors_of_each_class(digits_fleet) -> None:
     assert told.shape == (64, 20)
     held = set(fleet.data.shares[0].train.labels().tolist())
     assert {label for label in range(10) if told[:, 2 * label : 2 * label + 2].any()} == held
-    state = run(pacfl(Train(lr=0.1), per_round=3, published=True), fleet, rounds=1)
+    state = run_rounds(pacfl(Train(lr=0.1), per_round=3, published=True), fleet, rounds=1)
     assert set(state.groups) == set(range(6))
 
 
@@ -247,7 +247,7 @@ def test_turned_pictures_are_told_apart(maker, settings) -> None:
     data = federate(load("digits"), partition="iid", clients=6, seed=1, shift="rotation", turns=(0, 1))
     model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=0)
     fleet = LocalFleet(data, model, seed=1, engine=Engine(debug=True))
-    state = run(maker(Train(lr=0.1, epochs=2), per_round=6, **settings), fleet, rounds=3)
+    state = run_rounds(maker(Train(lr=0.1, epochs=2), per_round=6, **settings), fleet, rounds=3)
     groups = [state.groups[i] for i in range(6)]
     assert len(set(groups)) == 2
     assert len(set(groups[::2])) == len(set(groups[1::2])) == 1

@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from covey.core.round import Method, run, served
+from covey.core.round import Method, run_rounds, served
 from covey.data import Federation, federate, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -126,7 +126,7 @@ def test_any_composition_that_is_accepted_runs(parts: dict[str, Any]) -> None:
     method = mended(parts)
     fleet = tiny_fleet()
     try:
-        state = run(method, fleet, rounds=3)
+        state = run_rounds(method, fleet, rounds=3)
         assert torch.isfinite(state.models).all()
         assert state.round == 3
         assert served(method, state, fleet, list(state.seen))
@@ -136,7 +136,7 @@ def test_any_composition_that_is_accepted_runs(parts: dict[str, Any]) -> None:
 
 def test_without_settings_it_is_fedavg() -> None:
     train = Train(lr=0.1)
-    states = [run(method, tiny_fleet(), rounds=2) for method in (compose(train), fedavg(train))]
+    states = [run_rounds(method, tiny_fleet(), rounds=2) for method in (compose(train), fedavg(train))]
     assert torch.equal(states[0].models, states[1].models)
 
 

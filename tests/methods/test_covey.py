@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.errors import UserError
 from covey.methods.covey import covey
 from covey.methods.covey.grouping import with_parents
@@ -35,7 +35,7 @@ def after(rounds, tables, **settings):
     found = []
     measure = Measuring(every=100, global_test=False, fine_tune=True)
     try:
-        state = run(config.method, fleet, rounds=rounds, measure=measure, watchers=[found.append])
+        state = run_rounds(config.method, fleet, rounds=rounds, measure=measure, watchers=[found.append])
         return state, [share.kind for share in fleet.data.shares], found[-1]
     finally:
         fleet.close()
@@ -120,7 +120,7 @@ def test_the_same_fine_tuning_is_measured_for_every_method():
     )
     fleet = fleet_of(resolved)
     method = resolved.method
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     tuned = Measuring(global_test=False, fine_tune=True)(method, state, fleet, True)
     plain = Measuring(global_test=False)(replace(method, adapt=method.local), state, fleet, True)
     a = [m.value for m in tuned if m.split == "tuned-test" and m.metric == "accuracy-mean"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.fleet.hostile import Portrayal, attacked
 from covey.runs.config import fleet_of, resolve
 
@@ -22,7 +22,7 @@ def test_lying_portraits_do_not_part_or_join_the_others(portrait: Portrayal) -> 
     config = resolve(TABLES)
     fleet = attacked(fleet_of(config), LIARS, "scale", portrait)
     try:
-        state = run(config.method, fleet, rounds=1)
+        state = run_rounds(config.method, fleet, rounds=1)
     finally:
         fleet.close()
     flocks: dict[int, set[int]] = {}

@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.core.round import Method, State, Task, empty_state, open_round, run, served
+from covey.core.round import Method, State, Task, empty_state, open_round, run_rounds, served
 from covey.data import Dataset, Federation, federate, from_tensors, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -57,7 +57,7 @@ def encoder_file() -> str:
     """An encoder trained once on all digits, in a file for all tests."""
     path = str(Path(tempfile.mkdtemp()) / "encoder.safetensors")
     public = {"pretrain": "public", "public": "digits", "public_epochs": 40}
-    run(embedding(TRAIN, save_encoder=path, **public), fleet(), rounds=1)  # type: ignore[arg-type]
+    run_rounds(embedding(TRAIN, save_encoder=path, **public), fleet(), rounds=1)  # type: ignore[arg-type]
     return path
 
 
@@ -76,7 +76,7 @@ def agreement(state: State) -> float:
 
 def test_the_four_kinds_are_found_and_each_has_its_model() -> None:
     here = fleet()
-    state = run(method(per_round=24), here, rounds=2)
+    state = run_rounds(method(per_round=24), here, rounds=2)
     assert agreement(state) == 1
     assert len(state.models) == 4
     assert state.notes["clustering"]["clusters"] == 4
@@ -85,7 +85,7 @@ def test_the_four_kinds_are_found_and_each_has_its_model() -> None:
 
 def test_the_ledger_books_bits_encoder_and_pretraining() -> None:
     here = fleet()
-    run(embedding(TRAIN, pretrain_rounds=2, pretrain_per_round=5), here, rounds=1)
+    run_rounds(embedding(TRAIN, pretrain_rounds=2, pretrain_per_round=5), here, rounds=1)
     cost = here.ledger.total
     autoencoder = 64 * 50 + 50 + 50 * 20 + 20 + 20 * 50 + 50 + 50 * 64 + 64
     encoder = 64 * 50 + 50 + 50 * 20 + 20
@@ -99,9 +99,9 @@ def test_the_ledger_books_bits_encoder_and_pretraining() -> None:
 
 def test_a_saved_encoder_gives_the_same_groups_without_pretraining(tmp_path: Path) -> None:
     path = str(tmp_path / "shared.safetensors")
-    first = run(embedding(TRAIN, pretrain_rounds=1, save_encoder=path), fleet(), rounds=1)
+    first = run_rounds(embedding(TRAIN, pretrain_rounds=1, save_encoder=path), fleet(), rounds=1)
     loaded = fleet()
-    second = run(embedding(TRAIN, encoder=path), loaded, rounds=1)
+    second = run_rounds(embedding(TRAIN, encoder=path), loaded, rounds=1)
     assert second.groups == first.groups
     assert "train.autoencoder" not in loaded.ledger.total
 
@@ -110,26 +110,26 @@ def test_a_wrong_encoder_file_is_one_clear_sentence(tmp_path: Path) -> None:
     bad = tmp_path / "bad.safetensors"
     bad.write_bytes(b"nothing")
     with pytest.raises(UserError, match="cannot be read"):
-        run(embedding(TRAIN, encoder=str(bad)), fleet(), rounds=1)
+        run_rounds(embedding(TRAIN, encoder=str(bad)), fleet(), rounds=1)
 
 
 def test_where_an_encoder_cannot_be_saved_is_said_before_it_is_trained(tmp_path: Path) -> None:
     here = fleet()
     with pytest.raises(UserError, match="its folder must exist"):
-        run(embedding(TRAIN, save_encoder=str(tmp_path / "nowhere" / "e.safetensors")), here, rounds=1)
+        run_rounds(embedding(TRAIN, save_encoder=str(tmp_path / "nowhere" / "e.safetensors")), here, rounds=1)
     assert not here.ledger.total
 
 
 def test_pretraining_on_a_public_set_costs_the_clients_nothing() -> None:
     here = fleet()
-    run(embedding(TRAIN, pretrain="public", public="digits", public_epochs=1), here, rounds=1)
+    run_rounds(embedding(TRAIN, pretrain="public", public="digits", public_epochs=1), here, rounds=1)
     assert set(here.ledger.total) == {"query.embedding", "train.sgd"}
 
 
 def test_the_hybrid_goes_on_from_the_public_encoder() -> None:
     settings = {"public": "digits", "public_epochs": 1, "pretrain_rounds": 1, "pretrain_per_round": 2}
     rows = {
-        way: run(embedding(TRAIN, pretrain=way, **settings), fleet(), rounds=1).memory["encoder"]  # type: ignore[arg-type]
+        way: run_rounds(embedding(TRAIN, pretrain=way, **settings), fleet(), rounds=1).memory["encoder"]  # type: ignore[arg-type]
         for way in ("public", "federated", "hybrid")
     }
     apart = {way: float((rows["hybrid"] - rows[way]).norm()) for way in ("public", "federated")}
@@ -151,7 +151,7 @@ def test_rows_of_tables_are_their_own_codes_and_nothing_is_trained_for_them() ->
     data = of_tables()
     model = build("mlp", input_shape=(12,), outputs=2, seed=0, hidden=(4,))
     there = LocalFleet(data, model, seed=1, engine=Engine(mode="serial", lanes=False))
-    state = run(embedding(Train(lr=0.1), per_round=8, flip=0.05), there, rounds=1)
+    state = run_rounds(embedding(Train(lr=0.1), per_round=8, flip=0.05), there, rounds=1)
     groups = [state.groups[i] for i in range(8)]
     assert adjusted_rand_score([i % 2 for i in range(8)], groups) == 1.0
     assert "train.autoencoder" not in there.ledger.total
@@ -172,17 +172,17 @@ def of_tables_alone() -> Dataset:
 
 
 def test_one_cluster_is_fedavg_bit_for_bit() -> None:
-    one = run(method(min_size=CLIENTS), fleet(), rounds=3)
+    one = run_rounds(method(min_size=CLIENTS), fleet(), rounds=3)
     assert len(one.models) == 1
-    assert torch.equal(one.models, run(fedavg(TRAIN), fleet(), rounds=3).models)
+    assert torch.equal(one.models, run_rounds(fedavg(TRAIN), fleet(), rounds=3).models)
 
 
 def test_a_newcomer_is_placed_at_once_and_served() -> None:
     late = {"clients": [20, 21, 22, 23], "round": 3}
     here = fleet(Devices(joins=(late,)))
-    state = run(method(), here, rounds=2)
+    state = run_rounds(method(), here, rounds=2)
     assert set(state.groups) == set(range(20))
-    state = run(method(), here, rounds=3, state=state)
+    state = run_rounds(method(), here, rounds=3, state=state)
     assert agreement(state) == 1
     assert len(state.groups) == CLIENTS
     row = served(method(), state, here, [21])[21].models[0]
@@ -193,7 +193,7 @@ def test_a_newcomer_is_placed_at_once_and_served() -> None:
 def test_clients_that_drift_migrate_when_they_report_again(every: int) -> None:
     drift = {"clients": [0, 4, 8], "round": 3, "label_offset": 3}  # from kind 0 to kind 1
     here = fleet(Devices(drifts=(drift,)))
-    state = run(method(every=every), here, rounds=5)
+    state = run_rounds(method(every=every), here, rounds=5)
     expected = state.groups[1] if every else state.groups[12]
     assert {state.groups[i] for i in (0, 4, 8)} == {expected}
     assert len(state.models) == 4
@@ -203,9 +203,9 @@ def test_drifted_clients_that_are_alike_and_fit_nowhere_found_a_group() -> None:
     two = replace(moved(), shares=tuple(share for share in moved().shares if share.kind < 2))
     drift = {"clients": [0, 2, 4], "round": 3, "label_offset": 6}  # a kind that nobody was of
     here = fleet(Devices(drifts=(drift,)), two)
-    state = run(method(every=2), here, rounds=3)
+    state = run_rounds(method(every=2), here, rounds=3)
     assert len(state.models) == 2
-    state = run(method(every=2), here, rounds=4, state=state)
+    state = run_rounds(method(every=2), here, rounds=4, state=state)
     assert len(state.models) == 3
     assert {state.groups[i] for i in (0, 2, 4)} == {2}
     membership = read_membership(state.memory)
@@ -215,7 +215,7 @@ def test_drifted_clients_that_are_alike_and_fit_nowhere_found_a_group() -> None:
 
 def test_the_encoder_travels_to_a_client_once() -> None:
     here = fleet()
-    run(method(every=2), here, rounds=4)
+    run_rounds(method(every=2), here, rounds=4)
     encoder = 64 * 50 + 50 + 50 * 20 + 20
     assert here.ledger.total["query.embedding"].bytes_down == CLIENTS * 4 * encoder
     assert here.ledger.total["query.embedding"].bytes_up == 3 * CLIENTS * 33
@@ -224,7 +224,7 @@ def test_the_encoder_travels_to_a_client_once() -> None:
 
 def test_each_client_may_have_its_own_noise() -> None:
     here = fleet()
-    state = run(method(own_flips=(0.05, 0.12)), here, rounds=1)
+    state = run_rounds(method(own_flips=(0.05, 0.12)), here, rounds=1)
     assert agreement(state) == 1
     assert here.ledger.epsilon[0] == pytest.approx(20 * np.log(0.95 / 0.05))
     assert here.ledger.epsilon[1] == pytest.approx(20 * np.log(0.88 / 0.12))
@@ -232,8 +232,8 @@ def test_each_client_may_have_its_own_noise() -> None:
 
 def test_asking_twice_gives_the_same_bits() -> None:
     here = fleet()
-    membership = read_membership(run(method(every=2), here, rounds=1).memory)
-    again = read_membership(run(method(every=2), fleet(), rounds=4).memory)
+    membership = read_membership(run_rounds(method(every=2), here, rounds=1).memory)
+    again = read_membership(run_rounds(method(every=2), fleet(), rounds=4).memory)
     assert membership is not None
     assert again is not None
     assert np.array_equal(membership.vectors, again.vectors)
@@ -257,31 +257,31 @@ def test_on_a_real_device_the_noise_does_not_come_from_the_seed(noise: str, live
 
 
 def test_shared_layers_are_the_same_in_all_rows_and_the_rest_is_not() -> None:
-    state = run(method(n_shared=2, per_round=24), fleet(), rounds=2)
+    state = run_rounds(method(n_shared=2, per_round=24), fleet(), rounds=2)
     cut = 64 * 32 + 32
     assert len(state.models) == 4
     assert (state.models[:, :cut] == state.models[0, :cut]).all()
     assert not torch.equal(state.models[0, cut:], state.models[1, cut:])
     with pytest.raises(UserError, match="n_shared is 9"):
-        run(method(n_shared=9), fleet(), rounds=1)
+        run_rounds(method(n_shared=9), fleet(), rounds=1)
 
 
 def test_m_clients_of_every_cluster_train() -> None:
     here = fleet()
-    state = run(method(per="cluster", per_round=2), here, rounds=2)
+    state = run_rounds(method(per="cluster", per_round=2), here, rounds=2)
     assert here.ledger.asked == 8
     assert sorted(kinds(list(state.worked))) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_the_privacy_note_names_the_worst_case() -> None:
-    text = run(method(), fleet(), rounds=1).notes["privacy"]["text"]
+    text = run_rounds(method(), fleet(), rounds=1).notes["privacy"]["text"]
     for words in ("2.197 a bit", "epsilon 43.9", "200 bits, epsilon 439.4", "not a strong guarantee", "seed"):
         assert words in text
 
 
 def test_measuring_those_that_trained_costs_a_third_model_transfer() -> None:
     here = fleet()
-    run(method(), here, rounds=3, measure=Measuring(global_test=False, whom="trained"))
+    run_rounds(method(), here, rounds=3, measure=Measuring(global_test=False, whom="trained"))
     row = 4 * here.layout.size
     assert here.ledger.measuring["evaluate.local"].bytes_down == 3 * 10 * row
     assert here.ledger.total["train.sgd"].bytes_down == 3 * 10 * row
@@ -292,21 +292,21 @@ def test_measuring_those_that_trained_costs_a_third_model_transfer() -> None:
 
 @pytest.mark.parametrize("weighting", ["equal", "samples"])
 def test_ifca_with_one_model_is_fedavg_bit_for_bit(weighting: str) -> None:
-    ours = run(ifca(TRAIN, k=1, weighting=weighting), fleet(), rounds=3)  # type: ignore[arg-type]
-    theirs = run(fedavg(TRAIN, weighting=weighting), fleet(), rounds=3)  # type: ignore[arg-type]
+    ours = run_rounds(ifca(TRAIN, k=1, weighting=weighting), fleet(), rounds=3)  # type: ignore[arg-type]
+    theirs = run_rounds(fedavg(TRAIN, weighting=weighting), fleet(), rounds=3)  # type: ignore[arg-type]
     assert torch.equal(ours.models, theirs.models)
 
 
 def test_ifca_finds_the_kinds_from_balanced_starts() -> None:
     here = fleet()
-    state = run(ifca(replace(TRAIN, epochs=3), per_round=24), here, rounds=10)
+    state = run_rounds(ifca(replace(TRAIN, epochs=3), per_round=24), here, rounds=10)
     assert agreement(state) > 0.5
     assert state.notes["balance"]["smallest_share"] > 0
 
 
 def test_ifca_charges_k_models_down_and_shared_layers_once() -> None:
     here = fleet()
-    run(ifca(TRAIN, k=4, redraws=0, n_shared=2, per_round=5), here, rounds=1)
+    run_rounds(ifca(TRAIN, k=4, redraws=0, n_shared=2, per_round=5), here, rounds=1)
     size, cut = here.layout.size, 64 * 32 + 32
     assert here.ledger.total["train.sgd"].bytes_down == 5 * 4 * (cut + 4 * (size - cut))
     assert here.ledger.total["train.sgd"].bytes_up == 5 * (4 * size + 16)
@@ -315,8 +315,8 @@ def test_ifca_charges_k_models_down_and_shared_layers_once() -> None:
 def test_a_model_that_nobody_chose_stays() -> None:
     method = ifca(TRAIN, k=6, redraws=0, per_round=2)
     here = fleet()
-    before = run(method, here, rounds=1)
-    after = run(method, here, rounds=2, state=before)
+    before = run_rounds(method, here, rounds=1)
+    after = run_rounds(method, here, rounds=2, state=before)
     chosen = {after.groups[i] for i in after.worked}
     for row in range(6):
         assert torch.equal(before.models[row], after.models[row]) == (row not in chosen)
@@ -325,7 +325,7 @@ def test_a_model_that_nobody_chose_stays() -> None:
 def test_ifca_may_choose_on_one_batch() -> None:
     """The choice of a client in a round is then that of 16 of its samples, drawn anew each round."""
     here = fleet()
-    state = run(ifca(TRAIN, k=3, redraws=0, choose_on=1, per_round=6), here, rounds=1)
+    state = run_rounds(ifca(TRAIN, k=3, redraws=0, choose_on=1, per_round=6), here, rounds=1)
     now = open_round(empty_state(here), here)
     now.models = torch.stack([here.start(j) for j in range(3)])
     task = AllModels(choose_on=TRAIN.batch)(now, [0])[0]
@@ -337,7 +337,7 @@ def test_ifca_may_choose_on_one_batch() -> None:
 def test_ifca_serves_the_best_of_all_or_the_last_choice() -> None:
     here = fleet()
     best, last = ifca(TRAIN, redraws=0), ifca(TRAIN, redraws=0, serve="last")
-    state = run(best, here, rounds=1)
+    state = run_rounds(best, here, rounds=1)
     worked = state.worked[0]
     never = next(i for i in range(CLIENTS) if i not in state.groups)
     assert len(served(best, state, here, [worked])[worked].models) == 4
@@ -349,7 +349,7 @@ def test_ifca_serves_the_best_of_all_or_the_last_choice() -> None:
 
 
 def test_ladd_tells_a_quarter_turn_from_none() -> None:
-    state = run(ladd(TRAIN, k=2, share=0.3), fleet(data=turned()), rounds=1)
+    state = run_rounds(ladd(TRAIN, k=2, share=0.3), fleet(data=turned()), rounds=1)
     assert len({state.groups[i] for i in range(0, CLIENTS, 2)}) == 1
     assert len({state.groups[i] for i in range(1, CLIENTS, 2)}) == 1
     assert state.groups[0] != state.groups[1]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.data import federate, load
 from covey.data.types import Federation, Share, Shift
 from covey.errors import UserError
@@ -37,7 +37,7 @@ def test_disco_falls_back_to_samples() -> None:
 
 def test_disco_asks_each_client_once(digits_fleet) -> None:
     fleet = digits_fleet(clients=6)
-    state = run(feddisco(Train(lr=0.1), per_round=6), fleet, rounds=3)
+    state = run_rounds(feddisco(Train(lr=0.1), per_round=6), fleet, rounds=3)
     assert set(state.memory["feddisco"]) == set(range(6))
     assert fleet.ledger.total["query.discrepancy"].messages == 12
 
@@ -64,7 +64,9 @@ def two_kinds() -> Federation:
 def test_cfl_separates_clients_that_contradict_each_other() -> None:
     model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=0)
     fleet = LocalFleet(two_kinds(), model, engine=Engine(debug=True))
-    state = run(cfl(Train(lr=0.2, epochs=2, batch=16), still=1.0, apart=0.8, patience=8), fleet, rounds=14)
+    state = run_rounds(
+        cfl(Train(lr=0.2, epochs=2, batch=16), still=1.0, apart=0.8, patience=8), fleet, rounds=14
+    )
     assert len(state.models) >= 2
     even, odd = ({state.groups[i] for i in range(start, 8, 2)} for start in (0, 1))
     assert not even & odd

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core.round import Method, Round, run
+from covey.core.round import Method, Round, run_rounds
 from covey.data.types import Dataset, Federation, Samples, Share
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
@@ -77,9 +77,9 @@ def test_is_the_textbook_form_when_sizes_are_equal() -> None:
     method = replace(feddyn(full_batch(), alpha=ALPHA), select=as_written)
     for last in (1, 3, 6):
         state = (
-            run(method, fleet, rounds=last)
+            run_rounds(method, fleet, rounds=last)
             if last == 1
-            else run(method, least_squares([30] * 4)[2], rounds=last)
+            else run_rounds(method, least_squares([30] * 4)[2], rounds=last)
         )
         assert state.models[0].tolist() == pytest.approx(textbook(xs, ys, rounds[:last]), abs=2e-5)
 
@@ -87,7 +87,7 @@ def test_is_the_textbook_form_when_sizes_are_equal() -> None:
 def distance_to_solution(method: Method, sizes: list[int], rounds: int) -> float:
     xs, ys, fleet = least_squares(sizes)
     solution = np.linalg.lstsq(np.concatenate(xs), np.concatenate(ys), rcond=None)[0]
-    return float(np.abs(run(method, fleet, rounds=rounds).models[0].numpy() - solution).max())
+    return float(np.abs(run_rounds(method, fleet, rounds=rounds).models[0].numpy() - solution).max())
 
 
 @pytest.mark.parametrize("sizes", [[30, 30, 30, 30], [10, 20, 40, 50]])
@@ -102,7 +102,7 @@ def test_finds_the_common_solution_where_fedavg_does_not(sizes: list[int]) -> No
 def test_the_average_is_the_model_in_the_bank_not_what_is_sent() -> None:
     _, _, fleet = least_squares([20, 20])
     method = replace(feddyn(full_batch(), alpha=ALPHA), select=Everybody())
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     memories = torch.stack([fleet.states[k]["dyn"] for k in (0, 1)])
     assert state.models[0].tolist() == pytest.approx(
         memories.mean(0).tolist(), abs=1e-6
@@ -113,10 +113,10 @@ def test_the_average_is_the_model_in_the_bank_not_what_is_sent() -> None:
 def test_a_broken_training_leaves_the_memory_alone() -> None:
     _, _, fleet = least_squares([20, 20])
     method = replace(feddyn(full_batch(), alpha=ALPHA), select=Everybody())
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     before = {k: fleet.states[k]["dyn"].clone() for k in (0, 1)}
     fleet.data.dataset.y[:20] = torch.inf  # client 0 only
-    state = run(method, fleet, rounds=2, state=state)
+    state = run_rounds(method, fleet, rounds=2, state=state)
     assert torch.isfinite(state.models).all()
     assert torch.equal(fleet.states[0]["dyn"], before[0])
     assert not torch.equal(fleet.states[1]["dyn"], before[1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.errors import UserError
 from covey.methods.fedfa import FairAverage, ServerMomentum, fair_weights, fedfa
 from covey.parts.steps import Train
@@ -60,7 +60,7 @@ def test_momentum_over_two_rounds(a_round, momentum: str, first_w: float, second
 def test_runs_and_learns(digits_fleet) -> None:
     method = fedfa(Train(lr=0.02, epochs=2))
     assert method.local.train.momentum == 0.9
-    state = run(method, digits_fleet(), rounds=3)
+    state = run_rounds(method, digits_fleet(), rounds=3)
     assert sum(state.memory["fedfa.times"].values()) == 30
     assert torch.isfinite(state.models).all()
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.errors import UserError
 from covey.methods.fedmgda import CommonDescent, fedmgda, shortest
 from covey.parts.mix.apply import apply_mixings
@@ -77,7 +77,7 @@ def test_products_do_not_depend_on_the_block() -> None:
 def test_a_step_is_never_longer_than_eta(digits_fleet) -> None:
     fleet = digits_fleet()
     start = fleet.start()
-    state = run(fedmgda(Train(lr=0.5), eta=0.7), fleet, rounds=1)
+    state = run_rounds(fedmgda(Train(lr=0.5), eta=0.7), fleet, rounds=1)
     assert float((state.models[0] - start).norm()) <= 0.7 + 1e-5
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core.round import Method, State, empty_state, one_round, run
+from covey.core.round import Method, State, empty_state, one_round, run_rounds
 from covey.data import Dataset, Federation, Samples, Share, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
@@ -112,7 +112,7 @@ def test_feature_histograms_separate_the_same_labels_that_look_different() -> No
 
 def test_summaries_are_asked_once_and_cost_one_message_each_way() -> None:
     fleet = fleet_of(federation())
-    run(method(), fleet, rounds=3)
+    run_rounds(method(), fleet, rounds=3)
     cost = fleet.ledger.total["query.labels"]
     assert cost.messages == 24
     assert cost.bytes_up == 12 * 10 * 8  # ten shares of eight bytes
@@ -120,13 +120,13 @@ def test_summaries_are_asked_once_and_cost_one_message_each_way() -> None:
 
 def test_the_run_says_what_was_spent_and_what_protects() -> None:
     fleet = fleet_of(federation())
-    state = run(method(epsilon=0.5), fleet, rounds=2)
+    state = run_rounds(method(epsilon=0.5), fleet, rounds=2)
     assert fleet.ledger.epsilon == dict.fromkeys(range(12), 0.5)
     assert "epsilon 0.5" in state.notes["privacy"]["text"]
     assert sum(state.notes["clusters"]["clients"]) == 12
     assert len(state.notes["labels"]["shares"]) == 12
     exact = fleet_of(federation())
-    run(method(), exact, rounds=1)
+    run_rounds(method(), exact, rounds=1)
     assert exact.ledger.epsilon == {}
 
 
@@ -255,7 +255,7 @@ def test_oort_learns_utilities_and_explores_less_and_less() -> None:
 
 def test_power_of_choice_takes_the_highest_losses_of_its_candidates_and_pays_for_asking() -> None:
     fleet = fleet_of(federation())
-    run(power_of_choice(TRAIN, per_round=2, candidates=5), fleet, rounds=2)
+    run_rounds(power_of_choice(TRAIN, per_round=2, candidates=5), fleet, rounds=2)
     assert fleet.ledger.total["query.size"].messages == 24
     asked = fleet.ledger.total["evaluate.local"]
     assert asked.messages == 2 * 2 * 5
@@ -356,7 +356,7 @@ def test_a_first_round_with_100_000_clients_ends_and_finds_their_kinds() -> None
         for at, k in zip(places, kind, strict=True)
     )
     fleet = LocalFleet(Federation(dataset, shares, Samples(dataset, np.arange(100))), nn.Linear(4, 10))
-    state = run(haccs(Train(lr=0.01), epsilon=None, per_round=10), fleet, rounds=1)
+    state = run_rounds(haccs(Train(lr=0.01), epsilon=None, per_round=10), fleet, rounds=1)
     assert len(state.worked) == 10
     found = np.array([state.groups[i] for i in range(clients)])
     assert all(len(set(kind[found == group])) == 1 for group in np.unique(found))

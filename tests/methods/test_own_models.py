@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import run, served
+from covey.core.round import run_rounds, served
 from covey.errors import UserError
 from covey.methods.apfl import apfl
 from covey.methods.baselines import fedavg
@@ -33,7 +33,7 @@ def test_fedrep_by_hand() -> None:
     Client 1: e = 1, b = .8; e = .8, a = 1 - .2 .8 .8 = .872. The common a is 1.16, the server's b stays 1.
     """
     fleet = two_clients()
-    state = run(fedrep(ONE_STEP, per_round=2, last=1, head_epochs=1), fleet, rounds=1)
+    state = run_rounds(fedrep(ONE_STEP, per_round=2, last=1, head_epochs=1), fleet, rounds=1)
     assert state.models[0].tolist() == pytest.approx([1.16, 1.0])
     heads = [next(iter(one["home"].values())).tolist() for one in fleet.save()["states"].values()]
     assert heads == [pytest.approx([1.4]), pytest.approx([0.8])]
@@ -43,7 +43,7 @@ def test_what_stays_at_home_is_not_charged() -> None:
     """One of two numbers travels each way: 4 bytes, beside 8 for each of two statistics."""
     for method, numbers in ((fedper(ONE_STEP, per_round=2, last=1), 1), (fedavg(ONE_STEP, per_round=2), 2)):
         fleet = two_clients()
-        run(method, fleet, rounds=1)
+        run_rounds(method, fleet, rounds=1)
         cost = fleet.ledger.cost
         assert (cost.bytes_down, cost.bytes_up) == (2 * 4 * numbers, 2 * (4 * numbers + 16))
 
@@ -51,7 +51,7 @@ def test_what_stays_at_home_is_not_charged() -> None:
 def test_pfedme_is_the_textbook_algorithm() -> None:
     pull, inner, beta = 2.0, 3, 0.5
     xs, ys, fleet = least_squares(SIZES)
-    state = run(pfedme(full_batch(), per_round=2, pull=pull, inner=inner, beta=beta), fleet, rounds=3)
+    state = run_rounds(pfedme(full_batch(), per_round=2, pull=pull, inner=inner, beta=beta), fleet, rounds=3)
     w, own = np.zeros(3), [np.zeros(3)] * 2
     for _ in range(3):
         near = [w.copy(), w.copy()]
@@ -69,7 +69,7 @@ def test_pfedme_is_the_textbook_algorithm() -> None:
 
 def test_apfl_is_the_textbook_algorithm() -> None:
     xs, ys, fleet = least_squares(SIZES)
-    state = run(apfl(full_batch(), per_round=2, alpha=0.3), fleet, rounds=2)
+    state = run_rounds(apfl(full_batch(), per_round=2, alpha=0.3), fleet, rounds=2)
     w, v, a = np.zeros(3), np.zeros((2, 3)), np.full(2, 0.3)
     for _ in range(2):
         common = [w.copy(), w.copy()]
@@ -92,7 +92,7 @@ def test_per_fedavg_is_the_textbook_algorithm_and_is_used_after_one_step() -> No
     alpha = 0.02
     xs, ys, fleet = least_squares(SIZES)
     method = per_fedavg(full_batch(), per_round=2, alpha=alpha)
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     w = np.zeros(3)
     for _ in range(2):
         models = []
@@ -114,7 +114,7 @@ def test_fedala_starts_from_the_learned_mixture() -> None:
     the slope only grows: e = 1.54 - 3 = -1.46, a = 1.1 + .2 1.46 1.4 = 1.5088, b = 1.4 + .2 1.46 1.1 = 1.7212.
     """
     fleet = two_clients()
-    run(fedala(ONE_STEP, per_round=2, last=1), fleet, rounds=2)
+    run_rounds(fedala(ONE_STEP, per_round=2, last=1), fleet, rounds=2)
     kept = fleet.save()["states"]["0"]
     assert kept["ala.weights"].tolist() == [1.0, 0.0]
     assert kept["own"].tolist() == pytest.approx([1.5088, 1.7212], abs=1e-4)
@@ -132,7 +132,7 @@ def test_attention_by_hand() -> None:
 def test_fedamp_holds_the_own_model_to_the_cloud_model() -> None:
     pull = 0.7
     xs, ys, fleet = least_squares(SIZES)
-    state = run(fedamp(full_batch(), pull=pull, own=0.25), fleet, rounds=2)
+    state = run_rounds(fedamp(full_batch(), pull=pull, own=0.25), fleet, rounds=2)
     w = np.zeros((2, 3))
     for _ in range(2):
         cloud = np.array([[0.25, 0.75], [0.75, 0.25]]) @ w  # of two, the other has all the attention
@@ -151,7 +151,7 @@ def test_own_models_are_what_is_measured(maker) -> None:
         settings["per_round"] = 2
     fleet = two_clients()
     method = maker(train, **settings)
-    state = run(method, fleet, rounds=3)
+    state = run_rounds(method, fleet, rounds=3)
     assert scores(method, state, fleet)["local-test/mse-mean"] < 0.5
     assert set(served(method, state, fleet, [0, 1])) == {0, 1}
 

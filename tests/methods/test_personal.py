@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core.round import run, served
+from covey.core.round import run_rounds, served
 from covey.data.types import Dataset, Federation, Samples, Share
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
@@ -50,17 +50,17 @@ def test_fedper_over_two_rounds_by_hand() -> None:
     """
     fleet = two_clients()
     method = fedper(ONE_STEP, per_round=2, last=1)
-    first = run(method, fleet, rounds=1)
+    first = run_rounds(method, fleet, rounds=1)
     assert first.models[0].tolist() == pytest.approx([1.1, 1.0])
-    state = run(method, fleet, rounds=2, state=first)
+    state = run_rounds(method, fleet, rounds=2, state=first)
     assert state.models[0].tolist() == pytest.approx([1.234, 1.0])
     found = scores(method, state, fleet)["local-test/mse-mean"]
     assert found == pytest.approx((0.876039**2 + 0.748298**2) / 2, abs=1e-5)
 
 
 def test_fedper_without_own_tensors_is_fedavg() -> None:
-    plain = run(fedavg(ONE_STEP, per_round=2), two_clients(), rounds=3)
-    same = run(fedper(ONE_STEP, per_round=2, last=0), two_clients(), rounds=3)
+    plain = run_rounds(fedavg(ONE_STEP, per_round=2), two_clients(), rounds=3)
+    same = run_rounds(fedper(ONE_STEP, per_round=2, last=0), two_clients(), rounds=3)
     assert torch.equal(plain.models, same.models)
 
 
@@ -70,8 +70,8 @@ def test_fedbn_keeps_norms_at_home() -> None:
     assert list(places_at_home(layout, 0, True)) == [(4, 6), (6, 8), (17, 19), (19, 21)]
     assert list(places_at_home(layout, 2, False)) == [(8, 14), (14, 17)]
     assert list(places_at_home(layout, 0, False)) == []
-    plain = run(fedavg(ONE_STEP, per_round=2), two_clients(), rounds=2)
-    assert torch.equal(run(fedbn(ONE_STEP, per_round=2), two_clients(), rounds=2).models, plain.models)
+    plain = run_rounds(fedavg(ONE_STEP, per_round=2), two_clients(), rounds=2)
+    assert torch.equal(run_rounds(fedbn(ONE_STEP, per_round=2), two_clients(), rounds=2).models, plain.models)
 
 
 def test_ditto_trains_the_textbook_own_model_beside_fedavg() -> None:
@@ -80,13 +80,13 @@ def test_ditto_trains_the_textbook_own_model_beside_fedavg() -> None:
     xs, ys, fleet = least_squares([30, 60])
     received: list[np.ndarray] = [np.zeros(3)]
     method = ditto(full_batch(), per_round=2, pull=pull)
-    state = run(
+    state = run_rounds(
         method,
         fleet,
         rounds=3,
         watchers=[lambda end: received.append(end.state.models[0].double().numpy())],
     )
-    plain = run(fedavg(full_batch(), per_round=2), least_squares([30, 60])[2], rounds=3)
+    plain = run_rounds(fedavg(full_batch(), per_round=2), least_squares([30, 60])[2], rounds=3)
     assert torch.allclose(state.models, plain.models, atol=1e-5)
     own = fleet.save()["states"]
     for k in range(2):
@@ -101,7 +101,7 @@ def test_ditto_is_measured_with_the_own_models() -> None:
     """With no pull and one client's sample each, the own models end at y = 3 and y = 0; no common one fits both."""
     fleet = two_clients()
     method = ditto(Train(epochs=50, batch=10, lr=0.05), per_round=2, pull=0.0)
-    state = run(method, fleet, rounds=3)
+    state = run_rounds(method, fleet, rounds=3)
     assert scores(method, state, fleet)["local-test/mse-mean"] < 1e-3
     assert served(method, state, fleet, [0, 1])
 
@@ -110,7 +110,7 @@ def test_fine_tuning_changes_what_is_used_and_nothing_else() -> None:
     train = Train(epochs=50, batch=10, lr=0.05)
     fleet, plain = two_clients(), two_clients()
     tuned, common = fine_tuned(train, per_round=2), fedavg(train, per_round=2)
-    states = run(tuned, fleet, rounds=2), run(common, plain, rounds=2)
+    states = run_rounds(tuned, fleet, rounds=2), run_rounds(common, plain, rounds=2)
     assert torch.equal(states[0].models, states[1].models)
     assert scores(tuned, states[0], fleet)["local-test/mse-mean"] < 0.05
     assert scores(common, states[1], plain)["local-test/mse-mean"] > 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.methods.scaffold import scaffold
@@ -36,7 +36,7 @@ def textbook(xs, ys, chosen_by_round: list[list[int]]) -> np.ndarray:
 def test_it_is_the_textbook_algorithm() -> None:
     xs, ys, fleet = least_squares(SIZES)
     chosen: list[list[int]] = []
-    state = run(
+    state = run_rounds(
         scaffold(full_batch(), per_round=2),
         fleet,
         rounds=5,
@@ -51,8 +51,10 @@ def test_it_converges_where_fedavg_drifts() -> None:
     xs, ys, fleet = least_squares(SIZES)
     left = sum(2 * x.T @ x / len(x) for x in xs)
     best = np.linalg.solve(left, sum(2 * x.T @ y / len(x) for x, y in zip(xs, ys, strict=True)))
-    found = run(scaffold(full_batch(), per_round=3), fleet, rounds=60).models[0].numpy()
-    plain = run(fedavg(full_batch(), per_round=3, weighting="equal"), least_squares(SIZES)[2], rounds=60)
+    found = run_rounds(scaffold(full_batch(), per_round=3), fleet, rounds=60).models[0].numpy()
+    plain = run_rounds(
+        fedavg(full_batch(), per_round=3, weighting="equal"), least_squares(SIZES)[2], rounds=60
+    )
     assert np.abs(found - best).max() < 1e-3
     assert np.abs(plain.models[0].numpy() - best).max() > 10 * np.abs(found - best).max()
 

@@ -55,7 +55,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, Tensor]]:
 
 def run(name: str, folder: Path, rounds: int = 2, **tables: Any) -> covey.Run:
     method = {"name": name, **QUICK.get(name, {})}
-    return covey.simulate(method, small_federation(), rounds=rounds, out=folder, **{**QUIET, **tables})
+    return covey.run(method, small_federation(), rounds=rounds, out=folder, **{**QUIET, **tables})
 
 
 def row_of(models: TrainedModels, client: int) -> Tensor:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import Task, run
+from covey.core.round import Task, run_rounds
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.methods.baselines import fedavg
@@ -26,8 +26,8 @@ def slow(times: list[float]):
 
 
 def test_a_buffer_of_everybody_is_a_synchronous_round() -> None:
-    plain = run(fedavg(full_batch(), per_round=3, weighting="equal"), slow([1, 2, 3])[2], rounds=3)
-    same = run(fedbuff(full_batch(), at_once=3, buffer=3), slow([1, 2, 3])[2], rounds=3)
+    plain = run_rounds(fedavg(full_batch(), per_round=3, weighting="equal"), slow([1, 2, 3])[2], rounds=3)
+    same = run_rounds(fedbuff(full_batch(), at_once=3, buffer=3), slow([1, 2, 3])[2], rounds=3)
     assert torch.allclose(plain.models, same.models, atol=1e-6)
 
 
@@ -35,7 +35,7 @@ def test_who_arrives_when() -> None:
     """Clients take 1, 1.5 and 10 s. Arrivals: 0 at 1 s, 1 at 1.5 s, 0 again at 2 s, 1 at 3 s (with 0, after it)."""
     _, _, fleet = slow([1.0, 1.5, 10.0])
     seen: list[tuple[tuple[int, ...], float]] = []
-    run(
+    run_rounds(
         fedasync(full_batch(), at_once=3),
         fleet,
         rounds=5,

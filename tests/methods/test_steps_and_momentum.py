@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.methods.fednova import fednova, local_lengths
@@ -29,8 +29,8 @@ def test_fednova_is_the_textbook_average_of_updates_per_step() -> None:
     """
     _, _, fleet = least_squares(SIZES)
     train = Train(epochs=1, batch=32, lr=LR)
-    alone = [run(fedavg(train, per_round=1), only(k), rounds=1).models[0] for k in range(3)]
-    state = run(fednova(train, per_round=3), fleet, rounds=1)
+    alone = [run_rounds(fedavg(train, per_round=1), only(k), rounds=1).models[0] for k in range(3)]
+    state = run_rounds(fednova(train, per_round=3), fleet, rounds=1)
     assert state.models[0].tolist() == pytest.approx((14 / 36 * sum(alone)).tolist(), abs=1e-6)
 
 
@@ -46,8 +46,8 @@ def only(k: int):
 
 
 def test_fednova_with_equally_many_steps_is_fedavg() -> None:
-    same = run(fednova(full_batch(), per_round=3), least_squares(SIZES)[2], rounds=3).models
-    plain = run(fedavg(full_batch(), per_round=3), least_squares(SIZES)[2], rounds=3).models
+    same = run_rounds(fednova(full_batch(), per_round=3), least_squares(SIZES)[2], rounds=3).models
+    plain = run_rounds(fedavg(full_batch(), per_round=3), least_squares(SIZES)[2], rounds=3).models
     assert torch.allclose(same, plain, atol=1e-6)
 
 
@@ -64,7 +64,7 @@ def test_mime_lite_is_the_textbook_algorithm() -> None:
     beta = 0.6
     xs, ys, fleet = least_squares(SIZES)
     chosen: list[list[int]] = []
-    state = run(
+    state = run_rounds(
         mime_lite(full_batch(), per_round=2, beta=beta),
         fleet,
         rounds=4,
@@ -95,9 +95,9 @@ def test_moon_trains_on_the_sum_of_both_losses(digits_fleet) -> None:  # noqa: F
     train = Train(epochs=1, batch=10_000, lr=0.1)
     fleet = digits_fleet(clients=2)
     method = moon(train, per_round=2, mu=2.0)
-    first = run(method, fleet, rounds=1)
+    first = run_rounds(method, fleet, rounds=1)
     before = {int(i): state["moon"] for i, state in fleet.save()["states"].items()}
-    second = run(method, fleet, rounds=2, state=first)
+    second = run_rounds(method, fleet, rounds=2, state=first)
     sizes, rows = [], []
     for k in range(2):
         x, y = fleet.data.shares[k].train.tensors()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core.round import Client, Method, Reply, State, Step, Task, run
+from covey.core.round import Client, Method, Reply, State, Step, Task, run_rounds
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.errors import UserError
@@ -60,9 +60,9 @@ class Stay(Step):
 
 
 def test_fully_connected_is_fedavg_with_equal_weights_and_everybody() -> None:
-    ours = run(decentralized(TRAIN), fleet(), rounds=4)
+    ours = run_rounds(decentralized(TRAIN), fleet(), rounds=4)
     # peers see no median of everybody's lengths: without a guard the two are the same
-    theirs = run(fedavg(TRAIN, per_round=12, weighting="equal"), fleet(guard=Guard(norm=0)), rounds=4)
+    theirs = run_rounds(fedavg(TRAIN, per_round=12, weighting="equal"), fleet(guard=Guard(norm=0)), rounds=4)
     assert ours.models.shape == (12, 650)
     assert (ours.models - theirs.models[0]).abs().max() < 1e-6
 
@@ -72,7 +72,7 @@ def test_the_ledger_of_a_run_holds_the_counts_of_table_1(pair: tuple[str, str], 
     """A tenth of its 100 rounds: 50 clients in 10 clusters, communication every 2 rounds and every round."""
     for every, expected in zip((2, 1), counts, strict=True):
         there = fleet(50)
-        run(replace(maker(*pair, every), local=Stay()), there, rounds=10)
+        run_rounds(replace(maker(*pair, every), local=Stay()), there, rounds=10)
         assert there.ledger.total["mix.peers"].messages == expected / 10
         assert there.ledger.total["mix.peers"].bytes_peer == expected / 10 * 4 * 650
 
@@ -96,7 +96,7 @@ def test_a_node_that_dies_and_comes_back_continues_its_row(name: str) -> None:
     method = METHODS[name](TRAIN, backbone="ring", **extra)
     there = fleet(devices=gone)
     rows: list[torch.Tensor] = []
-    last = run(method, there, rounds=8, watchers=[lambda end: rows.append(end.state.models.clone())])
+    last = run_rounds(method, there, rounds=8, watchers=[lambda end: rows.append(end.state.models.clone())])
     for node in (0, 5):
         assert torch.equal(rows[1][node], rows[4][node])
         assert not torch.equal(rows[4][node], rows[7][node])
@@ -110,11 +110,11 @@ def test_the_next_representative_takes_over_and_hands_back() -> None:
     def watch(end: object) -> None:
         heads.append({node["id"] for node in end.state.notes["graph"]["nodes"] if node["head"]})  # type: ignore[attr-defined]
 
-    run(semi_decentralized(TRAIN, clusters=3), fleet(), rounds=1, watchers=[watch])
+    run_rounds(semi_decentralized(TRAIN, clusters=3), fleet(), rounds=1, watchers=[watch])
     lost = max(heads[0])
     away = Devices(leaves=[{"clients": lost, "round": 2}], joins=[{"clients": lost, "round": 4}])
     heads.clear()
-    last = run(semi_decentralized(TRAIN, clusters=3), fleet(devices=away), rounds=4, watchers=[watch])
+    last = run_rounds(semi_decentralized(TRAIN, clusters=3), fleet(devices=away), rounds=4, watchers=[watch])
     assert lost in heads[0]
     assert lost not in heads[1]
     assert len(heads[1] - heads[0]) <= 1
@@ -126,13 +126,13 @@ def test_the_next_representative_takes_over_and_hands_back() -> None:
 def test_a_third_away_and_a_third_of_the_replies_lost(name: str) -> None:
     extra = {} if name == "decentralized" else {"clusters": 3}
     there = fleet(devices=Devices(dropout=0.3, loss=0.3))
-    last = run(METHODS[name](TRAIN, backbone="wheel", **extra), there, rounds=6)
+    last = run_rounds(METHODS[name](TRAIN, backbone="wheel", **extra), there, rounds=6)
     assert there.ledger.lost > 0
     assert torch.isfinite(last.models).all()
 
 
 def test_members_of_a_cluster_hold_their_representatives_model() -> None:
-    last = run(semi_decentralized(TRAIN, clusters=3, backbone="ring"), fleet(), rounds=2)
+    last = run_rounds(semi_decentralized(TRAIN, clusters=3, backbone="ring"), fleet(), rounds=2)
     for cluster in range(3):
         members = [row for row, i in enumerate(last.seen) if last.groups[i] == cluster]
         assert all(torch.equal(last.models[members[0]], last.models[m]) for m in members)
@@ -140,8 +140,8 @@ def test_members_of_a_cluster_hold_their_representatives_model() -> None:
 
 def test_only_representatives_train_unless_asked() -> None:
     quiet, busy = fleet(), fleet()
-    run(semi_decentralized(TRAIN, clusters=3), quiet, rounds=1)
-    run(semi_decentralized(TRAIN, clusters=3, members_train=True), busy, rounds=1)
+    run_rounds(semi_decentralized(TRAIN, clusters=3), quiet, rounds=1)
+    run_rounds(semi_decentralized(TRAIN, clusters=3, members_train=True), busy, rounds=1)
     assert (quiet.ledger.asked, busy.ledger.asked) == (3, 12)
     assert quiet.ledger.total["mix.peers"].messages == busy.ledger.total["mix.peers"].messages
 
@@ -151,7 +151,7 @@ def test_most_links_in_the_network_makes_a_representative() -> None:
     hub = [[7, i] for i in range(12) if i != 7] + [[i, 7] for i in range(12) if i != 7]
 
     def heads(**settings: object) -> set[int]:
-        last = run(hierarchical(TRAIN, clusters=2, **settings), fleet(), rounds=1)  # type: ignore[arg-type]
+        last = run_rounds(hierarchical(TRAIN, clusters=2, **settings), fleet(), rounds=1)  # type: ignore[arg-type]
         return {node["id"] for node in last.notes["graph"]["nodes"] if node["head"]}
 
     assert 7 in heads(representative="degree", network=hub)
@@ -161,7 +161,7 @@ def test_most_links_in_the_network_makes_a_representative() -> None:
 def test_edges_are_taken_at_their_word() -> None:
     """Only client 2 sends, only to client 4: nobody else's model moves."""
     there = fleet(6)
-    last = run(decentralized(TRAIN, backbone=[[2, 4]]), there, rounds=1)
+    last = run_rounds(decentralized(TRAIN, backbone=[[2, 4]]), there, rounds=1)
     assert there.ledger.total["mix.peers"].messages == 1
     assert last.notes["graph"]["edges"] == [{"from": 2, "to": 4, "load": 1}]
 
@@ -180,7 +180,7 @@ def test_the_spread_of_the_nodes_models() -> None:
 
 
 def test_notes_for_the_report() -> None:
-    last = run(hierarchical(TRAIN, clusters=3, cluster_every=2, backbone_every=2), fleet(), rounds=4)
+    last = run_rounds(hierarchical(TRAIN, clusters=3, cluster_every=2, backbone_every=2), fleet(), rounds=4)
     assert last.notes["spread"]["round"] == [1, 2, 3, 4]
     assert last.notes["spread"]["value"][0] == pytest.approx(0, abs=1e-7)
     assert last.notes["spread"]["value"][1] > 0
@@ -200,12 +200,12 @@ class Normed(nn.Module):
 
 
 def test_statistics_stay_local_but_reach_members_who_never_train() -> None:
-    full = run(decentralized(TRAIN), fleet(6, Normed(), buffers="local"), rounds=1)
+    full = run_rounds(decentralized(TRAIN), fleet(6, Normed(), buffers="local"), rounds=1)
     weights, statistics = full.models[:, :-16], full.models[:, -16:]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(statistics[0], statistics[1])
     there = fleet(6, Normed(), buffers="local")
-    semi = run(semi_decentralized(TRAIN, clusters=2), there, rounds=1)
+    semi = run_rounds(semi_decentralized(TRAIN, clusters=2), there, rounds=1)
     fresh = there.start()[-16:]
     assert not any(torch.equal(row, fresh) for row in semi.models[:, -16:])
 
@@ -213,15 +213,15 @@ def test_statistics_stay_local_but_reach_members_who_never_train() -> None:
 def test_momentum_lives_as_long_as_the_node() -> None:
     train = Train(lr=0.1, batch=8, batches=1, momentum=0.5, keep_momentum=True)
     there = fleet(4)
-    run(decentralized(train, backbone="ring"), there, rounds=1)
+    run_rounds(decentralized(train, backbone="ring"), there, rounds=1)
     first = {i: there.states[i]["velocity"].clone() for i in range(4)}
-    run(decentralized(train, backbone="ring"), there, rounds=2)
+    run_rounds(decentralized(train, backbone="ring"), there, rounds=2)
     assert all(not torch.equal(first[i], there.states[i]["velocity"]) for i in range(4))
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
     def once() -> State:
-        return run(hierarchical(TRAIN, backbone="wheel", clusters=4), fleet(), rounds=3)
+        return run_rounds(hierarchical(TRAIN, backbone="wheel", clusters=4), fleet(), rounds=3)
 
     assert torch.equal(once().models, once().models)
 
@@ -242,7 +242,7 @@ def test_of_many_clients_some_are_clustered_and_the_others_join_whom_they_are_mo
 
 def test_a_newcomer_joins_the_cluster_it_is_most_like() -> None:
     late = Devices(joins=[{"clients": 11, "round": 3}])
-    last = run(hierarchical(TRAIN, clusters=3), fleet(devices=late), rounds=3)
+    last = run_rounds(hierarchical(TRAIN, clusters=3), fleet(devices=late), rounds=3)
     assert last.models.shape[0] == 12
     assert last.groups[11] in (0, 1, 2)
     assert np.isfinite(last.models.numpy()).all()
@@ -268,7 +268,7 @@ def test_a_wrong_setting_is_explained(settings: dict, message: str) -> None:
 
 def test_nothing_but_models_between_peers_is_a_message() -> None:
     there = fleet(6)
-    run(decentralized(TRAIN, backbone="ring"), there, rounds=2)
+    run_rounds(decentralized(TRAIN, backbone="ring"), there, rounds=2)
     assert there.ledger.total["train.sgd"].messages == 0
     assert there.ledger.cost.messages == 2 * 12
 
@@ -284,4 +284,4 @@ def test_nothing_but_models_between_peers_is_a_message() -> None:
 )
 def test_every_shape_survives_its_toml_file(name: str, settings: dict) -> None:
     method = check_toml(name, settings)
-    assert torch.isfinite(run(method, small_fleet(), rounds=1).models).all()
+    assert torch.isfinite(run_rounds(method, small_fleet(), rounds=1).models).all()

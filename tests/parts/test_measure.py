@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from covey.core.round import Method, Reply, each_reply, run
+from covey.core.round import Method, Reply, each_reply, run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg, local_only
 from covey.methods.personal import ditto, fedper, fine_tuned
@@ -48,7 +48,7 @@ def test_groups_have_numbers_of_their_own() -> None:
 
 def test_measured_every_so_many_rounds_and_after_the_last() -> None:
     fleet, method, rounds = small_fleet(), fedavg(Train()), []
-    run(
+    run_rounds(
         method,
         fleet,
         rounds=5,
@@ -60,7 +60,7 @@ def test_measured_every_so_many_rounds_and_after_the_last() -> None:
 
 def test_several_rows_are_measured_each_and_as_their_mean() -> None:
     fleet, method = small_fleet(), local_only(Train(lr=0.1))
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     found = [m for m in Measuring(local_test=False)(method, state, fleet, True) if m.metric == "accuracy"]
     each = [m.value for m in found if m.group >= 0]
     (mean,) = (m.value for m in found if m.group == -1)
@@ -70,7 +70,7 @@ def test_several_rows_are_measured_each_and_as_their_mean() -> None:
 
 def test_every_client_is_measured_with_the_row_that_serves_it() -> None:
     fleet, method = small_fleet(), local_only(Train(lr=0.1))
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     found = [m for m in Measuring(global_test=False)(method, state, fleet, True) if m.metric == "accuracy"]
     assert [m.client for m in found] == list(range(8))
 
@@ -85,7 +85,7 @@ class UnderNoise:
 @pytest.mark.parametrize("make", [fine_tuned, ditto, fedper, fedavg])
 def test_noisy_evaluations_score_the_model_that_a_client_uses(make: Callable[[Train], Method]) -> None:
     fleet, method = small_fleet(), make(Train(lr=0.1))
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     noisy = replace(method, gather=UnderNoise())
     # training once more before use has a stream of its own, which is that of the tuned model where nothing comes before
     for settings in ({}, {"fine_tune": 2}) if method.adapt is None else ({},):

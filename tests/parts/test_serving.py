@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import Reply, Task, run, served
+from covey.core.round import Reply, Task, run_rounds, served
 from covey.fleet.work import Call, client_of
 from covey.methods.covey import covey
 from covey.parts.serving import JUDGED, KeepJudgements, best_share
@@ -75,7 +75,7 @@ def test_the_reply_scores_the_received_model_the_trained_one_and_the_middle():
     fleet = small_fleet()
     train = Train(lr=0.1, epochs=2)
     method = covey(train, per_round=4, without=("correction",))
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     replies = fleet.ask(JudgedTrain(train=train), served(method, state, fleet, [0, 1]))
     for reply in replies:
         assert reply.stats["scores"].shape == (3,)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.round import Method, Reply, Step, Task, run
+from covey.core.round import Method, Reply, Step, Task, run_rounds
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
 from covey.parts.steps.private import Noised, Quiet
@@ -100,7 +100,7 @@ def test_what_leaves_a_client_is_noised_withheld_or_refused(
         assert "\n" not in str(method)
         return
     listening = Listening(small_fleet())
-    run(method, listening.fleet, rounds=1)
+    run_rounds(method, listening.fleet, rounds=1)
     assert listening.heard
     assert {what for step, reply in listening.heard if (what := objection(step, reply))} == set()
     queries = {reply.id for step, reply in listening.heard if type(step) not in SHOWN}
@@ -117,7 +117,7 @@ def test_what_stays_at_home_gets_no_noise(level: str) -> None:
     method = private_method("fedper", level)
     assert isinstance(method, Method)
     fleet = small_fleet()
-    row = run(method, fleet, rounds=1).models[0]
+    row = run_rounds(method, fleet, rounds=1).models[0]
     head = 64 * 10 + 10
     start = fleet.start()
     assert bool((row[-head:] == start[-head:]).all())

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import kstest
 from torch import nn
 
-from covey.core.round import Task, run
+from covey.core.round import Task, run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
@@ -46,7 +46,7 @@ def test_noise_at_the_client_keeps_the_contract() -> None:
 
 def test_a_client_pays_for_the_rounds_it_worked_in_and_no_more_than_its_budget() -> None:
     fleet = small_fleet()
-    run(made(LOCAL), fleet, rounds=5)
+    run_rounds(made(LOCAL), fleet, rounds=5)
     spent = {client: composed(told, 1e-3) for client, told in fleet.ledger.told.items()}
     assert max(spent.values()) <= 20.0 + 1e-3
     assert min(spent.values()) < max(spent.values())
@@ -123,7 +123,7 @@ def test_the_noise_for_a_budget_is_opacus_own_and_dp_accounting_agrees() -> None
 def test_a_client_trains_in_no_more_rounds_than_its_loss_was_planned_for() -> None:
     fleet = small_fleet()
     method = made(EXAMPLE)
-    run(method, fleet, rounds=1)
+    run_rounds(method, fleet, rounds=1)
     client = next(iter(fleet.states))
     assert fleet.states[client]["private rounds"] == 1
     fleet.states[client]["private rounds"] = 2
@@ -168,7 +168,7 @@ def test_evaluations_under_noise_are_counted() -> None:
 
     fleet = small_fleet()
     method = made(replace(LOCAL, evaluations=4.0))
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     found = on_local_tests(method, state, fleet)
     assert {m.metric for m in found if m.client >= 0} == {"accuracy"}
     evaluations = [loss for told in fleet.ledger.told.values() for loss in told if loss.what == "evaluations"]

@@ -12,9 +12,10 @@ from covey.privacy.accountant import Sampling, Sums, epsilon_of, noise_for
 from covey.privacy.longer import Budget, longer_private
 from covey.privacy.plan import SPENT, spent_sums
 from covey.privacy.settings import Private
-from covey.runs.api import simulate
+from covey.runs.api import run as covey_run
 from covey.runs.config import resolve
-from covey.runs.run import Finished, resume, run_config
+from covey.runs.results import Run
+from covey.runs.run import resume, run_config
 from covey.settings.toml import read_tables
 
 FLEET = {
@@ -26,7 +27,7 @@ FEDAVG = {"name": "fedavg", "per_round": 4}
 LABELS = {"name": "cfic", "epsilon": 4}
 
 
-def made(folder: Path, method: dict[str, Any] = FEDAVG, rounds: int = 3, **private: Any) -> Finished:
+def made(folder: Path, method: dict[str, Any] = FEDAVG, rounds: int = 3, **private: Any) -> Run:
     tables = {
         **FLEET,
         "method": method,
@@ -36,7 +37,7 @@ def made(folder: Path, method: dict[str, Any] = FEDAVG, rounds: int = 3, **priva
     return run_config(resolve(tables), folder, report=False)
 
 
-def lost(done: Finished, whose: str = "client") -> float:
+def lost(done: Run, whose: str = "client") -> float:
     """What the updates cost whoever lost most, as summary.json says it."""
     return max(one[whose]["updates"] for one in done.summary["privacy"]["clients"].values())
 
@@ -161,8 +162,8 @@ def test_a_run_that_is_not_private_has_no_budget(tmp_path: Path) -> None:
 def test_from_python_with_another_epsilon(tmp_path: Path) -> None:
     settings = {**FLEET, "clients": 8, "out": tmp_path / "run", "progress": False, "report": False}
     settings = {**settings, "data": "digits"}
-    simulate("fedavg", rounds=2, private={"epsilon": 30, "accountant": "rdp"}, **settings)
+    covey_run("fedavg", rounds=2, private={"epsilon": 30, "accountant": "rdp"}, **settings)
     with pytest.raises(UserError, match=r"was planned for 2"):
-        simulate("fedavg", rounds=3, private={"epsilon": 30, "accountant": "rdp"}, **settings)
-    run = simulate("fedavg", rounds=3, private={"epsilon": 50, "accountant": "rdp"}, **settings)
+        covey_run("fedavg", rounds=3, private={"epsilon": 30, "accountant": "rdp"}, **settings)
+    run = covey_run("fedavg", rounds=3, private={"epsilon": 50, "accountant": "rdp"}, **settings)
     assert run.summary["rounds_done"] == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import Method, Reply, RoundEnd, run
+from covey.core.round import Method, Reply, RoundEnd, run_rounds
 from covey.errors import RunError
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
@@ -35,7 +35,7 @@ def rounds_with(lie: Lie, *, until: int = 3) -> list[torch.Tensor]:
     def watch(end: RoundEnd) -> None:
         models.append(end.state.models)
 
-    run(method(), fleet, rounds=3, watchers=[watch], patience=1)
+    run_rounds(method(), fleet, rounds=3, watchers=[watch], patience=1)
     return models
 
 

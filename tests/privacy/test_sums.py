@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from covey.core.ledger import Ledger
-from covey.core.round import Method, Reply, Task, run
+from covey.core.round import Method, Reply, Task, run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.selection import Poisson, Uniform
@@ -97,7 +97,7 @@ def test_private_fedavg_keeps_the_contract(settings) -> None:
 
 def test_a_run_keeps_to_its_budget_and_follows_the_clip_length() -> None:
     fleet = small_fleet()
-    state = run(private_fedavg(clip="adaptive", least=1), fleet, rounds=3)
+    state = run_rounds(private_fedavg(clip="adaptive", least=1), fleet, rounds=3)
     from covey.privacy.composition import composed
 
     spent = [composed(told, 1e-3) for told in fleet.ledger.told.values()]
@@ -112,9 +112,9 @@ def test_a_run_that_goes_on_for_more_rounds_still_keeps_to_it() -> None:
     from covey.privacy.composition import composed
 
     fleet, method = small_fleet(), private_fedavg()
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     longer = replace(method, gather=replace(method.gather, plan=replace(method.gather.plan, rounds=6)))
-    run(longer, fleet, rounds=6, state=state)
+    run_rounds(longer, fleet, rounds=6, state=state)
     assert 7.5 < composed(fleet.ledger.told[0], 1e-3) <= 8.0 + 1e-6
 
 
@@ -211,7 +211,7 @@ def test_private_covey_keeps_the_contract_and_its_budget() -> None:
     method = made_private(flocks, Private(epsilon=8.0, delta=1e-3, clip=0.5), clients=8, rounds=3)
     check_method(method)
     fleet = small_fleet()
-    run(method, fleet, rounds=3)
+    run_rounds(method, fleet, rounds=3)
     told = {loss.what for loss in fleet.ledger.told[0]}
     assert told == {"embeddings", "updates"}
     updates = {loss: times for loss, times in fleet.ledger.told[0].items() if loss.what == "updates"}
@@ -255,7 +255,7 @@ def test_groups_have_noisy_sums_of_their_own_and_the_report_counts_who_stands_be
         }
     )
     fleet = small_fleet()
-    state = run(config.method, fleet, rounds=2)
+    state = run_rounds(config.method, fleet, rounds=2)
     behind = state.notes["clients behind each model"]
     assert sum(behind["clients"]) == len(fleet.data.shares)
     assert min(behind["clients"]) >= 2

@@ -9,7 +9,7 @@ import torch
 
 from covey.core.ledger import Ledger
 from covey.core.privacy_loss import Loss
-from covey.core.round import Method, Reply, Step, Task, run
+from covey.core.round import Method, Reply, Step, Task, run_rounds
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.folder.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -42,13 +42,13 @@ def made(rounds: int, *, per_round: int = CLIENTS, **settings: object) -> Method
 
 def test_a_resumed_run_has_spent_what_a_straight_one_has(tmp_path: Path) -> None:
     method, straight, first, second = made(3, noise=2.0), small_fleet(), small_fleet(), small_fleet()
-    run(method, straight, rounds=3)
-    part = run(method, first, rounds=2)
+    run_rounds(method, straight, rounds=3)
+    part = run_rounds(method, first, rounds=2)
     save_checkpoint(tmp_path, Checkpoint(state=part, fleet=first.save(), extra={}))
     loaded = load_checkpoint(tmp_path)
     assert loaded is not None
     second.load(loaded.fleet)
-    run(method, second, rounds=3, state=loaded.state)
+    run_rounds(method, second, rounds=3, state=loaded.state)
     assert second.ledger.told == straight.ledger.told
     assert list(straight.ledger.told[0].values()) == [3]
 
@@ -56,16 +56,16 @@ def test_a_resumed_run_has_spent_what_a_straight_one_has(tmp_path: Path) -> None
 def test_local_noise_of_a_longer_plan_does_not_forget_the_updates_under_the_old_one() -> None:
     """3 rounds use up the budget; `--resume --rounds 9` finds more noise, and nobody has anything left to spend."""
     fleet = small_fleet()
-    state = run(made(3, level="local", epsilon=20.0), fleet, rounds=3)
-    longer = run(made(9, level="local", epsilon=20.0), fleet, rounds=4, state=state)
+    state = run_rounds(made(3, level="local", epsilon=20.0), fleet, rounds=3)
+    longer = run_rounds(made(9, level="local", epsilon=20.0), fleet, rounds=4, state=state)
     assert max(composed(told, 1e-3) for told in fleet.ledger.told.values()) <= 20.0 + 1e-2
     assert longer.worked == ()
 
 
 def test_local_noise_of_a_longer_plan_spends_what_is_left() -> None:
     fleet = small_fleet()
-    state = run(made(4, level="local", epsilon=20.0), fleet, rounds=2)
-    run(made(20, level="local", epsilon=20.0), fleet, rounds=12, state=state)
+    state = run_rounds(made(4, level="local", epsilon=20.0), fleet, rounds=2)
+    run_rounds(made(20, level="local", epsilon=20.0), fleet, rounds=12, state=state)
     told = fleet.ledger.told[0]
     assert len(told) == 2  # two kinds of noise
     assert 17.0 < composed(told, 1e-3) <= 20.0 + 1e-2
@@ -134,7 +134,7 @@ def test_after_regrouping_a_client_is_still_in_one_sum_of_a_round(a_round) -> No
 
 def test_newcomers_pay_from_when_they_are_there() -> None:
     fleet = small_fleet(devices=Devices(joins=({"clients": 7, "round": 3},)))
-    run(made(4, noise=2.0, per_round=4), fleet, rounds=4)
+    run_rounds(made(4, noise=2.0, per_round=4), fleet, rounds=4)
     rounds = {client: sum(told.values()) for client, told in fleet.ledger.told.items()}
     assert rounds == {**dict.fromkeys(range(7), 4), 7: 2}
 
@@ -253,7 +253,7 @@ def test_a_run_books_what_was_quoted_and_no_more_than_was_promised(
         settings |= {"sampling": sampling, "accountant": accountant}
     private = Private(**settings)
     method, fleet = made(3, per_round=per_round, **settings), small_fleet()
-    run(method, fleet, rounds=3)
+    run_rounds(method, fleet, rounds=3)
     quoted = quote(method, private, clients=CLIENTS, rounds=3, samples=20 if level == "example" else None)
     clients = statement(fleet.ledger.told, private.delta, private.accountant)["clients"]
     whose = "sample" if level == "example" else "client"

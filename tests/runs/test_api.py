@@ -1,4 +1,4 @@
-"""`covey.simulate` and `covey.compare`: names or objects, one folder that tells the truth, results to look at."""
+"""`covey.run` and `covey.compare`: names or objects, one folder that tells the truth, results to look at."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 import covey
+from covey.cli.run import configured
 from covey.core.round import Method
 from covey.data import from_tensors
 from covey.errors import UserError
 from covey.folder.read import read_run
 from covey.methods.baselines import fedavg
 from covey.runs import results
+from covey.runs.config import resolve
 from covey.settings.toml import read_tables
 from covey.training.objective import Classification
 
@@ -48,11 +50,11 @@ def mistakes(outputs: Tensor, target: Tensor) -> float:
 
 
 def test_names_and_objects_give_the_same_run(tmp_path: Path) -> None:
-    named = covey.simulate("fedavg", rounds=2, out=tmp_path / "a", train={"lr": 0.2}, **QUIET)
+    named = covey.run("fedavg", rounds=2, out=tmp_path / "a", train={"lr": 0.2}, **QUIET)
     data = covey.federate(covey.load("digits"), partition="dir-class", clients=20, seed=0)
     method = fedavg(covey.Train(lr=0.2))
     model = covey.models.build("mlp", input_shape=(1, 8, 8), outputs=10, seed=0)
-    given = covey.simulate(method, data, model, rounds=2, out=tmp_path / "b", **QUIET)
+    given = covey.run(method, data, model, rounds=2, out=tmp_path / "b", **QUIET)
     assert torch.equal(named.state.models, given.state.models)
 
 
@@ -61,10 +63,10 @@ def test_a_table_with_a_client_column_knows_its_clients(tmp_path: Path) -> None:
     rows = [f"{i},{i % 7},{'ill' if i % 7 > 3 else 'well'},{'ABC'[i % 3]}" for i in range(60)]
     table.write_text("\n".join(["age,pressure,state,hospital", *rows]))
     data = covey.read_table(table, label="state", client="hospital")
-    run = covey.simulate("fedavg", data, rounds=1, out=tmp_path / "run", **QUIET)
+    run = covey.run("fedavg", data, rounds=1, out=tmp_path / "run", **QUIET)
     assert (run.summary["clients"], read_run(tmp_path / "run").summary.clients) == (3, 3)
     assert read_tables(tmp_path / "run" / "config.toml")["partition"]["name"] == "natural"
-    shared = covey.simulate(
+    shared = covey.run(
         "fedavg", data, rounds=1, clients=4, partition={"name": "iid"}, out=tmp_path / "iid", **QUIET
     )
     assert shared.summary["clients"] == 4
@@ -73,13 +75,13 @@ def test_a_table_with_a_client_column_knows_its_clients(tmp_path: Path) -> None:
 def test_targets_without_classes_are_shared_out_evenly(tmp_path: Path) -> None:
     x = torch.rand(60, 4)
     data = from_tensors(x, x.sum(1), name="sums")
-    covey.simulate("fedavg", data, rounds=1, clients=5, objective="regression", out=tmp_path / "run", **QUIET)
+    covey.run("fedavg", data, rounds=1, clients=5, objective="regression", out=tmp_path / "run", **QUIET)
     assert read_tables(tmp_path / "run" / "config.toml")["partition"]["name"] == "iid"
 
 
 def test_a_folder_of_ones_own_data_tells_the_truth(tmp_path: Path) -> None:
     data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
-    run = covey.simulate(
+    run = covey.run(
         mine(),
         data,
         net(),
@@ -118,27 +120,27 @@ def test_called_again_it_goes_on_and_other_objects_are_refused(tmp_path: Path) -
         raise KeyboardInterrupt
 
     with pytest.raises(covey.Interrupted):
-        covey.simulate(mine(), data, net(), rounds=3, out=tmp_path / "run", watchers=[stop], **QUIET)
-    done = covey.simulate(mine(), data, net(), rounds=3, out=tmp_path / "run", **QUIET)
-    straight = covey.simulate(mine(), data, net(), rounds=3, out=tmp_path / "straight", **QUIET)
+        covey.run(mine(), data, net(), rounds=3, out=tmp_path / "run", watchers=[stop], **QUIET)
+    done = covey.run(mine(), data, net(), rounds=3, out=tmp_path / "run", **QUIET)
+    straight = covey.run(mine(), data, net(), rounds=3, out=tmp_path / "straight", **QUIET)
     assert torch.equal(done.state.models, straight.state.models)
     other = covey.federate(blobs(2.0), partition="iid", clients=3, seed=0)
     with pytest.raises(UserError, match="other settings"):
-        covey.simulate(mine(), other, net(), rounds=3, out=tmp_path / "run", **QUIET)
+        covey.run(mine(), other, net(), rounds=3, out=tmp_path / "run", **QUIET)
 
 
 def test_called_again_with_more_rounds_it_makes_them(tmp_path: Path) -> None:
     """Of objects, too, which a command could not go on with; fewer rounds than are done are none."""
     data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
-    covey.simulate(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
-    more = covey.simulate(mine(), data, net(), rounds=4, out=tmp_path / "run", **QUIET)
-    straight = covey.simulate(mine(), data, net(), rounds=4, out=tmp_path / "straight", **QUIET)
+    covey.run(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
+    more = covey.run(mine(), data, net(), rounds=4, out=tmp_path / "run", **QUIET)
+    straight = covey.run(mine(), data, net(), rounds=4, out=tmp_path / "straight", **QUIET)
     assert torch.equal(more.state.models, straight.state.models)
     assert more.summary["rounds_done"] == 4
     with pytest.raises(UserError, match="2, but 4 rounds are done"):
-        covey.simulate(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
+        covey.run(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
     with pytest.raises(UserError, match="other settings"):
-        covey.simulate(mine(), data, net(), rounds=6, seed=1, out=tmp_path / "run", **QUIET)
+        covey.run(mine(), data, net(), rounds=6, seed=1, out=tmp_path / "run", **QUIET)
 
 
 def test_methods_are_compared_by_label_and_a_failing_one_is_said(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_with_seeds_it_is_a_study_with_intervals_and_tests_that_goes_on(tmp_path
     }
     study = covey.compare({"ours": mine(), "alone": alone}, data, net(), **options)
     assert (list(study), study.failed) == (["ours", "alone"], {})
-    one = covey.simulate(mine(), data, net(), rounds=2, seed=4, out=tmp_path / "one", **QUIET)
+    one = covey.run(mine(), data, net(), rounds=2, seed=4, out=tmp_path / "one", **QUIET)
     ours, others = study.values("ours"), study.values("alone")
     assert (list(ours), ours[4]) == ([3, 4], one.summary["last"]["local-test/accuracy-mean"])
     test = study.tests()["alone"]
@@ -193,7 +195,7 @@ def test_with_seeds_it_is_a_study_with_intervals_and_tests_that_goes_on(tmp_path
     page = study._repr_html_()
     assert page.count("<tr>") == 3
     assert "<svg" in page
-    assert read_run(study.runs["ours"][4]).summary.seed == 4
+    assert read_run(study.runs["ours"][4].folder).summary.seed == 4
     frame = study.frame()
     assert {"method", "seed", "value"} <= set(getattr(frame, "column_names", None) or frame.columns)
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "study").rglob("metrics.parquet")}
@@ -219,7 +221,7 @@ def test_a_study_says_what_failed_and_what_is_no_number_of_seeds(tmp_path: Path)
 
 
 def test_the_frame_holds_every_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = covey.simulate(rounds=2, out=tmp_path / "run", **QUIET)
+    run = covey.run(rounds=2, out=tmp_path / "run", **QUIET)
     monkeypatch.setattr(results, "framed", lambda table: table)
     table = run.frame()
     assert isinstance(table, pa.Table)
@@ -260,13 +262,64 @@ def test_a_frame_is_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, words: dict[str, object], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        covey.simulate(rounds=1, out=tmp_path / "run", progress=False, **words)  # type: ignore[arg-type]
+        covey.run(rounds=1, out=tmp_path / "run", progress=False, **words)  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
 
 
 def test_every_public_name_is_there() -> None:
     for name in covey.__all__:
         assert getattr(covey, name) is not None
-    assert callable(covey.simulate)
+    assert callable(covey.run)
     importlib.import_module("covey.runs.run")  # once the name of a module hid the function
-    assert callable(covey.simulate)
+    assert callable(covey.run)
+
+
+def test_a_name_stands_for_a_table_with_that_name(tmp_path: Path) -> None:
+    """In Python, in a TOML file and on the command line."""
+    bare = resolve({"partition": "iid", "model": "softmax", "method": "cfic", "data": "digits"})
+    whole = {"partition": "iid", "model": "softmax", "method": "cfic", "data": "digits"}
+    assert bare.toml() == resolve({table: {"name": name} for table, name in whole.items()}).toml()
+    run = covey.run(partition="iid", rounds=1, out=tmp_path / "run", **QUIET)
+    assert run.config["partition"]["name"] == "iid"
+    (tmp_path / "short.toml").write_text('rounds = 1\nmethod = "cfic"\npartition = "iid"\n')
+    config = configured(tmp_path / "short.toml", assignments=["method.alpha=0.5"])
+    assert (config["method"]["alpha"], config["partition"]["name"]) == (0.5, "iid")
+
+
+def test_a_table_may_be_the_object_that_it_describes(tmp_path: Path) -> None:
+    train = covey.Train(lr=0.2, epochs=1)
+    given = covey.run(rounds=1, train=train, out=tmp_path / "a", **QUIET)
+    named = covey.run(rounds=1, train={"lr": 0.2, "epochs": 1}, out=tmp_path / "b", **QUIET)
+    assert given.config.toml() == named.config.toml()
+
+
+def test_a_configuration_is_a_file_tables_or_complete_and_arguments_count_more(tmp_path: Path) -> None:
+    tables = {"rounds": 1, "method": {"name": "cfic", "per_round": 3, "alpha": 0.5}, "engine": SERIAL}
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'rounds = 1\nengine.mode = "serial"\n[method]\nname = "cfic"\nper_round = 3\nalpha = 0.5\n'
+    )
+    quiet = {"progress": False, "report": False}
+    runs = [
+        covey.run(config=config, out=tmp_path / str(number), **quiet)
+        for number, config in enumerate((file, tables, resolve(tables)))
+    ]
+    assert len({run.config["method"]["alpha"] for run in runs}) == 1
+    other = covey.run("fedavg", config=file, seed=3, out=tmp_path / "other", **quiet)
+    assert (other.config["method"]["name"], other.config["method"]["per_round"]) == ("fedavg", 3)
+    assert other.config.top.seed == 3
+    with pytest.raises(UserError, match="config is a int"):
+        covey.run(config=3, out=tmp_path / "wrong", **quiet)  # type: ignore[arg-type]
+
+
+def test_a_folder_is_opened_and_resumed(tmp_path: Path) -> None:
+    covey.run(rounds=1, out=tmp_path / "run", **QUIET)
+    opened = covey.Run(tmp_path / "run")
+    assert (opened.label, opened.state.round, opened.summary["rounds_done"]) == ("fedavg", 1, 1)
+    longer = covey.resume(tmp_path / "run", rounds=2, progress=False, report=False)
+    straight = covey.run(rounds=2, out=tmp_path / "straight", **QUIET)
+    assert torch.equal(longer.state.models, straight.state.models)
+    with pytest.raises(UserError, match="is not a run folder"):
+        covey.resume(tmp_path, progress=False)
+    with pytest.raises(UserError, match="has no summary"):
+        covey.Run(tmp_path).summary  # noqa: B018

@@ -11,7 +11,8 @@ from covey.errors import UserError
 from covey.files import write_atomically
 from covey.folder.checkpoint import load_checkpoint
 from covey.runs.config import resolve
-from covey.runs.run import Finished, resume, run_config
+from covey.runs.results import Run
+from covey.runs.run import resume, run_config
 from tests.hostile.damaged_folders import ENDS, run_until
 
 TABLES = {"data": {"name": "digits", "clients": 4}, "method": {"name": "cafa", "per_round": 3}}
@@ -22,7 +23,7 @@ def config(rounds: int, **more: object) -> object:
     return resolve({**TABLES, **SERIAL, "rounds": rounds, **more})
 
 
-def same(a: Finished, b: Finished) -> None:
+def same(a: Run, b: Run) -> None:
     assert torch.equal(a.state.models, b.state.models)
     assert {**a.summary, "wall_seconds": 0} == {**b.summary, "wall_seconds": 0}
     rows = [pq.read_table(done.folder / "metrics.parquet") for done in (a, b)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.errors import RunError, UserError
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
@@ -47,7 +47,7 @@ def test_the_default_training_beats_the_mean_on_real_targets():
     try:
         found = []
         measure = Measuring(global_test=False, every=5)
-        run(config.method, fleet, rounds=5, measure=measure, watchers=[found.append])
+        run_rounds(config.method, fleet, rounds=5, measure=measure, watchers=[found.append])
         of_the_mean = [float(share.test.labels().astype(float).var()) for share in fleet.data.shares]
         reached = found[-1].value("local-test", "mse-mean")
         assert reached < 0.8 * sum(of_the_mean) / len(of_the_mean)
@@ -63,7 +63,7 @@ def accuracy(tables):
         watch = LearningWatch(config=config, say=said.append)
         measure = Measuring(global_test=False, every=1)
         found = []
-        run(
+        run_rounds(
             config.method,
             fleet,
             rounds=config.top.rounds,

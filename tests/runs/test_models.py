@@ -22,13 +22,13 @@ QUIET = {"progress": False, "report": False, "engine": {"mode": "serial"}}
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> covey.Run:
     out = tmp_path_factory.mktemp("trained") / "run"
-    return covey.simulate("fedavg", rounds=2, out=out, **QUIET)
+    return covey.run("fedavg", rounds=2, out=out, **QUIET)
 
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory: pytest.TempPathFactory) -> covey.Run:
     out = tmp_path_factory.mktemp("trained") / "groups"
-    return covey.simulate(
+    return covey.run(
         "local",
         covey.federate(covey.load("digits"), partition="dir-class", clients=3, seed=0),
         rounds=2,
@@ -82,7 +82,7 @@ def test_clients_and_classes_by_name_and_rows_of_a_table(tmp_path: Path) -> None
     }
     data = covey.read_table(columns, label="ill", client="who")
     fleet = covey.federate(data, partition="natural", clients=2, seed=0)
-    covey.simulate("fedavg", fleet, rounds=8, out=tmp_path / "run", train={"lr": 0.3}, **QUIET)
+    covey.run("fedavg", fleet, rounds=8, out=tmp_path / "run", train={"lr": 0.3}, **QUIET)
     models = load_models(tmp_path / "run")
     new = {"size": [2.0, 78.0], "kind": ["a", "b"]}
     assert models.predict(new, client="Berlin").tolist() == ["no", "yes"]
@@ -94,7 +94,7 @@ def test_clients_and_classes_by_name_and_rows_of_a_table(tmp_path: Path) -> None
 def test_a_network_of_a_program_is_given_again(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-    run = covey.simulate("fedavg", "digits", net, rounds=1, out=tmp_path / "run", **QUIET)
+    run = covey.run("fedavg", "digits", net, rounds=1, out=tmp_path / "run", **QUIET)
     with pytest.raises(UserError, match="give it again"):
         run.models()
     models = load_models(tmp_path / "run", model=net)
@@ -106,7 +106,7 @@ def test_a_network_of_a_program_is_given_again(tmp_path: Path) -> None:
 def test_regression_gives_values(tmp_path: Path) -> None:
     x = torch.linspace(-1, 1, 60)[:, None]
     data = covey.federate(from_tensors(x, 2 * x), partition="iid", clients=2, seed=0)
-    covey.simulate(
+    covey.run(
         "fedavg", data, nn.Linear(1, 1), rounds=20, out=tmp_path / "r", objective="regression",
         train={"lr": 0.3}, **QUIET,
     )  # fmt: skip
@@ -126,7 +126,7 @@ def test_batch_norm_statistics_that_stayed_at_home_are_used(tmp_path: Path) -> N
     (tmp_path / "own.py").write_text(BATCH_NORM)
     data = covey.federate(covey.load("digits"), partition="dir-class", clients=3, seed=0)
     network = {"name": f"{tmp_path / 'own.py'}:net", "buffers": "local"}
-    run = covey.simulate("fedavg", data, network, rounds=1, out=tmp_path / "run", **QUIET)
+    run = covey.run("fedavg", data, network, rounds=1, out=tmp_path / "run", **QUIET)
     models = load_models(run.folder)
     means = [models.of(client)[1].running_mean for client in range(3)]  # type: ignore[index]
     assert not torch.equal(means[0], means[1])
@@ -139,7 +139,7 @@ def test_batch_norm_statistics_that_stayed_at_home_are_used(tmp_path: Path) -> N
 def test_a_network_of_ones_own_is_not_taken_for_coveys_of_the_same_name(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(BATCH_NORM.replace("net(", "mlp("))
-    run = covey.simulate("fedavg", "digits", f"{own}:mlp", rounds=1, out=tmp_path / "run", **QUIET)
+    run = covey.run("fedavg", "digits", f"{own}:mlp", rounds=1, out=tmp_path / "run", **QUIET)
     (file,) = export(run.folder)
     with pytest.raises(UserError, match="a network of somebody's own, own:mlp; give it"):
         covey.read_model(file)
@@ -150,7 +150,7 @@ def test_a_network_of_ones_own_is_not_taken_for_coveys_of_the_same_name(tmp_path
 def test_a_network_whose_code_has_changed_is_not_filled_with_the_old_numbers(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(BATCH_NORM)
-    run = covey.simulate("fedavg", "digits", f"{own}:net", rounds=1, out=tmp_path / "run", **QUIET)
+    run = covey.run("fedavg", "digits", f"{own}:net", rounds=1, out=tmp_path / "run", **QUIET)
     own.write_text(BATCH_NORM.replace("nn.Flatten()", "nn.Flatten(), nn.Tanh()"))
     with pytest.raises(UserError, match=r"own\.py:net.*has changed since the run began.*changed_code=True"):
         load_models(run.folder)
@@ -195,7 +195,7 @@ def personal(tmp_path_factory: pytest.TempPathFactory) -> covey.Run:
     columns["who"] = ["Lyon", "Berlin", "Rome / Roma"] * 40
     columns["ill"] = ["yes" if value > 0.5 else "no" for value in columns["a"]]
     data = covey.read_table(columns, label="ill", client="who")
-    return covey.simulate("fedper", data, rounds=2, out=out, **QUIET)
+    return covey.run("fedper", data, rounds=2, out=out, **QUIET)
 
 
 def test_every_clients_own_model_is_a_file_and_a_newcomers_too(personal: covey.Run, tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_a_tables_other_columns_stand_beside_the_answers(personal: covey.Run, tm
 def test_the_labels_of_a_table_are_what_its_cells_say(tmp_path: Path) -> None:
     table = {"a": [0.1 * i for i in range(40)], "ill": [1 + i % 2 for i in range(40)]}
     data = covey.read_table(table, label="ill")
-    run = covey.simulate("fedavg", data, clients=2, rounds=1, out=tmp_path / "run", **QUIET)
+    run = covey.run("fedavg", data, clients=2, rounds=1, out=tmp_path / "run", **QUIET)
     assert run.models().targets([2, 1]).tolist() == [1, 0]
     with pytest.raises(UserError, match="the label '0' is none of the run's; allowed: 1, 2"):
         run.models().targets([0, 1])

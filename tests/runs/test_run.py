@@ -20,17 +20,18 @@ from covey.folder.journal import Journal
 from covey.folder.read import read_run
 from covey.runs.config import fleet_of, resolve
 from covey.runs.recorder import Recorder
-from covey.runs.run import Finished, resume, run_config, run_or_resume, write_page
+from covey.runs.results import Run
+from covey.runs.run import resume, run_config, run_or_resume, write_page
 from tests.forked import python
 from tests.hostile.damaged_folders import TABLES, Killed, run_until
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_config(resolve(TABLES), tmp_path_factory.mktemp("runs") / "straight")
 
 
-def same(a: Finished, b: Finished) -> None:
+def same(a: Run, b: Run) -> None:
     assert torch.equal(a.state.models, b.state.models)
     assert {**a.summary, "wall_seconds": 0} == {**b.summary, "wall_seconds": 0}
     tables = [pq.read_table(done.folder / "metrics.parquet") for done in (a, b)]
@@ -56,7 +57,7 @@ def test_a_page_that_is_still_true_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_killed_before_its_summary_a_run_has_the_same_summary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, straight: Finished
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, straight: Run
 ) -> None:
     def killed(self: Recorder, state: Any, *, finished: bool) -> None:
         raise Killed
@@ -122,7 +123,7 @@ def test_a_folder_says_what_ran_or_is_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["checkpoint/000002.safetensors", "metrics.jsonl"])
 def test_where_the_last_checkpoint_is_damaged_the_one_before_is_offered(
-    tmp_path: Path, straight: Finished, file: str
+    tmp_path: Path, straight: Run, file: str
 ) -> None:
     folder = run_until(tmp_path / "run", Killed())
     content = (folder / file).read_bytes()
@@ -158,7 +159,7 @@ def test_a_run_that_has_ended_does_not_go_back(tmp_path: Path) -> None:
         resume(folder, rounds=9)
 
 
-def test_an_undamaged_run_may_go_back_too(tmp_path: Path, straight: Finished) -> None:
+def test_an_undamaged_run_may_go_back_too(tmp_path: Path, straight: Run) -> None:
     folder = run_until(tmp_path / "run", KeyboardInterrupt())
     same(resume(folder, from_round=0), straight)
 
@@ -168,7 +169,7 @@ def test_an_undamaged_run_may_go_back_too(tmp_path: Path, straight: Finished) ->
 
 @pytest.mark.parametrize("writes", [0, 1, 2, 3])
 def test_a_start_that_was_killed_is_no_dead_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, straight: Finished, writes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, straight: Run, writes: int
 ) -> None:
     """Killed at the first, second ... file, half of it written: the same command, or --resume, works."""
     done = 0
@@ -217,7 +218,7 @@ def full(path: Path, *_: Any) -> None:
 def test_a_full_disk_is_a_sentence_and_the_run_goes_on_when_there_is_room(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    straight: Finished,
+    straight: Run,
     where: str,
     refuses: Callable[..., None],
 ) -> None:

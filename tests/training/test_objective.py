@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey import Engine, LocalFleet, Train, federate, run, scores
+from covey import Engine, LocalFleet, Train, federate, run_rounds, scores
 from covey.data import from_tensors
 from covey.methods.baselines import fedavg, fedprox
 from covey.methods.haccs import haccs
@@ -25,7 +25,7 @@ def test_regression_on_a_table_finds_the_line() -> None:
     torch.manual_seed(0)
     fleet = LocalFleet(federation, nn.Linear(3, 1), objective=Regression(), engine=SERIAL)
     method = fedavg(Train(lr=0.1, batch=20), per_round=4)
-    state = run(method, fleet, rounds=15)
+    state = run_rounds(method, fleet, rounds=15)
     assert torch.allclose(state.models[0], torch.tensor([1.0, -2.0, 0.5, 0.3]), atol=1e-3)
     assert scores(method, state, fleet)["global-test/mse"] < 1e-5
 
@@ -51,7 +51,7 @@ def test_text_as_tokens_is_learnt() -> None:
     torch.manual_seed(0)
     fleet = LocalFleet(federation, Bag(), engine=SERIAL)
     method = fedprox(Train(lr=1.0, batch=16), per_round=3)
-    state = run(method, fleet, rounds=8)
+    state = run_rounds(method, fleet, rounds=8)
     assert scores(method, state, fleet)["local-test/accuracy-mean"] > 0.95
     assert fleet.info["trainer"] == "torch"
     assert "not supported by lanes" in fleet.info["why"]
@@ -74,7 +74,7 @@ def test_a_loss_of_ones_own_is_used() -> None:
     rows = []
     for objective in (Smoothed(), Classification()):
         fleet = LocalFleet(federation, model, objective=objective, engine=SERIAL)
-        rows.append(run(fedavg(Train(lr=0.1), per_round=2), fleet, rounds=1).models)
+        rows.append(run_rounds(fedavg(Train(lr=0.1), per_round=2), fleet, rounds=1).models)
     assert not torch.allclose(*rows)
 
 
@@ -95,7 +95,7 @@ def test_haccs_groups_a_regression_by_its_targets() -> None:
         engine=SERIAL,
     )
     method = haccs(Train(lr=0.1, epochs=1, batch=8), per_round=4, summary="targets", bins=5, epsilon=None)
-    state = run(method, fleet, rounds=2)
+    state = run_rounds(method, fleet, rounds=2)
     groups = [state.groups[i] for i in range(8)]
     assert len(set(groups)) == 2
     assert groups == [groups[0]] * 4 + [groups[4]] * 4

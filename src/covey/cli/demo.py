@@ -32,7 +32,7 @@ def demo(
 ) -> None:
     """What each of the five ideas is for: against the baseline it is meant to beat, on a fleet where it matters."""
     from covey.report.table import rich_table
-    from covey.runs.study.execute import StudyInterrupted, execute, failures
+    from covey.runs.study.execute import StudyInterrupted, execute
     from covey.runs.study.plan import read_plan
     from covey.runs.study.story import STORY, read_story, story_columns
     from covey.terminal import Console
@@ -46,7 +46,7 @@ def demo(
     except StudyInterrupted as interrupted:
         console.print(f"covey: {interrupted}", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
-    if words := failures(done):
+    if words := done.failures():
         raise RunError(words)
     first = min(config.top.seed for config in story.plan.configs.values())
     last = first + story.plan.seeds - 1

@@ -16,7 +16,7 @@ from covey.terminal import console, live, say
 if TYPE_CHECKING:
     from covey.privacy.longer import Budget
     from covey.runs.config import Config
-    from covey.runs.run import Finished
+    from covey.runs.results import Run
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="A TOML file with the run's settings.", show_default=False)
@@ -195,11 +195,10 @@ def compare(
     announce(next(iter(configs.values())))
     with interruptible():
         done = run_all(configs, out or new_run_folder("compare"), live=live, say=say)
-    if done.finished:
-        show(list(done.finished.values()), done.folder)
-    if done.failed:
-        words = "; ".join(f"{name}: {sentence}" for name, sentence in done.failed.items())
-        raise RunError(f"{len(done.failed)} of {len(configs)} methods failed: {words}")
+    if done.runs:
+        show([done[label] for label in done], done.folder)
+    if words := done.failures():
+        raise RunError(words)
 
 
 def compared(
@@ -252,9 +251,9 @@ def gathered(
 ) -> dict[str, Any]:
     """The tables of the file, with the options on top."""
     from covey.runs.compare import with_method
-    from covey.settings.toml import read_tables, with_setting
+    from covey.settings.toml import named_tables, read_tables, with_setting
 
-    tables: dict[str, Any] = read_tables(file) if file else {}
+    tables = named_tables(read_tables(file)) if file else {}
     if dataset is not None:
         tables.setdefault("data", {})["name"] = dataset
     if method is not None:
@@ -297,7 +296,7 @@ def announce(config: Config) -> None:
     say(f"{data}, {config['data']['clients']} clients by {how}, {model}")
 
 
-def show(finished: list[Finished], folder: Path | None = None) -> None:
+def show(finished: list[Run], folder: Path | None = None) -> None:
     """The table at the end, and where the report is."""
     from covey.folder.read import read_run
     from covey.report.table import summary_table

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 def make_study(plan: Plan, folder: Path, processes: int | None = None) -> None:
     """Makes the study, or what is left of it, and shows what it found."""
-    from covey.runs.study.execute import StudyInterrupted, execute, failures
+    from covey.runs.study.execute import StudyInterrupted, execute
 
     try:
         done = execute(plan, folder, show=live_many, say=say, processes=processes)
     except StudyInterrupted as interrupted:
         console.print(f"covey: {interrupted}", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
-    if done.finished:
-        show_study(done.replicas())
+    if done.runs:
+        show_study(done.replicas)
         console.print(f"report: {folder / 'report.html'}", highlight=False)
-    if words := failures(done):
+    if words := done.failures():
         raise RunError(words)
 
 

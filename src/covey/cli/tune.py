@@ -154,6 +154,6 @@ def show_tuned(found: list[Tuned], metric: str) -> None:
             words = f"{best:.4g}" if isinstance(best, float) else str(best)
             table.add_row(key, "–" if share is None else f"{share:.0%}", words, str(one.space[key]))
         screen.print(table)
-        if one.tested is not None and one.tested.finished:
+        if one.tested is not None and one.tested.runs:
             screen.print(f"{one.method} on test data", style="bold")
-            show_study(one.tested.replicas())
+            show_study(one.tested.replicas)

@@ -21,9 +21,18 @@ DEEPEST = 50  # lists and tables inside one another
 class Task:
     """Server -> client: some rows of the bank and plain settings.
 
-    `held` are positions of rows that the client already has and `keep` says that the row it makes stays where it is:
-    neither is charged, but statistics that it tells are. `shared` leading columns are the same in all rows and
-    charged once. `source` is who sends the rows.
+    Args:
+        models: the rows.
+        slots: which rows of the bank they are.
+        args: plain settings.
+        shared: leading columns that are the same in all rows, and charged once.
+        held: positions of rows that the client already has, which are not charged.
+        keep: whether the row that it makes stays where it is and is not charged; statistics that it tells are.
+        source: who sends the rows.
+
+    Examples:
+        >>> covey.Task(args={"bins": 10}).args["bins"]
+        10
     """
 
     models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -45,7 +54,19 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reply:
-    """Client -> server: a row (or none), which row it came from, how many samples stand behind it, and statistics."""
+    """Client -> server: a row (or none), which row it came from, how many samples stand behind it, and statistics.
+
+    Args:
+        id: of the client.
+        vector: the row; none where only statistics are told.
+        slot: the row of the bank that it started from.
+        size: how many samples stand behind it.
+        stats: plain numbers and arrays.
+
+    Examples:
+        >>> covey.Reply(id=3, stats={"loss": 0.5}).stats["loss"]
+        0.5
+    """
 
     id: int
     vector: Tensor | None = None

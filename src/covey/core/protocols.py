@@ -45,10 +45,23 @@ class Account(Protocol):
 
 @dataclass(kw_only=True)
 class Client:
-    """What a step may touch on a device; `state` outlives the round, `rng` is this step's own stream.
+    """What a step may touch on a device.
 
-    `live` says that this is a real device, where nothing that protects its data may come from the run's seed; there
-    `account` keeps what it spent.
+    Args:
+        id: of the client; below zero, the server itself.
+        train: its training data.
+        test: its own test data.
+        state: what outlives the round.
+        rng: this step's own random stream.
+        bench: where a model runs.
+        seed: of the run.
+        round: the number of the round.
+        live: whether this is a real device, where nothing that protects its data may come from the run's seed.
+        account: of a real device, what it has spent of its privacy budget.
+
+    Examples:
+        >>> def count(client: covey.Client, task: covey.Task) -> covey.Reply:
+        ...     return covey.Reply(id=client.id, stats={"samples": len(client.train)})
     """
 
     id: int
@@ -68,7 +81,21 @@ class Client:
 
 
 class Step(Protocol):
-    """What a client can be asked: a frozen dataclass of settings, derived from this, that is called on the device."""
+    """What a client can be asked: a frozen dataclass of settings, derived from this, that is called on the device.
+
+    `kind` is "query.x", "train.x" or "evaluate.x", and the message type on the wire; `work` says how much computing
+    it is, `expects` which statistics it tells.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Count(covey.Step):
+        ...     kind = "query.count"
+        ...     def __call__(self, client, task):
+        ...         return covey.Reply(id=client.id, stats={"samples": len(client.train)})
+        ...     def work(self, train, test):
+        ...         return 0.0
+    """
 
     kind: ClassVar[str]  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
     one_pass: ClassVar[bool] = False  # whether `many` does clients that use one row faster than one by one
@@ -123,11 +150,18 @@ class Rule(Protocol):
 class Mixing:
     """A product of matrices for some columns of the bank; the first one maps `[old rows; replies]` to the new rows.
 
-    With `peers`, row i lives at a client: every entry that takes from another client's row is one message. With a
-    `rule`, replies are combined by it in place of their weighted mean.
+    Args:
+        factors: dense or scipy.sparse matrices, applied in this order.
+        columns: of the rows, those that are combined so.
+        peers: whether row i lives at a client, so that every entry from another client's row is one message.
+        rule: what combines the replies in place of their weighted mean.
+
+    Examples:
+        >>> import numpy as np
+        >>> average_of_two = covey.Mixing(factors=[np.array([[0.0, 0.5, 0.5]])])  # old row, two replies
     """
 
-    factors: Sequence[Any]  # dense or scipy.sparse matrices, applied in this order
+    factors: Sequence[Any]
     columns: slice = field(default_factory=lambda: slice(None))
     peers: bool = False
     rule: Rule | None = None

@@ -64,7 +64,7 @@ __all__ = [
     "one_round",
     "open_round",
     "plain_bytes",
-    "run",
+    "run_rounds",
     "served",
     "server_client",
     "stream",
@@ -74,16 +74,29 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class State:
-    """All that the server remembers between rounds; saving it saves the run."""
+    """All that the server remembers between rounds; saving it saves the run.
 
-    models: Tensor  # the bank, one row per model
-    groups: Mapping[int, int] = field(default_factory=dict)  # client -> group
-    # what parts keep (`needs.Key`): arrays, plain values
+    Args:
+        models: the bank, one row per model.
+        groups: client -> cluster.
+        memory: what parts keep: arrays, plain values.
+        seen: clients in the order in which they first appeared.
+        notes: plain data for the report.
+        round: rounds done.
+        worked: whose replies made the last round.
+
+    Examples:
+        >>> covey.run("fedavg", rounds=1, out="runs/state", progress=False).state
+        State(round 1: 1 models of 4,810 numbers, 20 clients, 0 groups)
+    """
+
+    models: Tensor
+    groups: Mapping[int, int] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
-    seen: Sequence[int] = ()  # clients in the order in which they first appeared
-    notes: Mapping[str, Any] = field(default_factory=dict)  # plain data for the report
-    round: int = 0  # rounds done
-    worked: tuple[int, ...] = ()  # whose replies made the last round
+    seen: Sequence[int] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    round: int = 0
+    worked: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         models, groups = (
@@ -97,7 +110,27 @@ class State:
 
 @dataclass(kw_only=True, eq=False)
 class Round:
-    """What is known so far in this round; every part reads it, and what a part changes here becomes the next State."""
+    """What is known so far in this round; every part reads it, and what a part changes here becomes the next State.
+
+    Args:
+        number: of the round, from 1.
+        fleet: the only door to the clients.
+        here: who can be reached in this round.
+        models: the bank, one row per model.
+        groups: client -> cluster.
+        memory: what parts keep.
+        seen: clients in the order in which they first appeared.
+        notes: plain data for the report.
+        chosen: who participates; a client drawn twice stands there twice.
+        tasks: what each client was sent.
+        sent: of replies to tasks of earlier rounds: of which round.
+        replies: what came back.
+        worked: whose answers are in the replies, where these are not one per client.
+
+    Examples:
+        >>> def first_three(now: covey.Round) -> list[int]:
+        ...     return list(now.here)[:3]
+    """
 
     number: int
     fleet: Fleet
@@ -107,11 +140,11 @@ class Round:
     memory: dict[str, Any]
     seen: Sequence[int]
     notes: dict[str, Any]
-    chosen: list[int] = field(default_factory=list)  # who works; a client drawn twice stands there twice
+    chosen: list[int] = field(default_factory=list)
     tasks: dict[int, Task] = field(default_factory=dict)
-    sent: dict[int, int] = field(default_factory=dict)  # of replies to tasks of earlier rounds: of which
+    sent: dict[int, int] = field(default_factory=dict)
     replies: list[Reply] = field(default_factory=list)
-    worked: tuple[int, ...] = ()  # whose answers are in the replies, where these are not one per client
+    worked: tuple[int, ...] = ()
 
     def stream(self, *names: str | int) -> np.random.Generator:
         """The random stream of that name for this round."""
@@ -166,7 +199,31 @@ def each_reply(now: Round, step: Step) -> list[Reply]:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A federated method: one answer to each question. Parts are frozen dataclasses or functions; none has state."""
+    """A federated method: one answer to each question. Parts are frozen dataclasses or functions; none has state.
+
+    Args:
+        name: of the method.
+        select: who participates.
+        local: what a client does.
+        mix: how the models are combined.
+        group: who is in which cluster.
+        bank: which models exist.
+        send: which models go out.
+        serve: what a client is given to use, if not what it is sent to train.
+        adapt: training that a client does before it uses the row that serves it.
+        combine: in place of `mix`, for what no matrix can say (median, trimmed mean).
+        update: what the server adds.
+        gather: what the server is shown of the replies: each, or only sums of them.
+        after: what is remembered of the round, once its rows are final.
+
+    Raises:
+        UserError: where a part needs something that no other gives.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from covey.methods.baselines import fedavg
+        >>> mine = replace(fedavg(covey.Train(lr=0.1), per_round=5), name="mine")
+    """
 
     name: str
     select: Select
@@ -175,12 +232,12 @@ class Method:
     group: Group | None = None
     bank: Bank = one_model
     send: Send = to_everybody
-    serve: Send | None = None  # what a client is given to use, if not what it is sent to train
-    adapt: Train | None = None  # training that a client does at home before it uses the row that serves it
-    combine: Combine | None = None  # for what no matrix can say (median, trimmed mean)
+    serve: Send | None = None
+    adapt: Train | None = None
+    combine: Combine | None = None
     update: Update | None = None
-    gather: Gather = each_reply  # what the server is shown of the replies: each, or only sums of them
-    after: tuple[After, ...] = ()  # what is remembered of the round, once its rows are final
+    gather: Gather = each_reply
+    after: tuple[After, ...] = ()
 
     def __post_init__(self) -> None:
         check_parts(named_parts({f.name: getattr(self, f.name) for f in fields(self)[1:-1]}, self.after))
@@ -286,7 +343,21 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundEnd:
-    """What watchers are told after every round (and once before the first, with the untrained model)."""
+    """What watchers are told after every round.
+
+    Args:
+        state: the server's state after it.
+        method: that runs.
+        fleet: its clients, with the ledger of all costs.
+        measurements: what was measured, if anything.
+        rounds: how many are planned.
+
+    Examples:
+        >>> def watch(end: covey.RoundEnd) -> None:
+        ...     print("round", end.state.round)
+        >>> run = covey.run("fedavg", rounds=1, out="runs/watched", progress=False, watchers=[watch])
+        round 1
+    """
 
     state: State
     method: Method
@@ -330,7 +401,7 @@ def check_run(method: Any, fleet: Any, rounds: Any) -> None:
 
 
 @one_thread()
-def run(
+def run_rounds(
     method: Method,
     fleet: Fleet,
     *,
@@ -341,10 +412,35 @@ def run(
     stop: Callable[[RoundEnd], bool] = lambda _: False,
     patience: int = PATIENCE,
 ) -> State:
-    """Runs the method for so many rounds in all (from `state` on, when given) and returns the last state.
+    """The bare loop: runs a method on a fleet, and writes no folder.
 
     A round in which nobody answers passes with nothing done; after `patience` of them in a row the next one ends the
     run, and so does the last round of all when nobody ever answered.
+
+    Args:
+        method: the method.
+        fleet: the clients.
+        rounds: how many in all.
+        state: to go on from; none: a new run.
+        measure: what measures after a round, such as `covey.Measuring()`.
+        watchers: functions of a `RoundEnd`, called after every round.
+        stop: whether a round was the last.
+        patience: rounds in a row that may pass without an answer.
+
+    Returns:
+        The last state.
+
+    Raises:
+        UserError: where an argument is of the wrong kind.
+        RunError: where the run cannot go on.
+
+    Examples:
+        >>> from covey.methods.baselines import fedavg
+        >>> data = covey.federate(covey.load("digits"), partition="dir-class", clients=10, alpha=0.5, seed=0)
+        >>> fleet = covey.LocalFleet(data, covey.models.build("mlp", input_shape=(1, 8, 8), outputs=10))
+        >>> state = covey.run_rounds(fedavg(covey.Train(), per_round=5), fleet, rounds=2)
+        >>> state.round, len(state.models)
+        (2, 1)
     """
     check_run(method, fleet, rounds)
     state = state or empty_state(fleet)

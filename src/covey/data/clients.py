@@ -44,11 +44,29 @@ def from_clients(
 ) -> Dataset:
     """A data set that is split already: a list, or a dict by the clients' names, of what each client has.
 
-    Each is a pair of inputs and labels, a torch Dataset or DataLoader, a data frame or a Hugging Face Dataset; or
-    {"train": ..., "test": ...} of two of them. Also a `flwr_datasets` FederatedDataset or Partitioner. label: the
-    column to predict, of frames. inputs: the column of pictures or vectors of a Hugging Face data set, where there are
-    several. test: test data that are no client's; without any, test_share of every client's samples, by label, drawn
-    with `seed`. classes: names of labels that are numbers.
+    Args:
+        clients: for each a pair of inputs and labels, a torch Dataset or DataLoader, a data frame or a Hugging Face
+            Dataset; or {"train": ..., "test": ...} of two of them. Also a `flwr_datasets` FederatedDataset or
+            Partitioner.
+        label: the column to predict, of frames.
+        inputs: the column of images or vectors of a Hugging Face data set, where there are several.
+        test: test data that are no client's.
+        test_share: without any test data, so much of every client's samples, by label.
+        classes: names of labels that are numbers.
+        name: of the data set.
+        seed: of the test samples.
+
+    Returns:
+        The data set; a run on it has these clients.
+
+    Raises:
+        UserError: where a client's data cannot be used, with its name.
+
+    Examples:
+        >>> import torch
+        >>> pair = torch.rand(40, 4), torch.arange(40) % 2
+        >>> own = covey.from_clients({"Bonn": pair, "Kiel": pair})
+        >>> run = covey.run("fedavg", own, rounds=1, out="runs/hospitals", progress=False)
     """
     if is_federated(clients):
         clients, others = partitions_of(clients)

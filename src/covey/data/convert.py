@@ -44,11 +44,31 @@ def from_tensors(
     name: str = "own",
     seed: int = 0,
 ) -> Dataset:
-    """A data set of a pair of tensors: inputs and labels (whole numbers from 0) or targets (floats).
+    """A data set of a pair of tensors.
 
-    Without a `test` pair, `test_fraction` of the samples are the test set, by label, drawn with `seed`.
-    `natural` gives groupings, an id or a name for each sample, training samples before test samples; the groups of the
-    one called `client`, or of the only one, are the clients of a run that says nothing else.
+    Args:
+        x: inputs.
+        y: labels (whole numbers from 0) or targets (floats).
+        test: another pair.
+        test_fraction: without one, so much of the samples is the test set, by label.
+        classes: names of the labels.
+        scale: mean and standard deviation by which inputs are standardised.
+        natural: groupings: an id or a name for each sample, training samples before test samples.
+        client: the grouping whose groups are the clients of a run that says nothing else; none: the only one.
+        name: of the data set.
+        seed: of the test samples.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: where shapes, types or labels do not fit.
+
+    Examples:
+        >>> import torch
+        >>> own = covey.from_tensors(torch.rand(300, 12), torch.arange(300) % 3, classes=["a", "b", "c"])
+        >>> len(own.train), len(own.test)
+        (240, 60)
     """
     x, y = _as_tensor(x, "inputs"), _as_tensor(y, "labels")
     if test is not None:
@@ -115,8 +135,20 @@ def with_everybody(train: Indices, test: Indices, clients: Indices) -> tuple[Ind
 def from_torch(dataset: Any, *, test: Any = None, **settings: Any) -> Dataset:
     """A data set of any torch map-style dataset whose items are (input, label) pairs of equal shape.
 
-    Inputs may be tensors, arrays or pictures (height, width, channels of bytes become channels first). `test`
-    is another such dataset. The settings are those of `from_tensors`.
+    Args:
+        dataset: inputs may be tensors, arrays or images (height, width, channels of bytes become channels first).
+        test: another such dataset.
+        settings: those of `from_tensors`.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: where items are no such pairs.
+
+    Examples:
+        >>> import torch
+        >>> own = covey.from_torch(torch.utils.data.TensorDataset(torch.rand(60, 4), torch.arange(60) % 2))
     """
     pair = None if test is None else collected(test)
     return from_tensors(*collected(dataset), test=pair, **settings)
@@ -132,12 +164,26 @@ def from_huggingface(
     groups: str | None = None,
     **settings: Any,
 ) -> Dataset:
-    """A data set of a Hugging Face `datasets.Dataset`: which columns are inputs and labels.
+    """A data set of a Hugging Face `datasets.Dataset`; needs the extra `huggingface`.
 
-    `inputs` is one column (images, vectors, tokens) or several numeric ones that make up a vector. `groups`
-    is a column with natural groups (writer, hospital), which become the grouping of that name. `test` is
-    another Dataset. The class names come from the column's own description. The other settings are those of
-    `from_tensors`.
+    The class names come from the column's own description.
+
+    Args:
+        dataset: the rows.
+        inputs: one column (images, vectors, tokens) or several numeric ones that make up a vector.
+        labels: the column of labels.
+        test: another Dataset.
+        groups: a column with natural groups (writer, hospital), which become the grouping of that name.
+        settings: those of `from_tensors`.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: where a column is missing or cannot be used.
+
+    Examples:
+        >>> own = covey.from_huggingface(dataset, inputs="image", labels="label")  # doctest: +SKIP
     """
     tables = [dataset] if test is None else [dataset, test]
     wanted = [inputs] if isinstance(inputs, str) else list(inputs)

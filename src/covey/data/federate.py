@@ -38,12 +38,31 @@ def federate(
     test_fraction: Annotated[float, Range(above=0, below=1)] | None = None,
     **settings: Any,
 ) -> Federation:
-    """Share out `dataset` among `clients` by a named partition and, if wanted, a named shift.
+    """Partitions a data set among clients, and shifts their data if wanted.
 
     Local test data follow each client's own training data, by the rule that the partition returns with its parts
-    (`TestRule`); with `test_fraction` they are that share of the client's samples. They are
-    shifted as the training data are; the global test set is not. `settings` are the partition's and the shift's. The
-    same seed gives the same shares.
+    (`TestRule`), and are shifted as the training data are; the global test set is not. The same seed gives the same
+    shares.
+
+    Args:
+        dataset: all samples.
+        partition: by name (see `covey partitions`).
+        clients: how many.
+        seed: of the partition.
+        shift: by name (see `covey shifts`).
+        test_fraction: the share of a client's samples that are its local test data.
+        settings: of the partition and the shift, by their names.
+
+    Returns:
+        The federation.
+
+    Raises:
+        UserError: for a name or setting that is not known, or data that cannot be partitioned so.
+
+    Examples:
+        >>> data = covey.federate(covey.load("digits"), partition="dir-class", clients=10, alpha=0.3, seed=0)
+        >>> data.label_counts().shape
+        (10, 10)
     """
     cut = PARTITIONS.find(partition)
     move = None if shift is None else SHIFTS.find(shift)

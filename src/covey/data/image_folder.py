@@ -38,11 +38,28 @@ def read_images(
     name: str = "",
     seed: int = 0,
 ) -> Dataset:
-    """A data set from image files in FOLDER/CLASS/, or with `clients` in FOLDER/CLIENT/CLASS/.
+    """A data set from image files in FOLDER/CLASS/, or with `clients` in FOLDER/CLIENT/CLASS/; needs Pillow.
 
-    side: all images become `side` x `side` pixels. grey: one channel in place of three. test: another folder of the
-    same form; else test_share of the images, by client and class, drawn with `seed`. scaling: unit is [0, 1]; half is
-    (x - 0.5) / 0.5; standard is by the training images' means and standard deviations.
+    Args:
+        folder: with a folder per class.
+        clients: whether there is a folder per client above those.
+        side: all images become `side` x `side` pixels.
+        grey: one channel in place of three.
+        test: another folder of the same form.
+        test_share: without one, so much of the images, by client and class.
+        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' means and standard
+            deviations.
+        name: of the data set.
+        seed: of the test images.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: where there is no such folder, or a file is no image.
+
+    Examples:
+        >>> own = covey.read_images("photos", side=32)  # doctest: +SKIP
     """
     places = [Path(folder)] if test is None else [Path(folder), Path(test)]
     found = [_files(place, clients) for place in places]

@@ -38,10 +38,30 @@ def read_leaf(
 ) -> Dataset:
     """A data set in LEAF's form: FOLDER/train/*.json and FOLDER/test/*.json, each with users and their x and y.
 
-    Inputs are numbers (shape: of one sample, as 1, 28, 28), texts of one length, whose characters become tokens, or
-    names of picture files in the folder `images`, made `side` x `side` pixels. Labels are whole numbers or texts
-    (classes), or numbers with a point (targets). The users are the clients. Without test files, test_share of every
-    user's samples.
+    Inputs are numbers, texts of one length, whose characters become tokens, or names of image files. Labels are whole
+    numbers or texts (classes), or numbers with a point (targets). The users are the clients.
+
+    Args:
+        folder: with train and test in it.
+        shape: of one sample, such as (1, 28, 28).
+        images: the folder of image files.
+        side: these become `side` x `side` pixels.
+        test_share: without test files, so much of every user's samples.
+        name: of the data set.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: where a file is missing or is not in this form.
+
+    Examples:
+        >>> import json, pathlib
+        >>> pathlib.Path("synthetic/train").mkdir(parents=True)
+        >>> user = {"x": [[0.5, 1.0], [1.5, 0.0], [2.5, 1.0]], "y": [0, 1, 1]}
+        >>> text = json.dumps({"users": ["u1", "u2"], "user_data": {"u1": user, "u2": user}})
+        >>> _ = pathlib.Path("synthetic/train/all_data.json").write_text(text)
+        >>> own = covey.read_leaf("synthetic")
     """
     parts = {split: _users(Path(folder), split) for split in ("train", "test")}
     if not parts["train"]:
@@ -153,8 +173,24 @@ declare(leaf, usual=_leaf_usual, files=_leaf_files)
 def read_split(path: str | Path, *, scaling: Scaling = "standard", name: str = "") -> Dataset:
     """A data set of an npz file of plain arrays: x, y, client (whose sample it is) and split (0 training, 1 test).
 
-    `covey convert` writes such files. Pictures of bytes (N, C, H, W) are scaled as `scaling` says; other inputs are
-    taken as they are.
+    `covey convert` writes such files.
+
+    Args:
+        path: of the file.
+        scaling: of images of bytes (N, C, H, W): unit, half or standard; other inputs are taken as they are.
+        name: of the data set.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: where an array is missing or does not fit the others.
+
+    Examples:
+        >>> import numpy as np
+        >>> x, y = np.random.rand(20, 3).astype(np.float32), np.arange(20) % 2
+        >>> np.savez("mine.npz", x=x, y=y, client=np.repeat([0, 1], 10), split=np.tile([0, 0, 0, 0, 1], 4))
+        >>> own = covey.read_split("mine.npz")
     """
     stored = read_npz(Path(path), ARRAYS)
     lengths = {key: len(array) for key, array in stored.items()}

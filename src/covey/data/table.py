@@ -56,20 +56,47 @@ def read_table(
     name: str = "",
     seed: int = 0,
 ) -> Dataset:
-    """A data set from the rows of a table: a CSV, Parquet or Excel file, a data frame, a `datasets.Dataset`.
+    """A data set from the rows of a table.
 
-    label: the column to predict; texts, truth values and whole numbers are classes, other numbers targets of a
-    regression (or as `task` says). client: the column that says whose row it is; its values become the natural
-    grouping of that name, and `federate(..., partition="natural")` makes each a client. together: the column whose
-    rows stay on one side of every split, such as `patient`; it is no input. features: the input columns
-    (none: all others but those that look like IDs); exclude: columns that are no inputs. A column of texts becomes one
-    input per text, and so does one of numbers that `categories` names; of dates their year, month, weekday and hour
-    are taken as far as they vary. test: another table with the same columns; or split: a column that says `test` for
-    test rows; or else test_share of the rows, by client and label, drawn with `seed`. missing: what becomes of empty
-    cells: the training rows' mean or most frequent category with an `indicator` input, the `mean` alone, or `refuse`;
-    na_values: texts that mean an empty cell. standardise: inputs are shifted and scaled by mean and standard deviation
-    of the training rows. encoding, delimiter, decimal_point and date_format: of a file that does not say so itself.
-    sheet: of an Excel file. query: for a database. schema: a Schema, or the file of one, that says all of the columns.
+    Args:
+        source: a CSV, Parquet or Excel file, a database, a data frame, a `datasets.Dataset`.
+        label: the column to predict; texts, truth values and whole numbers are classes, other numbers targets.
+        client: the column that says whose row it is; with the partition "natural", each value is a client.
+        together: the column whose rows stay on one side of every split, such as `patient`; it is no input.
+        features: the input columns; none: all others but those that look like IDs.
+        exclude: columns that are no inputs.
+        categories: columns of numbers that become one input per value, as columns of texts do.
+        test: another table with the same columns.
+        split: a column that says `test` for test rows.
+        test_share: without either, so much of the rows, by client and label.
+        task: what the label is: classes, targets, or auto.
+        missing: what becomes of empty cells: the training rows' mean or most frequent category with an `indicator`
+            input, the `mean` alone, or `refuse`.
+        na_values: texts that mean an empty cell.
+        standardise: whether inputs are shifted and scaled by mean and standard deviation of the training rows.
+        encoding: of a file that does not say so itself.
+        delimiter: of such a file.
+        decimal_point: of such a file.
+        date_format: of such a file; of dates their year, month, weekday and hour are taken as far as they vary.
+        sheet: of an Excel file.
+        query: for a database.
+        schema: a Schema, or the file of one, that says all of the columns.
+        name: of the data set.
+        seed: of the test rows.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: where a column is missing or a cell cannot be read, with its row.
+
+    Examples:
+        >>> import pathlib
+        >>> rows = [f"{i % 7},{'ill' if i % 3 else 'well'},{'north' if i % 2 else 'south'}" for i in range(80)]
+        >>> _ = pathlib.Path("patients.csv").write_text("age,state,hospital\\n" + "\\n".join(rows))
+        >>> table = covey.read_table("patients.csv", label="state", client="hospital")
+        >>> table.features, table.classes
+        (('age',), ('ill', 'well'))
     """
     reading = Reading(
         encoding=encoding, delimiter=delimiter, decimal_point=decimal_point, sheet=sheet, query=query

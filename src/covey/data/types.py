@@ -40,17 +40,33 @@ class Scale(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """All samples of one data set, training and test together, held once.
+    """All samples of one data set, training and test together, held once; `covey.from_tensors` makes one.
 
-    `x` is uint8 images (N, C, H, W), float features or int64 tokens; `y` is int64 labels, or float32 targets with
-    `classes` empty. `train` and `test` are positions in `x`. `natural` gives each sample a group id under a name
-    ("writer", "domain"), and `group_names` what these groups are called; `clients_by` names the grouping whose groups
-    are the clients, where the data say so, and `together` the one whose groups stay on one side of every split (all
-    rows of a patient). `features` are the names of a table's inputs, and `schema` says how they are
-    made of its columns. `augment` says how pictures change each time they are trained on (`covey.data.augment`),
-    `resized` that pictures of any size were brought to this one, `notes` what was decided while the data were read, in
-    a sentence each. When they are gathered, uint8 images are divided by 255, then shifted, then, with a `scale`, become
+    When samples are gathered, uint8 images are divided by 255, then shifted, then, with a `scale`, become
     (x - mean) / std.
+
+    Args:
+        name: of the data set.
+        x: uint8 images (N, C, H, W), float features or int64 tokens.
+        y: int64 labels, or float32 targets with `classes` empty.
+        train: positions of the training samples in `x`.
+        test: positions of the test samples in `x`.
+        classes: names of the labels.
+        scale: mean and standard deviation by which inputs are standardised.
+        natural: groupings: a group id for every sample, by the grouping's name ("writer", "domain").
+        group_names: what these groups are called.
+        clients_by: the grouping whose groups are the clients, where the data say so.
+        together: the grouping whose groups stay on one side of every split (all rows of a patient).
+        features: the names of a table's inputs.
+        augment: how images change each time they are trained on (`covey.data.augment`).
+        schema: how the inputs are made of a table's columns.
+        resized: whether images of any size were brought to this one.
+        notes: what was decided while the data were read, in a sentence each.
+
+    Examples:
+        >>> data = covey.load("digits")
+        >>> len(data.x), data.classes[:3]
+        (1797, ('0', '1', '2'))
     """
 
     name: str
@@ -224,7 +240,19 @@ class Shares(Sequence[Share]):
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """A data set shared out among clients, with the global test set, and who was left out for too few samples."""
+    """A data set partitioned among clients, with the global test set; `covey.federate` makes one.
+
+    Args:
+        dataset: all samples.
+        shares: what each client has.
+        test: the global test set.
+        left_out: clients with too few samples to take part.
+
+    Examples:
+        >>> data = covey.federate(covey.load("digits"), partition="iid", clients=5, seed=0)
+        >>> len(data.shares)
+        5
+    """
 
     dataset: Dataset
     shares: Sequence[Share]

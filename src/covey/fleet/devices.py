@@ -93,6 +93,9 @@ class Devices:
         leaves: tables {clients, round}: gone from that round on.
         drifts: tables {clients, round, ...}: data that change from that round on. What: turns, label_offset, pictures
             with strength, mix_of (another client's labels). How: course (sudden, gradual, recurring), rounds, stagger.
+
+    Examples:
+        >>> devices = covey.Devices(profile="haccs", dropout=0.1, joins=[{"clients": [3, 4], "round": 10}])
     """
 
     profile: Annotated[Any, PROFILE] = "ideal"

@@ -34,6 +34,10 @@ class Engine:
         data: where Ray workers get the samples: store is Ray's object store, one copy per machine; shared is that every
             worker reads the files itself, from storage that all machines have.
         runtime_env: a TOML file with Ray's runtime_env for the workers (working_dir, pip, env_vars); empty: none.
+
+    Examples:
+        >>> covey.Engine(mode="serial").workers
+        0
     """
 
     mode: Mode = "auto"

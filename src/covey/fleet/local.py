@@ -40,7 +40,28 @@ if TYPE_CHECKING:
 
 
 class LocalFleet:
-    """Simulated clients: index views into one data set, one model per worker."""
+    """Simulated clients: index views into one data set, one model per worker.
+
+    Args:
+        data: who has which samples.
+        model: the network, with its first weights.
+        objective: what is trained for; none: classification.
+        devices: the clients' machines; none: equal ones that never fail.
+        seed: everything random follows from it.
+        engine: how the simulation uses this machine.
+        buffers: what becomes of BatchNorm statistics.
+        guard: what an update may be beside the others'.
+        say: takes the notes for the user.
+        source: makes the data again, for Ray workers that read shared files.
+
+    Raises:
+        UserError: where the model does not fit the data.
+
+    Examples:
+        >>> data = covey.federate(covey.load("digits"), partition="iid", clients=5, seed=0)
+        >>> network = covey.models.build("mlp", input_shape=(1, 8, 8), outputs=10)
+        >>> fleet = covey.LocalFleet(data, network, devices=covey.Devices(profile="haccs", dropout=0.1))
+    """
 
     simulated: ClassVar[bool] = True
     dataset_name: None = None  # the configuration names it

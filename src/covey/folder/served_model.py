@@ -134,9 +134,25 @@ def write_model(path: Path, model: ServedModel) -> None:
 
 
 def read_model(path: str | Path, model: nn.Module | None = None) -> ServedModel:
-    """The served model of a file; `model` is the network where it is not one of covey's or an installed package's.
+    """The model in a file that `covey.export` wrote.
 
     Nothing in a file can run code, and numbers that are not those that were written are not used.
+
+    Args:
+        path: of the file.
+        model: the network where it is not one of covey's or an installed package's.
+
+    Returns:
+        The model, with its way from raw input to answer.
+
+    Raises:
+        UserError: where the file is damaged, or is no model.
+
+    Examples:
+        >>> run = covey.run("fedavg", rounds=1, out="runs/read", progress=False)
+        >>> model = covey.read_model(covey.export("runs/read")[0])
+        >>> len(model.predict(covey.load("digits").x[:3]))
+        3
     """
     path = Path(path)
     if path.suffix in (".onnx", ".pt"):

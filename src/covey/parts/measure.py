@@ -58,6 +58,9 @@ class Measuring:
             rmse, r2, or your own.
         least: clients with fewer test samples count in the mean over samples only, not in that over clients.
         per_class: auc and balanced-accuracy are told of data with so many samples of every class only.
+
+    Examples:
+        >>> measure = covey.Measuring(every=5, global_test=False)
     """
 
     every: Count | Literal["auto"] = 1
@@ -269,7 +272,25 @@ def check_private_measure(measuring: Measuring, method: Method, fleet: Fleet) ->
 
 
 def scores(method: Method, state: State, fleet: Fleet) -> dict[str, float]:
-    """Every overall number of a state by its name, e.g. "local-test/accuracy-mean"."""
+    """Every overall number of a state by its name, e.g. "local-test/accuracy-mean".
+
+    Args:
+        method: that made the state.
+        state: to measure.
+        fleet: its clients.
+
+    Returns:
+        Name -> value.
+
+    Examples:
+        >>> from covey.methods.baselines import fedavg
+        >>> data = covey.federate(covey.load("digits"), partition="iid", clients=5, seed=0)
+        >>> fleet = covey.LocalFleet(data, covey.models.build("mlp", input_shape=(1, 8, 8), outputs=10))
+        >>> method = fedavg(covey.Train(), per_round=5)
+        >>> found = covey.scores(method, covey.run_rounds(method, fleet, rounds=2), fleet)
+        >>> 0 <= found["local-test/accuracy-mean"] <= 1
+        True
+    """
     found = Measuring()(method, state, fleet, True)
     return {f"{m.split}/{m.metric}": m.value for m in found if m.client == -1 and m.group == -1}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -13,25 +12,16 @@ from typing import Any
 from covey.core.round import Watcher
 from covey.errors import RunError, UserError
 from covey.files import folder_lock
-from covey.folder.read import read_run
 from covey.report.page import write_report
 from covey.runs.config import Config, resolve
 from covey.runs.place import make, taken
-from covey.runs.run import Finished, Interrupted, run_or_resume
+from covey.runs.results import Run, Study
+from covey.runs.run import Interrupted, run_or_resume
 from covey.runs.sections import settings_in
 from covey.settings.catalogue import METHODS
 from covey.settings.own_code import bare_name
 
 Tables = Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """The runs that came to their end, and what became of the others, in one sentence each."""
-
-    folder: Path
-    finished: Mapping[str, Finished]
-    failed: Mapping[str, str]
 
 
 def run_all(
@@ -40,9 +30,9 @@ def run_all(
     *,
     live: Callable[[str, int], AbstractContextManager[Watcher]],
     say: Callable[[str], None],
-) -> Compared:
+) -> Study:
     """Runs each configuration into its own folder, or goes on with it, and writes one report of all."""
-    finished: dict[str, Finished] = {}
+    finished: dict[str, dict[int, Run]] = {}
     failed: dict[str, str] = {}
     once = _once(say)  # what is said of the data holds for all of them
     make(folder)
@@ -53,17 +43,18 @@ def run_all(
                     done = run_or_resume(
                         config, folder / in_file_names(label), watchers=[watch], say=once, report=False
                     )
-                    finished[label] = done
+                    finished[label] = {config.top.seed: Run(done.folder, label=label, state=done.state)}
             except Interrupted:
                 raise
             except Exception as error:  # the others are worth having, whatever one of them does
                 failed[label] = in_one_sentence(error)
                 say(f"{label} failed: {failed[label]}")
+        study = Study(finished, folder, failed)
         if finished:
-            write_report([read_run(done.folder) for done in finished.values()], folder / "report.html")
+            write_report(study.views, folder / "report.html")
         elif not any(folder.iterdir()):
             folder.rmdir()  # mistakes that were found before anything ran leave nothing behind
-    return Compared(folder=folder, finished=finished, failed=failed)
+    return study
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:

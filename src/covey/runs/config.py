@@ -46,7 +46,7 @@ from covey.settings.own_code import bare_name
 from covey.settings.passwords import check_no_password
 from covey.settings.registry import Registry
 from covey.settings.signatures import Setting, checked, settings_of, unknown
-from covey.settings.toml import check_tables, plain_tables, shown, with_full_names
+from covey.settings.toml import check_tables, named_tables, plain_tables, shown, with_full_names
 from covey.training.models import build
 from covey.training.objective import objective_named
 
@@ -65,8 +65,22 @@ NAMED = 10  # clients that a sentence names at most
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A whole run: `tables` is what the resolved `config.toml` holds; what they describe is made once, when it is asked
-    for."""
+    """A whole run, complete and checked; `covey.resolve` makes it.
+
+    What the tables describe (`config.method`, `config.train`, `config.devices`, ...) is made once, when it is asked
+    for.
+
+    Args:
+        tables: what `config.toml` holds, with every default written out.
+
+    Raises:
+        UserError: when something is asked of it that its settings contradict.
+
+    Examples:
+        >>> config = covey.resolve({"method": "fedavg", "rounds": 2})
+        >>> config.top.rounds, config.train.lr
+        (2, 0.05)
+    """
 
     tables: Mapping[str, Any]
 
@@ -155,9 +169,24 @@ class Config:
 
 
 def resolve(tables: Mapping[str, Any]) -> Config:
-    """The configuration with every default written out; raises one sentence for anything wrong."""
+    """The configuration of a run with every default written out.
+
+    Args:
+        tables: as a TOML file has them; `partition="iid"` is short for `partition={"name": "iid"}`.
+
+    Returns:
+        The complete configuration.
+
+    Raises:
+        UserError: for anything wrong, in one sentence with the field, the value and what is allowed.
+
+    Examples:
+        >>> config = covey.resolve({"data": {"name": "digits", "clients": 5}, "method": {"per_round": 5}})
+        >>> config["partition"]["name"]
+        'dir-class'
+    """
     check_tables(tables)
-    tables = plain_tables(tables)
+    tables = named_tables(plain_tables(tables))
     check_no_password("", tables)
     per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
     here = {key: value for key, value in tables.items() if key != "methods"}

@@ -240,7 +240,7 @@ def load_models(
     data: Any = None,
     changed_code: bool = False,
 ) -> TrainedModels:
-    """The trained models of a run folder.
+    """The trained models of a run folder: `models.of("Berlin")` or `models.of(3)` is what a client uses.
 
     Args:
         folder: of a run.
@@ -248,6 +248,18 @@ def load_models(
         data: the data set or federation, where the run was given one and models must be made again: those of clients
             that train before use, of a run that has not come to its end or has too many to store them.
         changed_code: whether a model of your own is loaded although its code has changed since the run.
+
+    Returns:
+        The models.
+
+    Raises:
+        UserError: where the folder holds no run or is damaged.
+
+    Examples:
+        >>> run = covey.run("fedavg", rounds=1, out="runs/loaded", progress=False)
+        >>> models = covey.load_models("runs/loaded")
+        >>> len(models.predict(covey.load("digits").x[:3]))
+        3
     """
     folder = Path(folder)
     if not is_folder(folder):
@@ -337,9 +349,28 @@ def export(
     """Writes the models of a run folder into files, as clients use them; each carries its way from input to answer.
 
     `model.safetensors` where all clients use one; `model-0.safetensors`, ... where they use several of the run's; else
-    `model-NAME.safetensors` for each client and `newcomer.safetensors` for others. safetensors and torch hold the
-    state_dict (the latter for `torch.load(..., weights_only=True)`, with a JSON file beside it), onnx the whole network
-    for samples as the network takes them, scaled. With `client`, only the model of that client.
+    `model-NAME.safetensors` for each client and `newcomer.safetensors` for others.
+
+    Args:
+        folder: of a run.
+        format: safetensors and torch hold the state_dict (the latter for `torch.load(..., weights_only=True)`, with a
+            JSON file beside it), onnx the whole network for samples as the network takes them, scaled.
+        out: the folder to write; none: the run's own.
+        model: the network, where the run was given one by a Python program.
+        client: whose model alone is written; none: all.
+        data: the data set or federation, as for `load_models`.
+        changed_code: whether a model of your own is used although its code has changed since the run.
+
+    Returns:
+        The files.
+
+    Raises:
+        UserError: where the folder holds no run, is damaged, or the client is unknown.
+
+    Examples:
+        >>> run = covey.run("fedavg", rounds=1, out="runs/exported", progress=False)
+        >>> [file.name for file in covey.export("runs/exported")]
+        ['model.safetensors']
     """
     if format not in get_args(Format):
         raise UserError(f"the format is {format!r}; allowed: {', '.join(get_args(Format))}")

@@ -83,6 +83,18 @@ def measured_in(folder: Path, index: Index, round: int) -> dict[int, dict[str, f
     return found
 
 
+def summary_in(folder: Path) -> dict[str, Any]:
+    """What summary.json holds, whether the run has come to its end or was interrupted."""
+    path = folder / "summary.json"
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return summary
+    except FileNotFoundError as error:
+        raise UserError(f"{short(folder)} has no summary.json: its run has not been stopped yet") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged: it is not the summary of a run") from error
+
+
 def finished_summary(folder: Path) -> dict[str, Any] | None:
     """The summary of a run that has come to its end, with all its files as they were written; None for any other."""
     index = read_index(folder)

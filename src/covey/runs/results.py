@@ -1,4 +1,4 @@
-"""What a run or a comparison gives back: a table in a terminal, a table and curves in a notebook, frames and models."""
+"""What a run or a study gives back: a table in a terminal, a table and curves in a notebook, frames and models."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from covey.folder.checkpoint import read_checkpoint
 from covey.folder.read import RunView, read_run
-from covey.report.figures import draw_curves
 from covey.report.payload import kept_rounds
 from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns
 from covey.report.table import Column, headline_metric, rich_table, summary_columns
 from covey.report.wording import metric_title
+from covey.runs.place import config_in, index_in, summary_in
 
 if TYPE_CHECKING:
     from covey.core.round import State
     from covey.report.seeds import Paired
+    from covey.runs.config import Config
     from covey.runs.models import TrainedModels
 
 
@@ -49,8 +51,10 @@ class Result:
 
     def columns(self, metric: str | None = None) -> list[Column]:
         """The table: one row per run."""
-        columns = summary_columns(self.views, metric)
-        return [Column(head="method", cells=tuple(self._folders), right=False), *columns[1:]]
+        views = self.views
+        columns = summary_columns(views, metric)
+        labels = (label or view.label for label, view in zip(self._folders, views, strict=True))
+        return [Column(head="method", cells=tuple(labels), right=False), *columns[1:]]
 
     def __str__(self) -> str:
         if not self._folders:
@@ -89,7 +93,7 @@ class Result:
         views = self.views
         name = metric or headline_metric(views)
         lines = {
-            label: (curve.round.tolist(), curve.value.tolist())
+            label or view.label: (curve.round.tolist(), curve.value.tolist())
             for label, view in zip(self._folders, views, strict=True)
             if len(curve := view.rows.overall(name))
         }
@@ -104,16 +108,61 @@ class Result:
 
     def _key(self, label: str, view: RunView) -> dict[str, list[Any]]:
         """The columns of the frame that say which run it is."""
-        return {"method": [label] * len(view.rows)}
+        return {"method": [label or view.label] * len(view.rows)}
 
 
 class Run(Result):
-    """One finished run: `state`, `summary`, `folder`, its table, its frame and its models."""
+    """A run as its folder tells it: its table, its frame, its models.
 
-    def __init__(self, label: str, folder: Path, state: State, summary: Mapping[str, Any]) -> None:
-        super().__init__({label: folder}, folder)
-        self.state = state
-        self.summary = summary
+    Args:
+        folder: the run folder, finished or not.
+        label: what tables call the run; empty: its name.
+        state: what the server remembered at the end, where that is at hand.
+        summary: what summary.json holds, where that is at hand.
+
+    Raises:
+        UserError: when something is asked of it and the folder is not that of a run, or is damaged.
+
+    Examples:
+        >>> run = covey.run("fedavg", rounds=1, out="runs/one", progress=False)
+        >>> covey.Run("runs/one").state.round
+        1
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        label: str = "",
+        state: State | None = None,
+        summary: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__({label: Path(folder)}, Path(folder))
+        self._label, self._state, self._summary = label, state, summary
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return self._label or read_run(self.folder).label
+
+    @property
+    def config(self) -> Config:
+        """The settings that it was made with."""
+        return config_in(self.folder)
+
+    @property
+    def state(self) -> State:
+        """All that the server remembered at the end, or at the last checkpoint."""
+        if self._state is None:
+            self._state = read_checkpoint(self.folder, index_in(self.folder)).state
+        return self._state
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What summary.json holds (docs/run-folder.md)."""
+        if self._summary is None:
+            self._summary = summary_in(self.folder)
+        return self._summary
 
     def models(self) -> TrainedModels:
         """The trained models, ready to use."""
@@ -122,63 +171,77 @@ class Run(Result):
         return load_models(self.folder)
 
 
-class Comparison(Result):
-    """Several finished runs by their labels; `failed` says what became of the others."""
-
-    def __init__(self, runs: Mapping[str, Run], folder: Path, failed: Mapping[str, str]) -> None:
-        super().__init__({label: run.folder for label, run in runs.items()}, folder)
-        self.runs = dict(runs)
-        self.failed = dict(failed)
-
-    def __getitem__(self, label: str) -> Run:
-        return self.runs[label]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.runs)
-
-    def __str__(self) -> str:
-        said = [f"{label} failed: {why}" for label, why in self.failed.items()]
-        return "\n".join([super().__str__(), *said])
-
-    __repr__ = __str__
-
-
 class Study(Result):
-    """Several methods with several seeds each: means with 95 % intervals, and paired tests against the first method.
+    """Several methods on the same clients, seeds and failures, each with one seed or with several.
 
-    `runs` are the folders by label and seed, for `covey.load_models`; `failed` says what became of the other runs.
+    With one seed its table is one row per run; with several, means with 95 % intervals and paired tests against the
+    first method. `study[label]` is a method's run (with the first of its seeds).
+
+    Args:
+        runs: by label and seed.
+        folder: where they are.
+        failed: what became of the other runs, in one sentence each.
+        settings: of each label, where a table shows them.
+
+    Examples:
+        >>> study = covey.compare(
+        ...     ["fedavg", "local"], rounds=1, seeds=2, clients=4, processes=1, out="runs/seeds", progress=False
+        ... )
+        >>> sorted(study.values("fedavg"))
+        [0, 1]
+        >>> study.tests()["local"].distinguishable
+        False
     """
 
-    width = 160
-
     def __init__(
-        self, runs: Mapping[str, Mapping[int, Path]], folder: Path, failed: Mapping[str, str]
+        self,
+        runs: Mapping[str, Mapping[int, Run]],
+        folder: Path,
+        failed: Mapping[str, str] | None = None,
+        *,
+        settings: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        flat = {f"{label} seed {seed}": runs[label][seed] for label in runs for seed in sorted(runs[label])}
-        super().__init__(flat, folder)
         self.runs = {label: dict(sorted(seeds.items())) for label, seeds in runs.items()}
-        self.failed = dict(failed)
+        self.failed = dict(failed or {})
+        self.settings = dict(settings or {})  # of each label, where a table shows them
+        self.replicated = bool(settings) or any(len(seeds) > 1 for seeds in self.runs.values())
+        one = {label: run.folder for label, seeds in self.runs.items() for run in seeds.values()}
+        every = {
+            f"{label} seed {seed}": run.folder
+            for label, seeds in self.runs.items()
+            for seed, run in seeds.items()
+        }
+        super().__init__(every if self.replicated else one, folder)
+        self.width = 160 if self.replicated else self.width
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.runs)
+
+    def __getitem__(self, label: str) -> Run:
+        return next(iter(self.runs[label].values()))
 
     @property
     def replicas(self) -> Replicas:
         """The runs by label, one per seed."""
         return Replicas(
-            runs={label: [read_run(at) for at in seeds.values()] for label, seeds in self.runs.items()}
+            runs={
+                label: [read_run(run.folder) for run in seeds.values()] for label, seeds in self.runs.items()
+            },
+            columns=self.settings,
         )
 
     def title(self) -> str:
+        if not self.replicated:
+            return super().title()
         replicas = self.replicas
         return f"{metric_title(replicas.metric)}; {replicas.in_words()}"
 
     def note(self) -> str:
-        return against_words(self.replicas)
+        return against_words(self.replicas) if self.replicated else ""
 
     def columns(self, metric: str | None = None) -> list[Column]:
-        """The table: one row per method, with means, intervals and the test against the first."""
-        return replica_columns(self.replicas, metric)
+        """The table: one row per method; with several seeds means, intervals and the test against the first."""
+        return replica_columns(self.replicas, metric) if self.replicated else super().columns(metric)
 
     def values(self, label: str, metric: str | None = None) -> dict[int, float | None]:
         """The last value of a metric (the headline's, if none is named) with every seed."""
@@ -193,6 +256,8 @@ class Study(Result):
 
     def curves(self, metric: str | None = None) -> str:
         """The means over seeds as an SVG picture, with their 95 % intervals as bands, or with the few single runs."""
+        if not self.replicated:
+            return super().curves(metric)
         replicas = self.replicas
         name = metric or replicas.metric
         lines, bands, singles = {}, {}, {}
@@ -206,15 +271,23 @@ class Study(Result):
         return _picture(lines, metric_title(name), bands, singles)
 
     def _key(self, label: str, view: RunView) -> dict[str, list[Any]]:
+        if not self.replicated:
+            return super()._key(label, view)
         name, _, seed = label.rpartition(" seed ")
         return {"method": [name] * len(view.rows), "seed": [int(seed)] * len(view.rows)}
 
     def __str__(self) -> str:
-        return "\n".join(
-            [super().__str__(), *(f"{title} failed: {why}" for title, why in self.failed.items())]
-        )
+        return "\n".join([super().__str__(), *(f"{run} failed: {why}" for run, why in self.failed.items())])
 
     __repr__ = __str__
+
+    def failures(self) -> str:
+        """What failed, in one sentence; empty where nothing did."""
+        if not self.failed:
+            return ""
+        total = len(self.failed) + sum(map(len, self.runs.values()))
+        words = "; ".join(f"{run}: {why}" for run, why in self.failed.items())
+        return f"{len(self.failed)} of {total} runs failed: {words}"
 
 
 def numbers(curve: Sequence[float | None]) -> list[float]:
@@ -231,6 +304,8 @@ def _picture(
     """Curves as SVG; nothing where there are none."""
     if not lines:
         return ""
+    from covey.report.figures import draw_curves
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "curves.svg"
         draw_curves(lines, path=path, x_label="round", y_label=y_label, bands=bands, singles=singles)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from covey.core.round import Fleet, State, Watcher, run
+from covey.core.round import Fleet, State, Watcher, run_rounds
 from covey.errors import SpoiledRunError, UserError
 from covey.files import folder_lock, storing
 from covey.fleet.odd import odd_in_words
@@ -35,21 +35,26 @@ from covey.runs.place import (
 from covey.runs.provenance import changed, origins_in, origins_of
 from covey.runs.recorder import Recorder, same_version
 from covey.runs.recovery import gone_back
+from covey.runs.results import Run
 from covey.runs.tracking import Tracking, tracked, trackers_of
 from covey.settings.toml import read_tables
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Finished:
-    """What a run leaves: the last state, the summary, and where the folder is."""
-
-    state: State
-    summary: dict[str, Any]
-    folder: Path
-
-
 class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C, or a watcher that has seen enough: the run is saved in `folder` and can be resumed."""
+    """Ctrl-C, or a watcher that has seen enough: the run is saved in `folder` and can be resumed.
+
+    Args:
+        folder: where the run is saved.
+        rounds_done: how many rounds it has.
+        command: that resumes it.
+        summary: what summary.json holds.
+
+    Examples:
+        >>> try:
+        ...     run = covey.run("fedavg", rounds=1, out="runs/long", progress=False)
+        ... except covey.Interrupted as stopped:
+        ...     run = covey.resume(stopped.folder)
+    """
 
     pruned = False  # whether it was a watcher
 
@@ -75,7 +80,7 @@ def run_config(
     say: Callable[[str], None] | None = None,
     report: bool = True,
     fleet: Fleet | None = None,
-) -> Finished:
+) -> Run:
     """Runs the configuration into a new or empty folder, on its own fleet or on the real sites of `fleet`."""
     check_told(fleet)
     check_free(folder)
@@ -102,7 +107,7 @@ def resume(
     fleet: Fleet | None = None,
     changed_code: bool = False,
     from_round: int | None = None,
-) -> Finished:
+) -> Run:
     """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped.
 
     With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so. A private run needs to
@@ -131,7 +136,7 @@ def resume(
             elif from_round is None and (summary := finished_summary(folder)):
                 if report and not (folder / "report.html").exists():
                     write_page(folder)
-                return Finished(state=checkpoint.state, summary=summary, folder=folder)
+                return Run(folder, state=checkpoint.state, summary=summary)
             fleet = fleet or fleet_of(config, say)
             return _go(config, folder, fleet, checkpoint, watchers, say, report)
     finally:
@@ -187,7 +192,7 @@ def run_or_resume(
     report: bool = True,
     fleet: Fleet | None = None,
     longer: bool = False,
-) -> Finished:
+) -> Run:
     """Runs into the folder, or goes on with what lies there if it is the same configuration.
 
     With `longer`, its number of rounds may be another one: the run goes on to as many as are asked for now, and so may
@@ -243,7 +248,7 @@ def check_told(fleet: Fleet | None) -> None:
     if fleet is not None and fleet.simulated:
         raise UserError(
             "fleet is a LocalFleet of your own, and the folder's config.toml would describe another; "
-            "leave fleet out, or call covey.run, which writes no folder"
+            "leave fleet out, or call covey.run_rounds, which writes no folder"
         )
 
 
@@ -258,7 +263,7 @@ def _go(
     watchers: Sequence[Watcher],
     say: Callable[[str], None] | None,
     report: bool,
-) -> Finished:
+) -> Run:
     if say is not None:
         say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
         measuring = config.measure
@@ -287,7 +292,7 @@ def _go(
     if report:
         with storing(folder):
             write_page(folder)
-    return Finished(state=state, summary=summary, folder=folder)
+    return Run(folder, state=state, summary=summary)
 
 
 def _load(fleet: Fleet, checkpoint: Checkpoint, folder: Path) -> None:
@@ -323,7 +328,7 @@ def _run(
     try:
         while True:
             try:
-                last = run(
+                last = run_rounds(
                     config.method,
                     fleet,
                     rounds=config.top.rounds,

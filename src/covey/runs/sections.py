@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from covey.core.round import PATIENCE
-from covey.data import LOADER_GIVEN
 from covey.data.federate import GIVEN as DATA_GIVEN
+from covey.data.loading import LOADER_GIVEN
 from covey.settings.catalogue import TRACKERS
 from covey.settings.choices import SeveralOf
 from covey.settings.ranges import Count, Natural, NotNegative, Range, Seed

@@ -197,7 +197,7 @@ class Registry(Mapping[str, T], Generic[T]):
         if name not in self.objects:
             raise UserError(
                 f"the {self.kind} {name!r} was an object of a Python program, which alone can run it again: call "
-                "covey.simulate there with the same objects and the same folder"
+                "covey.run there with the same objects and the same folder"
             )
         return self.objects[name][0]
 

@@ -87,6 +87,18 @@ def read_tables(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not valid TOML: {error}") from error
 
 
+# Tables that are named by what they choose: `partition = "iid"` is short for `partition = {name = "iid"}`.
+NAMED = ("data", "model", "method", "partition", "shift", "robust", "compress")
+
+
+def named_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables with each bare name written out as a table."""
+    return {
+        key: {"name": value} if key in NAMED and isinstance(value, str) else value
+        for key, value in tables.items()
+    }
+
+
 def on_top(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Tables on top of each other: inside a table, later values replace earlier ones."""
     result: dict[str, Any] = {}
@@ -118,7 +130,7 @@ def with_setting(tables: dict[str, Any], assignment: str) -> None:
         value = text.strip()
     table = tables
     for name in names[:-1]:
-        if isinstance(table.get(name), str) and names[0] == "method":  # select = "haccs" is short for a table
+        if isinstance(table.get(name), str) and names[0] in NAMED:  # select = "haccs" is short for a table
             table[name] = {"name": table[name]}
         table = table.setdefault(name, {})
         if not isinstance(table, dict):

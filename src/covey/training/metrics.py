@@ -29,14 +29,21 @@ Whole = Callable[["Tensor", "Tensor"], "float | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A number about predictions.
+    """A number about predictions; `covey.metric` makes one of a function.
 
-    name: as it stands in tables. higher_is_better: its direction; None where nobody said it, and then nothing is
-    called best, worst or reached. share: it lies between 0 and 1 and is shown in percent. together: how the clients'
-    values become one: `mean` over clients, `weighted` by samples, or `geometric` (the mean of the logarithms). of: the
-    number from all outputs and targets, or None where these data do not define it (such a client is left out); without
-    `of`, it is the mean of the objective's score of that name. per_class: so many samples of every class are needed, or
-    it is not defined; 0: any will do.
+    Args:
+        name: as it stands in tables.
+        higher_is_better: its direction; None where nobody said it, and then nothing is called best, worst or reached.
+        share: whether it lies between 0 and 1 and is shown in percent.
+        together: how the clients' values become one: `mean` over clients, `weighted` by samples, or `geometric`.
+        of: the number from all outputs and targets, or None where these data do not define it (such a client is left
+            out); without `of`, it is the mean of the objective's score of that name.
+        per_class: so many samples of every class are needed, or it is not defined; 0: any will do.
+
+    Examples:
+        >>> mistakes = covey.Metric(
+        ...     name="mistakes", higher_is_better=False, of=lambda out, y: float((out.argmax(1) != y).sum())
+        ... )
     """
 
     name: str
@@ -119,7 +126,26 @@ def metric(
     share: bool = False,
     together: Together = "mean",
 ) -> Callable[[Whole], Metric]:
-    """Makes a metric of a function of all outputs and targets: `@covey.metric(higher_is_better=True)`."""
+    """Makes a metric of a function of all outputs and targets.
+
+    Args:
+        bare: nothing; it is there to say that the decorator takes arguments.
+        name: as it stands in tables; empty: the function's.
+        higher_is_better: its direction; without one nothing is called best, worst or reached.
+        share: whether it lies between 0 and 1 and is shown in percent.
+        together: how the clients' values become one: `mean` over clients, `weighted` by samples, or `geometric`.
+
+    Returns:
+        A decorator.
+
+    Raises:
+        UserError: when it is used without brackets.
+
+    Examples:
+        >>> @covey.metric(higher_is_better=True, share=True)
+        ... def within_two(outputs, targets):
+        ...     return float((outputs.topk(2).indices == targets[:, None]).any(dim=1).float().mean())
+    """
     if bare is not None or not isinstance(higher_is_better, bool):
         raise UserError(
             "a metric must say its direction: @covey.metric(higher_is_better=True), or False for errors and costs"

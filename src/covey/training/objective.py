@@ -20,7 +20,17 @@ NEEDED = ("kernel", "main", "higher_is_better", "target", "loss", "scores")
 
 @runtime_checkable
 class Objective(Protocol):
-    """Any object with these four can be trained for; `scores` gives one value per sample under each metric's name."""
+    """What a model is trained for: any object with these attributes.
+
+    `kernel` is the name under which an accelerator knows the loss ("" when none does), `main` the metric that tables
+    show, `target` what the outputs are compared with, `loss` a number per batch, and `scores` one value per sample
+    under each metric's name.
+
+    Examples:
+        >>> from covey.training.objective import Regression
+        >>> isinstance(Regression(), covey.Objective)
+        True
+    """
 
     kernel: ClassVar[str]  # the name under which an accelerator knows the loss; "" when none does
     main: ClassVar[str]  # the metric that tables and progress lines show

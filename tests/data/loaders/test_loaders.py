@@ -8,9 +8,10 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from covey.data import DATASETS, Samples, federate, load
+from covey.data import Samples, federate, load
 from covey.data.loaders.pacs import pacs, smaller
 from covey.errors import UserError
+from covey.settings.catalogue import DATASETS
 
 
 def test_digits_are_the_scikit_learn_images_scaled_to_0_1_and_split_by_label():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.core.round import run
+from covey.core.round import run_rounds
 from covey.errors import UserError
 from covey.methods.covey import covey
 from covey.methods.covey.grouping import compared
@@ -34,7 +34,7 @@ def after(rounds: int, shift: dict):
     )
     fleet = fleet_of(config)
     try:
-        return run(config.method, fleet, rounds=rounds)
+        return run_rounds(config.method, fleet, rounds=rounds)
     finally:
         fleet.close()
 

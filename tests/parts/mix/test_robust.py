@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from covey.core.round import Method, run
+from covey.core.round import Method, run_rounds
 from covey.errors import UserError
 from covey.fleet.guard import Guard
 from covey.parts.mix.apply import apply_mixings
@@ -169,7 +169,7 @@ def poisoned(method: Method, attack: str) -> Method:
 def moved_by(method: Method, fleet) -> float:
     """How far the model lies from its start after a round."""
     start = fleet.start()
-    state = run(method, fleet, rounds=1)
+    state = run_rounds(method, fleet, rounds=1)
     assert torch.isfinite(state.models).all()
     return float((state.models[0] - start).norm())
 
@@ -208,7 +208,7 @@ def test_the_guard_refuses_an_update_times_1000_whatever_the_combine(digits_flee
 def test_nan_never_reaches_the_bank(digits_fleet, name: str) -> None:
     fleet = digits_fleet(clients=10, alpha=1.0)
     method = METHODS[name](TRAIN, **{**ROBUST, **UNGUARDED, **BOUNDED}[name])
-    state = run(poisoned(method, "nan"), fleet, rounds=2)
+    state = run_rounds(poisoned(method, "nan"), fleet, rounds=2)
     assert torch.isfinite(state.models).all()
     assert fleet.ledger.refused >= 2
     assert "NaN" in fleet.ledger.last_problem()
@@ -219,8 +219,8 @@ def test_a_flipped_sign_turns_an_update_round(digits_fleet) -> None:
     start = fleet.start()
     alone = replace(METHODS["fedavg"](TRAIN), select=lambda _: [2])
     nobody = replace(alone, local=Poisoned(local=TRAIN, clients=(), attack="flip"))
-    honest = run(nobody, digits_fleet(clients=10, alpha=1.0), rounds=1).models[0]
-    flipped = run(poisoned(alone, "flip"), fleet, rounds=1).models[0]
+    honest = run_rounds(nobody, digits_fleet(clients=10, alpha=1.0), rounds=1).models[0]
+    flipped = run_rounds(poisoned(alone, "flip"), fleet, rounds=1).models[0]
     assert (flipped - start).numpy() == pytest.approx((start - honest).numpy(), abs=1e-6)
 
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.core.round import run, stream
+from covey.core.round import run_rounds, stream
 from covey.methods.clustered_sampling import clustered_sampling
 from covey.parts.selection.clustered_sampling import (
     angles,
@@ -97,6 +97,6 @@ def test_sketches_keep_angles() -> None:
 
 def test_a_client_drawn_twice_counts_twice(digits_fleet) -> None:
     """One client with nearly all the data fills nearly all urns; the method still runs and averages."""
-    state = run(clustered_sampling(Train(lr=0.1), by="similarity"), digits_fleet(clients=5), rounds=3)
+    state = run_rounds(clustered_sampling(Train(lr=0.1), by="similarity"), digits_fleet(clients=5), rounds=3)
     assert set(state.memory["sampling.sketches"]) <= set(range(5))
     assert torch.isfinite(state.models).all()

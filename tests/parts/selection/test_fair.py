@@ -136,7 +136,7 @@ def test_the_last_round_of_every_device_is_remembered() -> None:
     fleet = covey.LocalFleet(data, model, seed=1)
     method = haccs(Train(lr=0.1), per_round=2)
     assert isinstance(method.select, FairSchedule)
-    state = covey.run(method, fleet, rounds=8)
+    state = covey.run_rounds(method, fleet, rounds=8)
     assert set(map(int, LAST_CHOSEN.of(state.memory))) == set(range(8)), (
         "equal devices: all within n / k rounds or so"
     )

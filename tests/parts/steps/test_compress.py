@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import Reply, Task, run
+from covey.core.round import Reply, Task, run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.steps.compress import Compressed, packed_update, unpacked_update
@@ -41,9 +41,11 @@ def test_what_is_left_out_is_sent_later() -> None:
     """One client, a third of three numbers per round: what was sent and what is owed is all that was trained."""
     fleet = least_squares([30])[2]
     plain = fedavg(full_batch(), per_round=1)
-    state = run(replace(plain, local=Compressed(step=plain.local, how="top-k", share=0.3)), fleet, rounds=1)
+    state = run_rounds(
+        replace(plain, local=Compressed(step=plain.local, how="top-k", share=0.3)), fleet, rounds=1
+    )
     owed = fleet.save()["states"]["0"]["owed"][0]
-    whole = run(plain, least_squares([30])[2], rounds=1)
+    whole = run_rounds(plain, least_squares([30])[2], rounds=1)
     assert torch.allclose(state.models[0] + owed, whole.models[0], atol=1e-6)
     assert int((state.models[0] != 0).sum()) == 1
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from covey.core.round import Task, run
+from covey.core.round import Task, run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.methods.cfic import cfic
@@ -194,17 +194,17 @@ def test_agreement_is_the_mean_cosine_between_clusters(a_round, second, agreemen
 def test_without_alpha_and_beta_it_is_fedavg_with_that_sampling_bit_for_bit(digits_fleet) -> None:
     train = Train(epochs=2, batch=16, lr=0.1)
     sampled = replace(fedavg(train), group=by_label, select=EveryCluster(per_round=6))
-    plain = run(sampled, digits_fleet(), rounds=4)
-    corrected = run(cfic(train, per_round=6, alpha=0.0, beta=0.0), digits_fleet(), rounds=4)
+    plain = run_rounds(sampled, digits_fleet(), rounds=4)
+    corrected = run_rounds(cfic(train, per_round=6, alpha=0.0, beta=0.0), digits_fleet(), rounds=4)
     assert torch.equal(plain.models, corrected.models)
     assert sampled.mix == Average()
 
 
 def test_lazy_learns_the_same_clusters_from_who_was_chosen(digits_fleet) -> None:
     train = Train(lr=0.1)
-    eager = run(cfic(train), digits_fleet(), rounds=1)
-    first = run(cfic(train, per_round=13, lazy=True), digits_fleet(), rounds=1)
-    later = run(cfic(train, per_round=13, lazy=True), digits_fleet(), rounds=15)
+    eager = run_rounds(cfic(train), digits_fleet(), rounds=1)
+    first = run_rounds(cfic(train, per_round=13, lazy=True), digits_fleet(), rounds=1)
+    later = run_rounds(cfic(train, per_round=13, lazy=True), digits_fleet(), rounds=15)
     assert len(eager.groups) == 20
     assert len(first.groups) == 13
     assert first.groups.items() <= eager.groups.items()

@@ -19,7 +19,7 @@ from covey.files import folder_lock, free_memory
 from covey.folder.read import read_run
 from covey.runs.config import resolve
 from covey.runs.run import run_config
-from covey.runs.study.execute import StudyInterrupted, execute, failures
+from covey.runs.study.execute import StudyInterrupted, execute
 from covey.runs.study.plan import Plan, keep_plan, read_plan
 from covey.runs.study.room import side_by_side
 from covey.terminal import live_many
@@ -49,14 +49,14 @@ def study(tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_every_method_is_run_with_every_seed_to_the_same_bits_as_alone(study, tmp_path: Path) -> None:
-    assert {label: sorted(runs) for label, runs in study.finished.items()} == {
+    assert {label: sorted(runs) for label, runs in study.runs.items()} == {
         "fedavg": [0, 1],
         "local": [0, 1],
     }
     alone = run_config(
         resolve({**SMALL, "seed": 1, "method": {"name": "fedavg"}}), tmp_path / "run", report=False
     )
-    assert alone.summary["last"] == read_run(study.finished["fedavg"][1]).summary.last
+    assert alone.summary["last"] == read_run(study.runs["fedavg"][1].folder).summary.last
 
 
 def test_the_page_has_means_single_runs_and_paired_tests(study) -> None:
@@ -65,7 +65,7 @@ def test_the_page_has_means_single_runs_and_paired_tests(study) -> None:
     assert data["seeds"] == 2
     assert [run["label"] for run in data["runs"]] == ["fedavg", "local"]
     curve = data["runs"][0]["curves"]["local-test/accuracy-mean"]
-    views = [read_run(study.finished["fedavg"][seed]) for seed in (0, 1)]
+    views = [read_run(study.runs["fedavg"][seed].folder) for seed in (0, 1)]
     by_hand = [view.rows.overall("local-test/accuracy-mean").value[-1] for view in views]
     assert curve["all"][-1] == pytest.approx(sum(by_hand) / 2, abs=1e-4)
     # two seeds: the single runs in place of a band
@@ -78,7 +78,7 @@ def test_the_page_has_means_single_runs_and_paired_tests(study) -> None:
 def test_a_finished_study_is_not_made_again(study) -> None:
     before = {path: path.stat().st_mtime_ns for path in study.folder.rglob("metrics.parquet")}
     again, said = made(read_plan(study.folder), study.folder)
-    assert again.finished == study.finished
+    assert [view.path for view in again.views] == [view.path for view in study.views]
     assert said == ["0 of 4 runs are left"]
     assert before == {path: path.stat().st_mtime_ns for path in study.folder.rglob("metrics.parquet")}
 
@@ -115,8 +115,8 @@ def test_one_run_that_fails_leaves_the_others(tmp_path: Path) -> None:
         {**SMALL, "method": {"name": "compose", "mix": "average", "after": [f"{broken}:after"]}}
     )
     done, _ = made(Plan(kind="compare", configs=configs, seeds=1), tmp_path / "out", processes=1)
-    assert list(done.finished) == ["fedavg"]
-    assert "boom" in failures(done)
+    assert list(done.runs) == ["fedavg"]
+    assert "boom" in done.failures()
 
 
 def test_how_many_go_at_once_fits_memory_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,8 +164,8 @@ def test_it_goes_on_after_kill_and_after_ctrl_c(tmp_path: Path, how: signal.Sign
     kept = read_run(folder / "fedavg" / "seed-0").summary.rounds_done
     assert 0 < kept < ROUNDS
     done, said = made(read_plan(folder), folder)
-    assert sorted(done.finished["fedavg"]) == [0, 1]
-    rows = read_run(done.finished["fedavg"][0]).rows.overall("global-test/accuracy")
+    assert sorted(done.runs["fedavg"]) == [0, 1]
+    rows = read_run(done.runs["fedavg"][0].folder).rows.overall("global-test/accuracy")
     assert rows.round.tolist() == list(range(1, ROUNDS + 1))
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from covey.core.round import Fleet, Round, RoundEnd, run, server_client, stream
+from covey.core.round import Fleet, Round, RoundEnd, run_rounds, server_client, stream
 from covey.data import Dataset, Samples, Scale, load
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
@@ -101,7 +101,7 @@ class Pretrain:
         method = fedavg(train, per_round=self.per_round)
         measure = Measuring(global_test=False, whom="trained")
         try:
-            state = run(method, child, rounds=self.rounds, measure=measure, watchers=[note])
+            state = run_rounds(method, child, rounds=self.rounds, measure=measure, watchers=[note])
         finally:
             child.close()
         now.notes["autoencoder"] = {"round": list(range(1, self.rounds + 1)), "mse, local test": errors}

@@ -56,6 +56,9 @@ class Train(Step):
         holdout: share of the local data that is kept for validation.
         keep_momentum: whether the momentum is carried from one round to the next.
         drop_last: whether a last, smaller batch is left out.
+
+    Examples:
+        >>> train = covey.Train(lr=0.05, batch=32, epochs=2, momentum=0.9)
     """
 
     epochs: Annotated[int, Range(1, 10_000)] | None = None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from covey.files import folder_lock
-from covey.folder.read import RunView, read_run
 from covey.report.page import write_report
-from covey.report.replicas import Replicas
 from covey.runs.compare import in_one_sentence
 from covey.runs.place import finished_summary, taken
+from covey.runs.results import Run, Study
 from covey.runs.run import Interrupted, run_or_resume
 from covey.runs.study.plan import Job, Plan, keep_plan
 from covey.runs.study.pool import Outcome, run_jobs
@@ -20,25 +18,6 @@ from covey.runs.study.room import side_by_side
 from covey.terminal import Many
 
 Show = Callable[[int], AbstractContextManager[Many]]  # runs -> what shows several at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class Studied:
-    """The runs of a study that came to their end, by label and seed, and what became of the others."""
-
-    plan: Plan
-    folder: Path
-    finished: dict[str, dict[int, Path]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)  # title of a run -> why, in one sentence
-
-    def replicas(self) -> Replicas:
-        """Every label's runs, as their folders tell them."""
-        views: dict[str, list[RunView]] = {}
-        for label in self.plan.configs:
-            found = self.finished.get(label, {})
-            if found:
-                views[label] = [read_run(found[seed]) for seed in sorted(found)]
-        return Replicas(runs=views, columns=self.plan.columns)
 
 
 class StudyInterrupted(Interrupted):
@@ -57,7 +36,7 @@ def execute(
     say: Callable[[str], None],
     processes: int | None = None,
     page: bool = True,
-) -> Studied:
+) -> Study:
     """Makes what is not made yet, side by side as far as memory and cores allow, and writes the page of all."""
     keep_plan(plan, folder)
     with folder_lock(folder, taken(folder)):
@@ -67,23 +46,24 @@ def execute(
 
 def execute_here(
     plan: Plan, folder: Path, *, show: Show, say: Callable[[str], None], processes: int | None, page: bool
-) -> Studied:
+) -> Study:
     """The same in a folder that nobody else writes to."""
-    done = Studied(plan=plan, folder=folder)
+    finished: dict[str, dict[int, Run]] = {}
+    failed: dict[str, str] = {}
     left = []
     for job in plan.jobs(folder):
         if is_finished(job):
-            done.finished.setdefault(job.label, {})[job.seed] = job.folder
+            finished.setdefault(job.label, {})[job.seed] = Run(job.folder, label=job.label)
         else:
             left.append(job)
-    if done.finished:
-        say(f"{len(left)} of {len(left) + sum(map(len, done.finished.values()))} runs are left")
+    if finished:
+        say(f"{len(left)} of {len(left) + sum(map(len, finished.values()))} runs are left")
 
     def ended(job: Job, outcome: Outcome) -> None:
         if outcome.failed:
-            done.failed[job.title] = outcome.failed
+            failed[job.title] = outcome.failed
         elif not outcome.stopped:
-            done.finished.setdefault(job.label, {})[job.seed] = job.folder
+            finished.setdefault(job.label, {})[job.seed] = Run(job.folder, label=job.label)
 
     try:
         with show(len(left)) as shown:
@@ -95,10 +75,12 @@ def execute_here(
                 run_jobs(iter(left), processes=at_once, show=shown, ended=ended)
     except (KeyboardInterrupt, Interrupted):
         raise StudyInterrupted(plan, folder) from None
-    if done.finished and page:
-        replicas = done.replicas()
+    ordered = {label: finished[label] for label in plan.configs if label in finished}
+    study = Study(ordered, folder, failed, settings=plan.columns)
+    if finished and page:
+        replicas = study.replicas
         write_report(replicas.firsts, folder / "report.html", replicas)
-    return done
+    return study
 
 
 def is_finished(job: Job) -> bool:
@@ -121,13 +103,3 @@ def one_by_one(jobs: list[Job], show: Many, ended: Callable[[Job, Outcome], None
             outcome = Outcome(failed=in_one_sentence(error))
         show.done(job.title, outcome.failed)
         ended(job, outcome)
-
-
-def failures(studied: Studied) -> str:
-    """What failed, in one sentence; empty where nothing did."""
-    failed: Mapping[str, str] = studied.failed
-    if not failed:
-        return ""
-    total = len(failed) + sum(map(len, studied.finished.values()))
-    words = "; ".join(f"{title}: {why}" for title, why in failed.items())
-    return f"{len(failed)} of {total} runs failed: {words}"

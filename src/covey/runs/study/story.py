@@ -25,8 +25,8 @@ from covey.report.seeds import Number, differences, in_words, may_be_equal, rati
 from covey.report.table import Column
 from covey.runs.config import resolve
 from covey.runs.place import finished_summary
+from covey.runs.results import Study
 from covey.runs.study.cells import accuracy_by_kind, read_cell
-from covey.runs.study.execute import Studied
 from covey.runs.study.plan import Plan
 from covey.settings.toml import on_top, read_tables
 
@@ -75,11 +75,14 @@ def label(number: int, method: Mapping[str, Any]) -> str:
     return f"{number} {method['name']}"
 
 
-def story_columns(story: Story, done: Studied) -> list[Column]:
+def story_columns(story: Story, done: Study) -> list[Column]:
     """The table: idea, fleet, what is compared, the idea's number, the baseline's, and what lies between them."""
     rows = []
     for number, line in enumerate(story.lines, start=1):
-        sides = [list(done.finished.get(label(number, m), {}).values()) for m in (line.method, line.baseline)]
+        sides = [
+            [run.folder for run in done.runs.get(label(number, m), {}).values()]
+            for m in (line.method, line.baseline)
+        ]
         ours, theirs = ([cell(line.measure, folder) for folder in folders] for folders in sides)
         words = [
             f"{m['name']}\n{number_words(numbers, line)}{aside(line, folders)}"

@@ -13,7 +13,8 @@ from covey.files import folder_lock, read_json, storing, write_atomically
 from covey.runs.compare import in_file_names, with_method
 from covey.runs.config import Config, resolve
 from covey.runs.place import make, taken
-from covey.runs.study.execute import Show, Studied, StudyInterrupted, execute
+from covey.runs.results import Study
+from covey.runs.study.execute import Show, StudyInterrupted, execute
 from covey.runs.study.plan import Job, Plan
 from covey.runs.study.pool import Outcome, run_jobs
 from covey.runs.study.room import side_by_side
@@ -89,7 +90,7 @@ class Tuned:
     refused: int
     rounds: int
     file: Path
-    tested: Studied | None = None
+    tested: Study | None = None
 
 
 @dataclass(kw_only=True)
@@ -318,7 +319,7 @@ def conclude(race: Race, tuning: Tuning, folder: Path) -> Tuned:
 
 def on_test_data(
     one: Tuned, tuning: Tuning, folder: Path, show: Show, say: Callable[[str], None], processes: int | None
-) -> Studied:
+) -> Study:
     """Defaults and best settings on all training data, measured on test data for the first time."""
     say(f"{one.method}: defaults and tuned settings on test data")
     configs = {"defaults": tuning.default(one.method), "tuned": one.best}
