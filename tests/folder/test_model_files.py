@@ -32,13 +32,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "resnet18": {"width": 0.125},
 }
 DEEP = dict.fromkeys(SMALL, (3, 32, 32))
-QUICK = (
-    "softmax",
-    "lenet5",
-    "cnn-series",
-    "resnet18",
-    "ae-fc",
-)  # the others take the rest of a minute: make slow
 
 
 def model_named(name: str, **facts: Any) -> ServedModel:
@@ -75,9 +68,7 @@ def check_onnx(content: bytes, model: ServedModel, x: torch.Tensor) -> None:
     assert ModelFacts.from_json(told) == model.facts
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
-)
+@pytest.mark.parametrize("name", MODELS)
 def test_onnx_puts_out_the_same_for_every_architecture(name: str) -> None:
     pytest.importorskip("onnxscript")
     model = model_named(name)

@@ -17,6 +17,7 @@ from covey.report.seeds import (
     in_words,
     interval,
     interval_within,
+    may_be_equal,
     paired,
     ratios,
     to_json,
@@ -101,7 +102,7 @@ def test_a_paired_test_by_hand() -> None:
     assert found is not None
     assert found.difference == pytest.approx(2)
     assert found.p == pytest.approx(0.0742, abs=1e-4)
-    assert (found.low, found.high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-3)
+    assert found.interval == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-3)
     assert not found.distinguishable
     again = ttest_rel([1.0, 2.0, 3.5], [0.0, 0.3, 0.1])
     assert paired([0.0, 0.3, 0.1], [1.0, 2.0, 3.5]).p == pytest.approx(again.pvalue)
@@ -110,13 +111,35 @@ def test_a_paired_test_by_hand() -> None:
 def test_seeds_that_only_one_has_are_not_paired() -> None:
     assert paired([1.0, None, 2.0], [1.5, 9.0, 2.5]).seeds == 2
     assert paired([1.0, None], [1.5, 9.0]) is None
-    assert paired([1.0, 2.0], [1.0, 2.0]).p == 1.0
-    assert paired([1.0, 2.0], [2.0, 3.0]).p == 0.0
+
+
+def test_two_seeds_are_not_tested_however_alike_their_differences() -> None:
+    """0.93 points with both of two seeds once read "[+0.93, +0.93], p < 0.001"."""
+    for other in ([0.9093, 0.9193], [0.9093, 0.9195]):
+        found = paired([0.9, 0.91], other)
+        assert (found.p, found.interval, found.distinguishable) == (None, None, False)
+    tests = holm([found, paired([0.0] * 3, [1.0, 2.0, 3.0])])
+    assert tests[0] == found  # and is none of the tests that Holm counts
+    assert tests[1].p == pytest.approx(0.0742, abs=1e-4)
+
+
+def test_equal_differences_have_no_interval_and_the_p_of_the_sign_test() -> None:
+    """Three equal signs of three are 2 of 8 outcomes: 0.25; six of six are 2 of 64."""
+    three = paired([0.9, 0.91, 0.92], [0.91, 0.92, 0.93])
+    assert (three.p, three.interval, three.distinguishable) == (0.25, None, False)
+    six = paired([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
+    assert (six.p, six.distinguishable) == (0.03125, True)
+    assert holm([six, three])[0].p == 0.0625
+    same = paired([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    assert (same.difference, same.p) == (0.0, 1.0)
+    assert may_be_equal(np.array([0.9, 0.91]), np.array([0.91, 0.92]))
+    assert may_be_equal(np.array([0.9, 0.91, 0.92]), np.array([0.91, 0.92, 0.93]))
+    assert not may_be_equal(np.arange(6.0), np.arange(6.0) + 1)
 
 
 def test_holm_by_hand() -> None:
     """p of 0.01, 0.04, 0.03: times 3, 1, 2 in their order, never falling: 0.03, 0.06, 0.06."""
-    tests = [Paired(difference=1.0, low=0.0, high=2.0, p=p, seeds=5) for p in (0.01, 0.04, 0.03)]
+    tests = [Paired(difference=1.0, interval=(0.0, 2.0), p=p, seeds=5) for p in (0.01, 0.04, 0.03)]
     assert [one.p for one in holm([*tests[:2], None, tests[2]]) if one] == pytest.approx([0.03, 0.06, 0.06])
 
 
@@ -127,7 +150,7 @@ def test_an_interval_leaves_zero_out_exactly_where_holm_finds_a_difference() -> 
     for _ in range(200):
         means = rng.uniform(0, 4, size=rng.integers(1, 7))
         tests = holm([paired([0.0] * 5, list(rng.normal(mean, 1.5, 5))) for mean in means])
-        verdicts += [(one.distinguishable, one.low > 0 or one.high < 0) for one in tests if one]
+        verdicts += [(one.distinguishable, one.interval[0] > 0 or one.interval[1] < 0) for one in tests if one]
     assert {verdict for verdict, _ in verdicts} == {True, False}
     assert all(verdict == apart for verdict, apart in verdicts)
 
@@ -140,6 +163,6 @@ def test_the_interval_of_the_first_of_two_is_that_of_half_the_level() -> None:
     small, large = holm([paired([0.0] * 3, [1.0, 2.0, 3.0]), paired([0.0] * 3, [9.0, 10.0, 11.0])])
     assert small is not None
     assert large is not None
-    assert (large.low, large.high) == pytest.approx((10 - 6.2053 / 3**0.5, 10 + 6.2053 / 3**0.5), abs=1e-3)
-    assert (small.low, small.high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-3)
+    assert large.interval == pytest.approx((10 - 6.2053 / 3**0.5, 10 + 6.2053 / 3**0.5), abs=1e-3)
+    assert small.interval == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-3)
     assert (large.distinguishable, small.distinguishable) == (True, False)

@@ -138,9 +138,18 @@ def test_means_over_few_seeds_stay_inside_the_range() -> None:
         float, re.findall(r"[\d.e+-]+", mean_words([0.1, 0.9], "global-test/loss", Metrics()))[1:]
     )
     assert 0 < low < 0.5 < high
-    assert paired_words(paired([0.1, 0.2], [0.5, 0.9]), share=True).startswith(
-        "+55.00 [-100.00, +100.00] points"
+    wide = paired_words(paired([0.1, 0.2, 0.9], [0.5, 0.9, 0.6]), share=True)
+    assert wide == "+26.67 [-100.00, +100.00] points, not distinguishable"
+
+
+def test_numbers_that_happen_to_be_equal_have_no_interval() -> None:
+    words = mean_words([0.9, 0.9], "local-test/accuracy-mean", Metrics())
+    assert words == "90.00% with each of 2 seeds"
+    assert paired_words(paired([0.9, 0.91], [0.9093, 0.9193]), share=True) == (
+        "+0.93 points, 2 seeds: not tested"
     )
+    three = paired_words(paired([1.0, 2.0, 3.0], [1.5, 2.5, 3.5]), share=False)
+    assert three == "+0.5 with each of 3 seeds, not distinguishable"
 
 
 def test_runs_of_one_name_are_told_apart() -> None:

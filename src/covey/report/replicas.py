@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from covey.folder.read import RunView
 from covey.folder.rows import Rows
 from covey.report.payload import kept_rounds
-from covey.report.seeds import Paired, holm, interval_within, paired
+from covey.report.seeds import ROUNDING, TESTED, Paired, holm, interval_within, paired
 from covey.report.table import (
     Column,
     best_rows,
@@ -134,8 +134,10 @@ def against_words(replicas: Replicas) -> str:
     rows = len(replicas.runs) - 1
     if len(replicas.seeds) < 2 or not rows:
         return ""
-    wider = "" if rows == 1 else f", wider than 95 % as Holm's test of {rows} rows at once asks"
     first = next(iter(replicas.runs))
+    if len(replicas.seeds) < TESTED:
+        return f"Against {first}: the mean paired difference over the same seeds; tested with {TESTED} seeds and more."
+    wider = "" if rows == 1 else f", wider than 95 % as Holm's test of {rows} rows at once asks"
     return (
         f"Against {first}: the mean paired difference over the same seeds, its interval{wider}, and "
         "p of the paired t-test; not distinguishable: the interval holds 0, p is 0.05 or more."
@@ -156,17 +158,20 @@ def interval_of(values: Sequence[float] | Floats, name: str, metrics: Metrics) -
 
 
 def mean_words(values: Sequence[float | None], name: str, metrics: Metrics) -> str:
-    """A mean and its 95 % interval: 93.41 [92.10, 94.52]%."""
+    """A mean and its 95 % interval: 93.41 [92.10, 94.52]%; of equal numbers there is none."""
     known = [value for value in values if value is not None]
     if not known:
         return NOTHING
     mean = float(np.mean(known))
     if len(known) == 1:
         return show_value(name, mean, metrics)
-    low, high = interval_of(known, name, metrics)
-    text = f"{mean:.4g} [{low:.3g}, {high:.3g}]"
-    if is_share(name, metrics):
-        text = f"{100 * mean:.2f} [{100 * low:.2f}, {100 * high:.2f}]%"
+    if np.ptp(known) <= ROUNDING * abs(mean):
+        text = f"{show_value(name, mean, metrics)} with each of {len(known)} seeds"
+    else:
+        low, high = interval_of(known, name, metrics)
+        text = f"{mean:.4g} [{low:.3g}, {high:.3g}]"
+        if is_share(name, metrics):
+            text = f"{100 * mean:.2f} [{100 * low:.2f}, {100 * high:.2f}]%"
     return text + (f" ({len(known)} of {len(values)})" if len(known) < len(values) else "")
 
 
@@ -185,13 +190,21 @@ def paired_words(test: Paired | None, share: bool) -> str:
     """The difference with its interval; whether it can be told from chance is said in words."""
     if test is None:
         return NOTHING
-    numbers = f"{test.difference:+.3g} [{test.low:+.3g}, {test.high:+.3g}]"
-    if share:  # shares differ by 100 points at most
-        low, high = max(-1.0, test.low), min(1.0, test.high)
-        numbers = f"{100 * test.difference:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}] points"
+    times, digits, unit = (100, ".2f", " points") if share else (1, ".3g", "")
+    words = f"{times * test.difference:+{digits}}"
+    if test.interval is not None:
+        low, high = test.interval
+        if share:  # shares differ by 100 points at most
+            low, high = max(-1.0, low), min(1.0, high)
+        words += f" [{times * low:+{digits}}, {times * high:+{digits}}]"
+    words += unit
+    if test.p is None:
+        return f"{words}, {test.seeds} seeds: not tested"
+    if test.interval is None:
+        words += f" with each of {test.seeds} seeds"
     if not test.distinguishable:
-        return f"{numbers}, not distinguishable"
-    return f"{numbers}, p {'< 0.001' if test.p < 0.001 else f'= {test.p:.2g}'}"
+        return f"{words}, not distinguishable"
+    return f"{words}, p {'< 0.001' if test.p < 0.001 else f'= {test.p:.2g}'}"
 
 
 # ------------------------------------------------------------------------------------------ curves

@@ -11,6 +11,8 @@ import numpy as np
 
 Comparison = Literal["", "ratio", "difference"]
 LEVEL = 0.05  # of every test; one less it is that of every interval
+TESTED = 3  # seeds from which on a difference is tested: the spread of two says next to nothing
+ROUNDING = 1e-9  # of the numbers themselves, below which their differences are equal
 
 
 @dataclass(frozen=True)
@@ -114,19 +116,20 @@ class Paired:
     """One method against another over the same seeds: the mean difference, its 95 % interval, and a paired t-test.
 
     Where several methods are tested against the same one, `p` is adjusted by Holm and the interval is as much wider as
-    that test asks, so that it leaves 0 out exactly where the two are distinguishable.
+    that test asks, so that it leaves 0 out exactly where the two are distinguishable. With fewer than three seeds
+    nothing is tested, and `p` is None. Where all seeds have the same difference there is no spread to make an interval
+    of: it is None, and `p` is that of the sign test, 2 / 2^seeds.
     """
 
     difference: float
-    low: float
-    high: float
-    p: float
+    interval: tuple[float, float] | None
+    p: float | None
     seeds: int
 
     @property
     def distinguishable(self) -> bool:
         """Whether chance alone would seldom (in less than 1 of 20 studies) show such a difference."""
-        return self.p < LEVEL
+        return self.p is not None and self.p < LEVEL
 
 
 def paired(first: Sequence[float | None], other: Sequence[float | None]) -> Paired | None:
@@ -134,16 +137,19 @@ def paired(first: Sequence[float | None], other: Sequence[float | None]) -> Pair
     from scipy.stats import t
 
     both = [(a, b) for a, b in zip(first, other, strict=True) if a is not None and b is not None]
-    gaps = np.array([b - a for a, b in both if math.isfinite(a) and math.isfinite(b)])
+    known = np.array([pair for pair in both if np.isfinite(pair).all()]).reshape(-1, 2)
+    gaps = known[:, 1] - known[:, 0]
     if len(gaps) < 2:
         return None
     mean, spread = float(gaps.mean()), float(gaps.std(ddof=1))
-    low, high = interval(gaps)
-    if spread == 0:  # the same difference with every seed
-        p = 1.0 if mean == 0 else 0.0
-    else:
-        p = 2 * float(t.sf(abs(mean) / (spread / math.sqrt(len(gaps))), len(gaps) - 1))
-    return Paired(difference=mean, low=low, high=high, p=p, seeds=len(gaps))
+    if len(gaps) < TESTED:
+        return Paired(difference=mean, interval=None, p=None, seeds=len(gaps))
+    size = float(np.abs(known).max())
+    if np.ptp(gaps) <= ROUNDING * size:
+        p = 1.0 if abs(mean) <= ROUNDING * size else 2.0 ** (1 - len(gaps))
+        return Paired(difference=mean, interval=None, p=p, seeds=len(gaps))
+    p = 2 * float(t.sf(abs(mean) / (spread / math.sqrt(len(gaps))), len(gaps) - 1))
+    return Paired(difference=mean, interval=interval(gaps), p=p, seeds=len(gaps))
 
 
 def holm(tests: Sequence[Paired | None]) -> list[Paired | None]:
@@ -152,7 +158,7 @@ def holm(tests: Sequence[Paired | None]) -> list[Paired | None]:
     The first of m is tested at 0.05 / m, the next at 0.05 / (m - 1), and so on until one is not distinguishable, at
     whose level the rest stay; each interval is that of its test's level, never below 95 %.
     """
-    order = sorted((one.p, place) for place, one in enumerate(tests) if one is not None)
+    order = sorted((one.p, place) for place, one in enumerate(tests) if one is not None and one.p is not None)
     adjusted, largest, count = list(tests), 0.0, len(order)
     for rank, (p, place) in enumerate(order):
         if largest < LEVEL:
@@ -167,9 +173,11 @@ def widened(test: Paired, count: int) -> Paired:
     """With the interval of a test at a `count`-th of the level."""
     from scipy.stats import t
 
+    if test.interval is None:
+        return test
     usual, here = (float(t.ppf(1 - LEVEL / (2 * n), test.seeds - 1)) for n in (1, count))
-    half = (test.high - test.low) / 2 * here / usual
-    return replace(test, low=test.difference - half, high=test.difference + half)
+    half = (test.interval[1] - test.interval[0]) / 2 * here / usual
+    return replace(test, interval=(test.difference - half, test.difference + half))
 
 
 def may_be_equal(best: np.ndarray, other: np.ndarray) -> bool:
@@ -178,10 +186,8 @@ def may_be_equal(best: np.ndarray, other: np.ndarray) -> bool:
         return bool(np.array_equal(best, other))
     if np.array_equal(best, other):
         return True
-    if len(best) < 2:
-        return False
-    low, high = interval(best - other)
-    return low <= 0 <= high
+    test = paired(other.tolist(), best.tolist())
+    return test is not None and not test.distinguishable
 
 
 # ------------------------------------------------------------------------------------------ in words

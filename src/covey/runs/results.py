@@ -249,7 +249,7 @@ class Study(Result):
         return dict(zip(replicas.seeds, replicas.last(label, metric or replicas.metric), strict=True))
 
     def tests(self, metric: str | None = None) -> dict[str, Paired | None]:
-        """Each further method less the first one, seed by seed: `difference`, `low`, `high`, `p`, `distinguishable`."""
+        """Each further method less the first one, seed by seed: `difference`, `interval`, `p`, `distinguishable`."""
         replicas = self.replicas
         found = replicas.against_first(metric or replicas.metric)
         return dict(list(zip(self.runs, found, strict=True))[1:])
