@@ -15,6 +15,7 @@ from covey.folder.served_model import read_model
 from covey.methods.baselines import fedavg
 from covey.methods.ifca import ifca
 from covey.methods.personal import ditto, fedrep, fine_tuned
+from covey.parts.measure import Measuring
 from covey.parts.steps import Train
 from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.served import Serving, TakeServed
@@ -34,7 +35,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_model_at_a_site_is_the_row_that_the_simulation_serves(kind: str, tmp_path: Path) -> None:
     method, hand = KINDS[kind], Hand(sites(tmp_path))
-    fleet = deployed(hand)
+    fleet = deployed(hand, method=method.name)
     state = run_rounds(method, fleet, rounds=2)
     assert len(sent_home(method, state, fleet)) == CLIENTS
     local = simulated()
@@ -60,10 +61,10 @@ def test_the_model_at_a_site_is_the_row_that_the_simulation_serves(kind: str, tm
 
 def test_the_server_learns_nothing_of_it_and_a_budget_does_not_forbid_it(tmp_path: Path) -> None:
     method = KINDS["choice by loss"]
-    fleet = deployed(Hand(sites(tmp_path)))
+    fleet = deployed(Hand(sites(tmp_path)), method=method.name)
     state = run_rounds(method, fleet, rounds=1)
     hand = Hand(sites(tmp_path / "private", budget=3.0))
-    private = deployed(hand)
+    private = deployed(hand, method=method.name)
     private.begin(1)
     replies = sent_home(method, state, private)
     assert len(replies) == CLIENTS
@@ -79,7 +80,8 @@ def test_the_command_says_what_it_is_and_writes_it(tmp_path: Path) -> None:
         return CliRunner().invoke(app, ["model", *words], env={"COLUMNS": "300"})
 
     assert "is not a folder" in str(covey(str(tmp_path / "nowhere")).exception)
-    method, fleet = KINDS["own"], deployed(Hand(sites(tmp_path)))
+    method = KINDS["own"]
+    fleet = deployed(Hand(sites(tmp_path)), method=method.name)
     assert "holds no model yet" in str(covey(str(tmp_path / "0")).exception)
     state = run_rounds(method, fleet, rounds=1)
     sent_home(method, state, fleet)
@@ -96,8 +98,44 @@ def test_the_command_says_what_it_is_and_writes_it(tmp_path: Path) -> None:
         model_at(tmp_path / "2")
 
 
-def test_evaluation_alone_keeps_nothing(tmp_path: Path) -> None:
-    fleet = deployed(Hand(sites(tmp_path)))
-    fleet.begin(1)
-    fleet.ask(Evaluate(), {0: Task(models=fleet.start()[None], slots=(0,))}, measure=True)
+@pytest.mark.parametrize("kind", KINDS)
+def test_while_a_run_goes_on_a_site_has_the_model_that_was_measured_last(kind: str, tmp_path: Path) -> None:
+    method, hand = KINDS[kind], Hand(sites(tmp_path))
+    fleet = deployed(hand, method=method.name)
+    state = run_rounds(method, fleet, rounds=2)
+    measured = Measuring(global_test=False)(method, state, fleet, last=False)
+    hand.away.add(100)  # it is not there when the run ends
+    state = run_rounds(method, fleet, rounds=3, state=state)
+    sent_home(method, state, fleet)
+    (_, away), (_, there) = model_at(tmp_path / "0"), model_at(tmp_path / "1")
+    assert (away.facts.round, there.facts.round) == (2, 3)
+    assert away.facts.given.endswith("the run had not come to its end at this site")
+    assert "not come to its end" not in there.facts.given
+    told = {m.client: m.value for m in measured if m.metric == "accuracy"}
+    test = shares()[0].test
+    right = away.outputs(test.dataset.x[test.index]).argmax(dim=1) == test.tensors()[1]
+    assert away.facts.measured["local-test/accuracy"] == told[0] == pytest.approx(float(right.double().mean()))
+
+
+def test_where_nothing_is_measured_it_is_the_model_that_the_site_was_sent_last(tmp_path: Path) -> None:
+    method, hand = KINDS["plain"], Hand(sites(tmp_path))
+    fleet = deployed(hand, method=method.name)
+    state = run_rounds(method, fleet, rounds=1)
+    with pytest.raises(UserError, match="no model yet"):  # in the first round nobody has trained it
+        model_at(tmp_path / "0")
+    after_one = state.models[0]
+    run_rounds(method, fleet, rounds=2, state=state)
+    _, model = model_at(tmp_path / "0")
+    assert torch.equal(model.row, after_one)
+    assert model.facts.round == 1
+    assert model.facts.given == (
+        "model 0 of fedavg after round 1, as it was sent to client site-0 to be trained in round 2; the run had not "
+        "come to its end at this site"
+    )
+
+
+def test_what_a_method_asks_for_itself_is_no_model_to_take_home(tmp_path: Path) -> None:
+    fleet = deployed(Hand(sites(tmp_path)), method="fedavg")
+    fleet.begin(2)
+    fleet.ask(Evaluate(), {0: Task(models=fleet.start()[None], slots=(0,))})
     assert not (tmp_path / "0" / "models").exists()

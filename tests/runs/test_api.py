@@ -190,7 +190,8 @@ def test_with_seeds_it_is_a_study_with_intervals_and_tests_that_goes_on(tmp_path
     test = study.tests()["alone"]
     assert test.difference == pytest.approx(sum(others[s] - ours[s] for s in (3, 4)) / 2)
     shown = str(study)
-    for word in ("mean and 95 % interval over 2 seeds", "against", "ours", "alone", "["):
+    assert test.p is None  # nothing is tested with two seeds
+    for word in ("mean and 95 % interval over 2 seeds", "against", "ours", "alone", "2 seeds: not tested"):
         assert word in shown
     page = study._repr_html_()
     assert page.count("<tr>") == 3

@@ -75,7 +75,9 @@ class SiteFleet:
         turnout: Turnout | None = None,
         plan: Mapping[str, Any] | None = None,
         schema: Schema | None = None,
+        method: str = "",
     ) -> None:
+        self.method = method  # for the models that sites take home; of a method's own models nothing is taken
         self.schema = schema  # what the columns of everybody's tables are
         self.status = status or Status()
         self.turnout = turnout or Turnout()
@@ -310,6 +312,7 @@ class SiteFleet:
                 "step": step_to_plain(call.step),
                 "model": self.spec.plain(),
                 **({"schema": self.schema.plain()} if self.schema else {}),
+                **({"method": self.method} if self.method else {}),
                 "task": task_to_plain(task),
             }
         )

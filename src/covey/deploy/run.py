@@ -104,6 +104,7 @@ def site_fleet(
         status=status,
         turnout=Turnout(sites.quorum),
         schema=schema,
+        method=method.name,
         plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
         scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
     )

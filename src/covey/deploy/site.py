@@ -19,7 +19,7 @@ from covey.data.realign import check_ranges, realigned, structure, sums
 from covey.data.schema import Schema
 from covey.data.table import read_table
 from covey.data.types import Dataset, Indices, Samples, Scale, View
-from covey.deploy.home import keep_model
+from covey.deploy.home import Home, Work
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds
@@ -27,9 +27,9 @@ from covey.deploy.site_budget import check_budget, check_choice, check_counted
 from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
-from covey.fleet.work import Call, Job, Outcome, do
+from covey.fleet.work import Call, Job, Outcome, client_of, do
 from covey.parts.steps.poison import Poisoned
-from covey.parts.steps.take_home import SERVED
+from covey.parts.steps.served import SERVED
 from covey.settings.own_code import bare_name, load_own
 from covey.settings.registry import only_installed
 from covey.terminal import printable
@@ -175,6 +175,7 @@ class Site:
         self.schema: Any = None  # what the run says of the columns, as it came
         self.name = name
         self.folder = folder
+        self.home = Home(folder, name) if folder is not None else None
         self.budget = budget
         # nothing leaves that the account does not count
         self.strict = budget is not None and not trust_server
@@ -300,7 +301,8 @@ class Site:
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
             job = Job(ids=(client,), tasks=(task,), states=(state,))
             data = self.data.scaled(spec.scale)
-            outcome = do(call, job, data, self._bench(spec))[0]  # type: ignore[arg-type]
+            bench = self._bench(spec)
+            outcome = do(call, job, data, bench)[0]  # type: ignore[arg-type]
         seconds = time.perf_counter() - started
         answer = {
             "reply": _plain_reply(outcome.reply, self.strict) if outcome.reply else None,
@@ -309,16 +311,20 @@ class Site:
             "mistake": outcome.mistake,
             "seconds": 0.0 if self.strict else seconds,  # they would tell how many samples there are
         }
-        if (kept := outcome.state.pop(SERVED, None)) is not None and self.folder is not None:
-            about = {
-                "step": step,
-                "round": call.round,
-                "spec": spec,
-                "dataset": data.dataset,
-                "name": self.name,
-            }
-            path = keep_model(self.folder, run, kept, **about)
-            self.say(f"this site's model of the run: {path}")
+        kept = outcome.state.pop(SERVED, None)
+        if self.home is not None and outcome.reply is not None:
+            work = Work(
+                run=run,
+                method=printable(str(request.get("method", ""))),
+                step=step,
+                measures=(*call.names[:1], *call.names[2:3]) == ("measure", 1),
+                task=task,
+                reply=outcome.reply,
+                client=client_of(call, client, outcome.state, data, bench),  # type: ignore[arg-type]
+                spec=spec,
+            )
+            if (path := self.home.keep(work, kept)) is not None:
+                self.say(f"this site's model of the run: {path}")
         if not outcome.mistake:
             paid = outcome.reply is not None and self.account.drawn != drawn
             self.memory.close(run, outcome.state, (request, answer) if paid else None)

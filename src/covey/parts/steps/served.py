@@ -18,6 +18,7 @@ from covey.training.rows import Layout
 OWN_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
 # The stream of the training before use: that of a round's first evaluation after it, whoever asks for the row.
 ADAPTING = ("measure", "evaluate.adapted", 1)
+SERVED = "served"  # in a client's state at a real site, which takes it out and keeps it as a file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +56,20 @@ def served_row(
     Nothing of this leaves a trace in the run. `rng` is for another training than that of a round's measurement.
     """
     slot, row = best_row(client, task)
-    if serving.own:
-        return slot, client.state.get("own", row)
     share = share_of(task, serving)
-    if serving.adapt is None or share == 0:
-        return slot, row
-    stream = client.stream(*ADAPTING, "round", client.round) if rng is None else rng
-    alone = replace(client, state=dict(client.state), rng=stream)
-    trained = row
-    for _ in range(serving.updates):
-        trained = local_fit(serving.adapt, alone, trained).row
-    return slot, torch.lerp(row, trained, share)
+    if serving.own:
+        row = client.state.get("own", row)
+    elif share:
+        assert serving.adapt is not None
+        stream = client.stream(*ADAPTING, "round", client.round) if rng is None else rng
+        alone = replace(client, state=dict(client.state), rng=stream)
+        trained = row
+        for _ in range(serving.updates):
+            trained = local_fit(serving.adapt, alone, trained).row
+        row = torch.lerp(row, trained, share)
+    if client.live:
+        client.state[SERVED] = {"row": row, "slot": slot, "share": share, "own": serving.own}
+    return slot, row
 
 
 def share_of(task: Task, serving: Serving) -> float:

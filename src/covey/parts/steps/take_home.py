@@ -7,11 +7,9 @@ from typing import ClassVar
 
 from covey.core.round import Client, Fleet, Method, Reply, State, Step, Task, served
 from covey.parts.steps.evaluate import Evaluate
-from covey.parts.steps.served import Serving, served_row, share_of
+from covey.parts.steps.served import SERVED, Serving, served_row
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-SERVED = "served"  # in a client's state
 
 
 @register("step")
@@ -22,24 +20,18 @@ class TakeHome(Step):
 
     Args:
         serving: how the row is made of what the server sends.
-        method: that trained it.
     """
 
     serving: Serving
-    method: str = ""
 
     kind: ClassVar[str] = "evaluate.take-home"
     about_data: ClassVar[bool] = False  # nothing of the client is told, not even which row it took
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = served_row(client, task, self.serving)
+        _, row = served_row(client, task, self.serving)
         told = Evaluate()(alone(client), Task(models=row[None], slots=(0,))).stats if len(client.test) else {}
-        client.state[SERVED] = {
-            "row": row,
-            "slot": slot,
-            "share": share_of(task, self.serving),
-            "measured": {f"local-test/{name}": float(value) for name, value in told.items()},
-        }
+        measured = {f"local-test/{name}": float(value) for name, value in told.items()}
+        client.state[SERVED] = {**client.state.get(SERVED, {}), "measured": measured}
         return Reply(id=client.id, slot=task.slots[0])
 
     def work(self, train: int, test: int) -> float:
@@ -54,5 +46,5 @@ def alone(client: Client) -> Client:
 def sent_home(method: Method, state: State, fleet: Fleet) -> list[Reply]:
     """Sends every site of the last round what serves it; who answers has its model."""
     tasks = served(method, state, fleet, list(fleet.members()))
-    step = TakeHome(serving=Serving.of(method), method=method.name)
+    step = TakeHome(serving=Serving.of(method))
     return fleet.ask(step, tasks, measure=True) if tasks else []
