@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from covey.data.encoding import encode, far_outside, sums_of
+from covey.data.realign import bounded_sums, unbounded, without_range
 from covey.data.schema import Column, Schema, differences, read_schema, union
 from covey.data.table import read_table
+from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.folder.about import About, Inputs, read_about
 
@@ -211,3 +213,45 @@ def test_numbers_far_from_those_of_training_are_named(
     (found, *_) = [*far_outside(schema, [np.array(values) for values in row]), ""]
     assert said in found
     assert bool(said) == bool(found)
+
+
+def test_bounded_sums_by_hand() -> None:
+    """Ages 20, 60 and 200 in 0..100 are -0.6, 0.2 and, cut off, 1: sum 0.6, squares 0.36 + 0.04 + 1 = 1.4.
+
+    Back in years, of 20, 60 and 100, the sum is 180, of squares 14,000. One row changes three numbers and a category by
+    at most sqrt(4) = 2.
+    """
+    columns = (
+        Column(name="age", low=0.0, high=100.0),
+        Column(name="ward", kind="category", categories=("a", "b")),
+    )
+    schema = Schema(columns=columns)
+    x = torch.tensor([[20.0, 1.0, 0.0], [60.0, 0.0, 1.0], [200.0, 1.0, 0.0], [50.0, 1.0, 0.0]])
+    rows = np.arange(3)
+    data = Dataset(
+        name="t",
+        x=x,
+        y=torch.zeros(4, dtype=torch.int64),
+        train=rows,
+        test=np.array([3]),
+        classes=("c",),
+        schema=schema,
+    )
+    told, change = bounded_sums(data, rows)
+    assert told == pytest.approx([3, 0.6, 1.4, 2, 1])
+    assert change == 2.0
+    assert unbounded(schema, told) == pytest.approx([3, 180, 14_000, 2, 1])
+
+
+def test_what_noise_has_drowned_is_as_of_even_spread_over_the_range() -> None:
+    """Range 0..100, half of it 50: without a count 50 and 50 / sqrt(3), a tiny variance is 50^2 .01."""
+    schema = Schema(columns=(Column(name="age", low=0.0, high=100.0),))
+    (drowned,) = schema.fitted(np.array([-2.0, 30.0, 9.0]), noisy=True).columns
+    assert (drowned.mean, drowned.std) == (50.0, pytest.approx(50 / 3**0.5))
+    (narrow,) = schema.fitted(np.array([10.0, 300.0, 9_001.0]), noisy=True).columns
+    assert (narrow.mean, narrow.std) == (30.0, pytest.approx(5.0))
+    (outside,) = schema.fitted(np.array([10.0, 1_500.0, 250_000.0]), noisy=True).columns
+    assert (outside.mean, outside.std) == (100.0, pytest.approx(50.0))
+    assert without_range(schema) == []
+    dates = Schema(columns=(Column(name="d", kind="month"), Column(name="d", kind="year"), Column(name="n")))
+    assert without_range(dates) == ["d", "n"]

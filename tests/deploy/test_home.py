@@ -114,7 +114,9 @@ def test_while_a_run_goes_on_a_site_has_the_model_that_was_measured_last(kind: s
     told = {m.client: m.value for m in measured if m.metric == "accuracy"}
     test = shares()[0].test
     right = away.outputs(test.dataset.x[test.index]).argmax(dim=1) == test.tensors()[1]
-    assert away.facts.measured["local-test/accuracy"] == told[0] == pytest.approx(float(right.double().mean()))
+    assert (
+        away.facts.measured["local-test/accuracy"] == told[0] == pytest.approx(float(right.double().mean()))
+    )
 
 
 def test_where_nothing_is_measured_it_is_the_model_that_the_site_was_sent_last(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from covey.core.round import run_rounds
 from covey.data import read_table
+from covey.data.encoding import encode
 from covey.data.realign import realigned
 from covey.data.types import Dataset, Federation, Samples, Share
 from covey.deploy.fleet import SiteFleet
@@ -20,11 +21,14 @@ from covey.deploy.run import site_fleet
 from covey.deploy.site import Site, SiteTable
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.wire import ModelSpec
-from covey.errors import RunError, UserError
+from covey.errors import Refused, RunError, UserError
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.embedding import embedding
 from covey.parts.steps import Train
+from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.scale import TellScale
+from covey.privacy.composition import composed
 from covey.runs.config import resolve
 from tests.deploy.sites_by_hand import Hand, Patient
 from tests.methods.test_embedding import of_tables
@@ -176,7 +180,113 @@ def test_a_schema_of_a_file_is_kept_to_and_names_the_value_that_it_does_not_have
     assert fleet.begin(1) == [0]
     assert fleet.registry.sites[0].name == "c"
     (line,) = [line for line in said if line.startswith("site a is left out")]
+    assert line.endswith("its table does not fit the run's columns; the site's own log says why")
+    fleet = site_fleet(resolve(tables), hospitals(tmp_path), keys={}, least=1, say=said.append)
+    assert fleet.begin(1) == [0]
+    line = [line for line in said if line.startswith("site a is left out")][-1]
     assert "the column 'ward' holds 'icu' in row" in line
+
+
+def test_with_a_budget_a_sites_own_log_names_what_does_not_fit(tmp_path: Path) -> None:
+    whole = read_table(hospital(tmp_path, "c", seed=3, wards=("emergency", "surgery")), label="ill").schema
+    assert whole is not None
+    own: list[str] = []
+    table = SiteTable(source=hospital(tmp_path, "a", seed=1), label="ill")
+    site = Site(table, name="a", budget=1.0, say=own.append)
+    with pytest.raises(Refused, match="the site's own log says why"):
+        site.fitting(whole)
+    assert "the column 'ward' holds 'icu' in row" in own[0]
+
+
+def test_everybody_tells_ranges_so_that_a_model_of_sites_warns_by_them(tmp_path: Path) -> None:
+    fleet = site_fleet(resolve(CONFIG), hospitals(tmp_path), keys={}, least=4)
+    assert fleet.schema is not None
+    ages = np.concatenate([data.x[data.train, data.features.index("age")] for data in read_whole(tmp_path)])
+    age = fleet.schema.columns[0]
+    assert (age.name, age.low, age.high) == ("age", ages.min(), ages.max())
+    row = {"age": 22_000, "lab": 5.0, "ward": "icu"}  # days
+    with pytest.warns(
+        UserWarning, match=f"in training it ran from {age.low:g} to {age.high:g}: is it the same unit"
+    ):
+        encode(fleet.schema, [row])
+
+
+NOISE = TellScale(privacy=Privacy(epsilon=4.0))
+
+
+def private_hospitals(folder: Path, budget: float = 5.0) -> Hand:
+    hand = hospitals(folder)
+    table = SiteTable(source=folder / "a.csv", label="ill")
+    hand.sites[100] = Site(table, name="a", bounds=Patient(), budget=budget, folder=folder / "state")
+    return hand
+
+
+def test_a_site_with_a_budget_tells_sums_with_noise_and_books_them_once(tmp_path: Path) -> None:
+    hand, said = private_hospitals(tmp_path), []  # type: ignore[var-annotated]
+    fleet = site_fleet(resolve(CONFIG), hand, keys={}, least=4, scaling=NOISE, say=said.append)
+    assert "fill values and scale are of sums that 4 sites told with noise (epsilon 4 each)" in said
+    account = hand.sites[100].account
+    spent = account.composed(account.epsilon, account.told)
+    assert spent == pytest.approx(4.0, rel=0.01)
+    assert fleet.begin(1) == [0, 1, 2, 3]
+    assert {loss.what for loss in fleet.ledger.told[0]} == {"summaries"}
+    assert composed(fleet.ledger.told[0], 1e-5, "sample") == pytest.approx(4.0, rel=0.01)
+    # a server that crashed and asks again, and a site that was started again, change nothing
+    hand.sites[100] = Site(
+        hand.sites[100].own.table, name="a", bounds=Patient(), budget=5.0, folder=tmp_path / "state"
+    )
+    again = site_fleet(resolve(CONFIG), hand, keys={}, least=4, scaling=NOISE)
+    assert hand.sites[100].account.told == account.told
+    assert again.schema is not None
+    exact = site_fleet(resolve(CONFIG), hospitals(tmp_path), keys={}, least=4).schema
+    assert exact is not None
+    for noisy, true in zip(again.schema.columns, exact.columns, strict=True):
+        assert (noisy.low, noisy.high, noisy.categories) == (true.low, true.high, true.categories)
+        if noisy.mean is not None:
+            assert noisy.mean == pytest.approx(true.mean, abs=(true.high - true.low) / 4)  # type: ignore[operator]
+
+
+def test_a_budget_that_is_too_small_tells_no_sums_and_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    site_fleet(
+        resolve(CONFIG),
+        private_hospitals(tmp_path, budget=1.0),
+        keys={},
+        least=4,
+        scaling=NOISE,
+        say=said.append,
+    )
+    assert any(line.startswith("site a tells no sums: a summary is refused") for line in said)
+
+
+def test_where_all_have_a_budget_the_studys_file_says_columns_and_ranges(tmp_path: Path) -> None:
+    hand = hospitals(tmp_path, budget=5.0)
+    plain: dict[str, Any] = {
+        "label": "ill",
+        "classes": ["no", "yes"],
+        "columns": [
+            {"name": "age", "low": 0, "high": 120},
+            {"name": "lab", "indicator": True, "fill": 0},
+            {"name": "ward", "kind": "category", "categories": list(WARDS)},
+        ],
+    }
+    file = tmp_path / "columns.json"
+    tables = {**CONFIG, "sites": {"schema": str(file)}}
+    file.write_text(json.dumps(plain))
+    with pytest.raises(UserError, match=r"needs a range of the column 'lab'.*give low and high"):
+        site_fleet(resolve(tables), hand, keys={}, least=4, scaling=NOISE)
+    plain["columns"][1] |= {"low": 0, "high": 10}
+    file.write_text(json.dumps(plain))
+    fleet = site_fleet(resolve(tables), hand, keys={}, least=4, scaling=NOISE)
+    assert fleet.schema is not None
+    age, lab, ward = fleet.schema.columns
+    assert age.mean == pytest.approx(55, abs=20)
+    assert lab.fill == pytest.approx(5, abs=2.5)
+    assert ward.fill in WARDS
+    assert fleet.begin(1) == [0, 1, 2, 3]
+    ranged = TellScale(privacy=Privacy(epsilon=4.0), low=0.0, high=1.0)
+    with pytest.raises(UserError, match="--scale-range is one range for all inputs"):
+        site_fleet(resolve(tables), hand, keys={}, least=4, scaling=ranged)
 
 
 def test_sites_with_a_budget_tell_no_columns_and_take_the_others(tmp_path: Path) -> None:

@@ -150,7 +150,9 @@ def test_an_interval_leaves_zero_out_exactly_where_holm_finds_a_difference() -> 
     for _ in range(200):
         means = rng.uniform(0, 4, size=rng.integers(1, 7))
         tests = holm([paired([0.0] * 5, list(rng.normal(mean, 1.5, 5))) for mean in means])
-        verdicts += [(one.distinguishable, one.interval[0] > 0 or one.interval[1] < 0) for one in tests if one]
+        verdicts += [
+            (one.distinguishable, one.interval[0] > 0 or one.interval[1] < 0) for one in tests if one
+        ]
     assert {verdict for verdict, _ in verdicts} == {True, False}
     assert all(verdict == apart for verdict, apart in verdicts)
 

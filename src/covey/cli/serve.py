@@ -89,7 +89,9 @@ def serve(
     ] = True,
     scale_epsilon: Annotated[
         float | None,
-        typer.Option(help="Privacy loss of what a site tells for that. [default: exact sums]"),
+        typer.Option(
+            help="Privacy loss of what a site tells for that, also of tables. [default: exact sums]"
+        ),
     ] = None,
     scale_range: Annotated[
         tuple[float, float] | None,

@@ -52,15 +52,14 @@ def filled(schema: Schema, columns: Sequence[NDArray[Any]]) -> list[str]:
 def far_outside(schema: Schema, columns: Sequence[NDArray[Any]]) -> list[str]:
     """A sentence for each column with a number that is further from the training rows' range than it is wide.
 
-    Where sites have agreed on a schema, nobody knows the range: there it is ten deviations from the mean.
+    Where nobody knows the range, as of older models of real sites, it is ten deviations from the mean.
     """
     found = []
     for column, values in zip(schema.columns, columns, strict=True):
         if column.kind != "number":
             continue
-        if column.low is not None and column.high is not None:
-            wide = (column.high - column.low) or abs(column.high) or 1.0
-            least, most = column.low - wide, column.high + wide
+        if column.reach is not None:
+            least, most = column.reach
             known = f"ran from {column.low:g} to {column.high:g}"
         elif column.mean is not None and column.std is not None:
             least, most = column.mean - DEVIATIONS * column.std, column.mean + DEVIATIONS * column.std

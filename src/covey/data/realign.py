@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from covey.data.schema import Column, Schema
+from covey.data.schema import NO_CATEGORY, Column, Schema
 from covey.data.types import Dataset, Indices
 from covey.errors import UserError
-
-FAR = 1.0  # times the range of a column beyond which a number must be in another unit
 
 
 def realigned(dataset: Dataset, schema: Schema) -> Dataset:
@@ -86,11 +85,10 @@ def check_ranges(dataset: Dataset) -> None:
     for column, values in zip(
         dataset.schema.columns, blocks(dataset, np.arange(len(dataset.x))), strict=True
     ):
-        if column.categories or column.low is None or column.high is None or not len(values):
+        if column.reach is None or not len(values):
             continue
-        far = FAR * max(column.high - column.low, 1e-12)
         for value in (float(values.min()), float(values.max())):
-            if not column.low - far <= value <= column.high + far:
+            if not column.reach[0] <= value <= column.reach[1]:
                 unit = f" {column.unit}" if column.unit else ""
                 raise UserError(
                     f"the column {column.name!r} holds {value:g}; everybody's are from {column.low:g} to "
@@ -138,8 +136,68 @@ def added(schema: Schema, told: list[tuple[Schema, NDArray[np.float64]]]) -> NDA
     return total
 
 
+def asked(schema: Schema) -> Schema:
+    """The same columns for rows that are only to be counted: empty cells can be told from others."""
+    seen: set[str] = set()
+    made = []
+    for column in schema.columns:
+        middle = sum(column.span or (0.0, 0.0)) / 2
+        fill = NO_CATEGORY if column.categories else middle
+        made.append(replace(column, fill=fill, indicator=column.name not in seen, mean=None, std=None))
+        seen.add(column.name)
+    return replace(schema, columns=tuple(made))
+
+
+def bounded_sums(dataset: Dataset, rows: Indices) -> tuple[NDArray[np.float64], float]:
+    """What `sums` gives, with numbers cut off at their column's range and moved to -1..1; how far one row changes it.
+
+    A row changes the vector of a column of numbers by at most (1, 1, 1), of categories by 1 in one place, so all of it
+    by at most sqrt(3 numbers + categories) in length.
+    """
+    assert dataset.schema is not None
+    parts, changes = [], 0.0
+    for column, values in zip(dataset.schema.columns, blocks(dataset, rows), strict=True):
+        if column.categories:
+            parts.append(values.sum(axis=0))
+            changes += 1
+            continue
+        low, half = _half(column)
+        moved = (values.clip(low, low + 2 * half) - low) / half - 1
+        parts.append(np.array([len(moved), moved.sum(), (moved**2).sum()]))
+        changes += 3
+    return np.concatenate(parts), math.sqrt(changes)
+
+
+def unbounded(schema: Schema, told: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums of numbers u in -1..1 as those of the numbers v = m + h u: of v it is m n + h sum(u), and so on."""
+    made = told.copy()
+    for column, place in zip(schema.columns, schema.places, strict=True):
+        if column.categories:
+            continue
+        low, half = _half(column)
+        middle, (count, added, squares) = low + half, told[place].tolist()
+        made[place] = (
+            count,
+            middle * count + half * added,
+            middle**2 * count + 2 * middle * half * added + half**2 * squares,
+        )
+    return made
+
+
+def without_range(schema: Schema) -> list[str]:
+    """The names of the columns of numbers whose range nobody has said."""
+    return list(dict.fromkeys(c.name for c in schema.columns if not c.categories and c.span is None))
+
+
+def _half(column: Column) -> tuple[float, float]:
+    """Where a column's range begins, and half of its width."""
+    assert column.span is not None
+    low, high = column.span
+    return low, (high - low) / 2 or 1.0
+
+
 def structure(schema: Schema) -> Schema:
-    """What may be told of a schema without telling numbers of the data."""
+    """What a site tells of its columns: names, kinds, units, categories and ranges; no means."""
     return replace(
         schema,
         columns=tuple(
@@ -150,6 +208,8 @@ def structure(schema: Schema) -> Schema:
                 categories=c.categories,
                 fill=None if not c.indicator else (c.categories[0] if c.categories else 0.0),
                 indicator=c.indicator,
+                low=c.low,
+                high=c.high,
                 written=c.written,
             )
             for c in schema.columns

@@ -21,6 +21,9 @@ DecimalPoint = Literal["auto", ".", ","]
 DATE_PARTS: tuple[Kind, ...] = ("year", "month", "weekday", "hour")
 NO_CATEGORY = ""  # the fill value of an empty cell that belongs to none of the categories
 NARROW = 1e-12  # a variance below this share of the mean square is rounding
+# The range of the parts of a date, whatever the data.
+ALWAYS: Mapping[str, tuple[float, float]] = {"month": (1.0, 12.0), "weekday": (0.0, 6.0), "hour": (0.0, 23.0)}
+LEAST_SPREAD = 0.01  # of noisy numbers: the least variance, as a share of (half the range)^2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,21 @@ class Column:
             values = (self.name if self.kind == "number" else f"{self.name}.{self.kind}",)
         return (*values, f"{self.name} (missing)") if self.indicator else values
 
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """From where to where the numbers go, if known."""
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        return ALWAYS.get(self.kind)
+
+    @property
+    def reach(self) -> tuple[float, float] | None:
+        """The range and its width on either side: a number beyond is probably in another unit."""
+        if self.kind != "number" or self.low is None or self.high is None:
+            return None
+        wide = (self.high - self.low) or abs(self.high) or 1.0
+        return self.low - wide, self.high + wide
+
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
@@ -143,8 +161,11 @@ class Schema:
         ends = np.cumsum([0, *(len(column.categories) or 3 for column in self.columns)])
         return [slice(a, b) for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
 
-    def fitted(self, total: Floats, *, standardise: bool = True) -> Schema:
-        """The same columns with fill values and scale of added-up sums (`encoding.sums_of`)."""
+    def fitted(self, total: Floats, *, standardise: bool = True, noisy: bool = False) -> Schema:
+        """The same columns with fill values and scale of added-up sums (`encoding.sums_of`).
+
+        Of `noisy` ones a mean stays in the column's range, and a deviation within what that range allows.
+        """
         if total.shape != (self.places[-1].stop,) or not np.isfinite(total).all():
             raise UserError(f"the sums are not {self.places[-1].stop} finite numbers, as these columns need")
         made = []
@@ -158,6 +179,8 @@ class Schema:
             square = squares / count if count >= 1 else 0.0
             variance = square - mean**2
             std = math.sqrt(variance) if variance > NARROW * max(square, NARROW) else 1.0
+            if noisy:
+                mean, std = _settled(column, mean if count >= 1 else math.nan, variance)
             scale: dict[str, Any] = {"mean": mean, "std": std} if standardise else {"mean": None, "std": None}
             made.append(replace(column, fill=mean, **scale))
         return replace(self, columns=tuple(made))
@@ -274,6 +297,15 @@ def union(schemas: Sequence[Schema]) -> Schema:
             )
         )
     return replace(first, columns=tuple(columns), classes=classes)
+
+
+def _settled(column: Column, mean: float, variance: float) -> tuple[float, float]:
+    """Mean and deviation of a column whose sums have noise; what the noise has drowned is as of even spread."""
+    low, high = column.span or (0.0, 1.0)
+    half = (high - low) / 2 or 1.0
+    mean = (low + high) / 2 if math.isnan(mean) else min(max(mean, low), high)
+    share = variance / half**2
+    return mean, half * math.sqrt(min(max(share, LEAST_SPREAD), 1.0) if share > 0 else 1 / 3)
 
 
 def _structure(column: Column) -> Column:

@@ -1,24 +1,27 @@
 """Several sites' tables under one schema: agreed before the first round, of a file or of what the sites tell.
 
-A site tells the names and kinds of its columns and their categories, and sums of its numbers; one with a privacy budget
-tells none of that and takes what the others agree on, or what the file says.
+A site tells the names and kinds of its columns, their categories and ranges, and sums of its numbers; one with a
+privacy budget tells none of that and takes what the others agree on, or what the file says. With an epsilon everybody's
+sums have noise, and those with a budget tell theirs, too: numbers are cut off at the ranges of the file or the others.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.core.codec import named_from_bytes, to_bytes
-from covey.data.realign import added, structure
+from covey.core.privacy_loss import Loss
+from covey.data.realign import added, structure, unbounded, without_range
 from covey.data.schema import Schema, union
 from covey.data.types import Dataset
+from covey.deploy.columns import loss_of
 from covey.deploy.protocol import SPOKEN
 from covey.deploy.site import HELLO
 from covey.deploy.status import Status
@@ -44,62 +47,122 @@ class ToldColumns:
     why: str = ""
 
 
-def agreed_schema(
-    transport: Transport,
-    *,
-    least: int,
-    own: Dataset | None = None,
-    called: Callable[[str], str] = lambda _: "",
-    say: Callable[[str], None] = lambda _: None,
-    status: Status | None = None,
-    patience: float = PATIENCE,
-) -> Schema:
-    """Waits until so many sites have told columns that fit together, and makes one schema of all.
+@dataclass(frozen=True, kw_only=True)
+class Agreed:
+    """One schema for everybody's tables, and what each node lost by telling sums with noise for it."""
 
-    own: the server's own test data, whose columns the sites' must be. called: the name of a key on the list.
+    schema: Schema
+    lost: Mapping[int, Loss] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How sites come to one schema.
+
+    transport: to the sites. least: how many must be there. own: the server's own test data, whose columns the sites'
+    must be. epsilon: of sums with noise; none: they are exact. called: the name of a key on the list.
     """
-    status = status or Status()
-    told: dict[int, ToldColumns] = {}
-    waiting: dict[str, int] = {}
-    due: dict[int, float] = {}
-    said: set[str] = set()
-    give_up = time.monotonic() + patience
-    while True:
-        nodes = transport.nodes()
-        now = time.monotonic()
-        new = [
-            n
-            for n in nodes
-            if n not in waiting.values() and (n not in told or told[n].why) and due.get(n, 0) <= now
-        ]
-        if new:
-            block = {
-                "covey": __version__,
-                "protocol": list(SPOKEN),
-                "hello": True,
-                "sizes": False,
-                "columns": "tell",
-            }
-            waiting |= transport.send(HELLO, {n: to_bytes(block) for n in new}, HELLO_SECONDS)
-            due |= dict.fromkeys(new, now + AGAIN)
-        for number, response in transport.collect(list(waiting), most=MOST_BYTES, until=now + AGAIN).items():
-            node = waiting.pop(number)
-            told[node] = read(response, called(nodes.get(node, "")))
-        here = {n: one for n, one in told.items() if n in nodes}
-        fits, problems = together(list(here.values()), own)
-        for line in problems:
-            if line not in said:
-                say(line)
-            said.add(line)
-        there = fits + [one for one in here.values() if one.private]
-        if len(there) >= least:
-            return made(fits, own, say)
-        status.waiting(1, [])
-        if time.monotonic() > give_up:
-            raise RunError(
-                f"{len(there)} of {least} sites told columns that fit together in {patience:.0f} s"
+
+    transport: Transport
+    least: int
+    own: Dataset | None = None
+    epsilon: float | None = None
+    called: Callable[[str], str] = lambda _: ""
+    say: Callable[[str], None] = lambda _: None
+    status: Status = field(default_factory=Status)
+    patience: float = PATIENCE
+
+    def of_sites(self) -> Agreed:
+        """Waits until so many sites have told columns that fit together, and makes one schema of all."""
+        said: set[str] = set()
+        fits: list[ToldColumns] = []
+
+        def enough(told: Mapping[int, ToldColumns]) -> bool:
+            nonlocal fits
+            fits, problems = together(list(told.values()), self.own)
+            for line in problems:
+                if line not in said:
+                    self.say(line)
+                said.add(line)
+            return len(fits) + sum(one.private for one in told.values()) >= self.least
+
+        told = self.ask({"columns": "tell", "sums": self.epsilon is None}, read, enough)
+        shared = united(fits, self.own, self.say)
+        silent = [one.name for one in told.values() if one.private]
+        if self.epsilon is not None:
+            return self.with_noise(shared, "the sites without a budget tell")
+        if silent:
+            self.say(
+                f"{', '.join(silent)} tell{'s' * (len(silent) == 1)} nothing of columns because of a privacy budget; "
+                "with --scale-epsilon sums with noise"
             )
-        time.sleep(POLL)
+        parts = [(one.schema, one.sums) for one in fits if one.schema is not None and one.sums is not None]
+        return Agreed(schema=shared.fitted(added(shared, parts)))
+
+    def with_noise(self, shared: Schema, whose: str) -> Agreed:
+        """Fill values and scale of what everybody tells with noise under these columns."""
+        assert self.epsilon is not None
+        if odd := without_range(shared):
+            raise UserError(
+                f"--scale-epsilon needs a range of the column {odd[0]!r}, in which numbers are cut off: {whose} none; "
+                "give low and high of each column of numbers in the file of [sites] schema"
+            )
+
+        def enough(told: Mapping[int, ToldColumns]) -> bool:
+            return len(told) >= self.least
+
+        question = {"columns": "sums", "schema": shared.plain(), "epsilon": self.epsilon}
+        told = self.ask(question, lambda response, listed: read_sums(response, listed, shared), enough)
+        for one in told.values():
+            if one.sums is None:
+                self.say(f"site {one.name} tells no sums: {one.why}")
+        sums = {node: one.sums for node, one in told.items() if one.sums is not None}
+        if not sums:
+            raise RunError("no site tells sums of its columns, so nothing says how to standardise them")
+        self.say(
+            f"fill values and scale are of sums that {len(sums)} sites told with noise (epsilon {self.epsilon:g} each)"
+        )
+        schema = shared.fitted(np.sum(list(sums.values()), axis=0), noisy=True)
+        return Agreed(schema=schema, lost=dict.fromkeys(sums, loss_of(self.epsilon)))
+
+    def ask(
+        self,
+        question: Mapping[str, Any],
+        read: Callable[[Response, str], ToldColumns],
+        enough: Callable[[Mapping[int, ToldColumns]], bool],
+    ) -> dict[int, ToldColumns]:
+        """Asks whoever comes until that is enough; who told nothing is asked again after a while."""
+        told: dict[int, ToldColumns] = {}
+        waiting: dict[str, int] = {}
+        due: dict[int, float] = {}
+        block = to_bytes(
+            {"covey": __version__, "protocol": list(SPOKEN), "hello": True, "sizes": False, **question}
+        )
+        give_up = time.monotonic() + self.patience
+        while True:
+            nodes, now = self.transport.nodes(), time.monotonic()
+            new = [
+                n
+                for n in nodes
+                if n not in waiting.values() and (n not in told or told[n].why) and due.get(n, 0) <= now
+            ]
+            if new:
+                waiting |= self.transport.send(HELLO, dict.fromkeys(new, block), HELLO_SECONDS)
+                due |= dict.fromkeys(new, now + AGAIN)
+            came = self.transport.collect(list(waiting), most=MOST_BYTES, until=now + AGAIN)
+            for number, response in came.items():
+                node = waiting.pop(number)
+                told[node] = read(response, self.called(nodes.get(node, "")))
+            here = {n: one for n, one in told.items() if n in nodes}
+            if enough(here):
+                return here
+            self.status.waiting(1, [])
+            if time.monotonic() > give_up:
+                fit = sum(not one.why for one in here.values())
+                raise RunError(
+                    f"{fit} of {self.least} sites told columns that fit together in {self.patience:.0f} s"
+                )
+            time.sleep(POLL)
 
 
 def read(response: Response, listed: str) -> ToldColumns:
@@ -112,12 +175,29 @@ def read(response: Response, listed: str) -> ToldColumns:
         if answer.get("private") is True:
             return ToldColumns(name=name, private=True)
         schema = Schema.from_plain(answer["schema"], "its columns")
+        if "sums" not in answer:
+            return ToldColumns(name=name, schema=schema)
         values = np.asarray(answer["sums"], np.float64)
         if values.shape != (schema.places[-1].stop,) or not np.isfinite(values).all():
             raise ValueError("its sums are not those of its columns")
         return ToldColumns(name=name, schema=schema, sums=values)
     except (UserError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         return ToldColumns(name=listed, why=printable(f"its columns cannot be read: {error}"))
+
+
+def read_sums(response: Response, listed: str, schema: Schema) -> ToldColumns:
+    """The same of sums with noise under these columns, as sums of the numbers themselves."""
+    try:
+        answer = named_from_bytes(response.answer)
+        name = listed or printable(str(answer.get("name", "")))
+        if "refused" in answer:
+            return ToldColumns(name=name, why=printable(str(answer["refused"])))
+        values = np.asarray(answer["sums"], np.float64)
+        if values.shape != (schema.places[-1].stop,) or not np.isfinite(values).all():
+            raise ValueError("its sums are not those of the columns")
+        return ToldColumns(name=name, sums=unbounded(schema, values))
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        return ToldColumns(name=listed, why=printable(f"its sums cannot be read: {error}"))
 
 
 def together(told: list[ToldColumns], own: Dataset | None) -> tuple[list[ToldColumns], list[str]]:
@@ -149,10 +229,9 @@ def names(schema: Schema) -> tuple[Any, ...]:
     return (schema.label, *sorted((column.name, column.kind, column.unit) for column in schema.columns))
 
 
-def made(fits: list[ToldColumns], own: Dataset | None, say: Callable[[str], None]) -> Schema:
-    """One schema of all, with fill values and scale of everybody's rows."""
+def united(fits: list[ToldColumns], own: Dataset | None, say: Callable[[str], None]) -> Schema:
+    """The columns of all, with the categories and the ranges of all; who lacks a category is said."""
     schemas = [one.schema for one in fits if one.schema is not None]
-    parts = [(one.schema, one.sums) for one in fits if one.schema is not None and one.sums is not None]
     if not schemas:
         raise RunError(
             "no site tells its columns, because all have a privacy budget: give [sites] a schema, a JSON file that all "
@@ -160,10 +239,9 @@ def made(fits: list[ToldColumns], own: Dataset | None, say: Callable[[str], None
         )
     if own is not None and own.schema is not None:
         schemas = [structure(own.schema), *schemas]
-    shared = union(schemas)
-    whole = shared.fitted(added(shared, parts))
+    whole = union(schemas)
     count = len({column.name for column in whole.columns})  # a date is several of them
-    say(f"the tables of {len(parts)} sites have {count} columns, {len(whole.inputs)} inputs in common")
+    say(f"the tables of {len(fits)} sites have {count} columns, {len(whole.inputs)} inputs in common")
     for column in whole.columns:
         for category in column.categories:
             without = [

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from covey.core.codec import task_to_plain, to_bytes
 from covey.core.ledger import Cost, Ledger
+from covey.core.privacy_loss import Loss
 from covey.core.reply_schema import Known
 from covey.core.round import Mixing, Reply, Step, Task
 from covey.data.schema import Schema
@@ -76,7 +77,9 @@ class SiteFleet:
         plan: Mapping[str, Any] | None = None,
         schema: Schema | None = None,
         method: str = "",
+        lost: Mapping[int, Loss] | None = None,
     ) -> None:
+        self.lost = dict(lost or {})  # by node, what sites lost when they agreed on their columns
         self.method = method  # for the models that sites take home; of a method's own models nothing is taken
         self.schema = schema  # what the columns of everybody's tables are
         self.status = status or Status()
@@ -140,6 +143,9 @@ class SiteFleet:
         self.here = self._believed(self.registry.wait(least, self.patience, round))
         if not self.is_child and (fewer := self.turnout.fewer(len(self.here), self.least)):
             self.say(f"round {round} {fewer}")
+        for client in self.here:
+            if (loss := self.lost.pop(self.registry.sites[client].node, None)) is not None:
+                self.ledger.lose(client, loss)
         if self.scaling is not None:
             self._use(ask_scale(self, self.scaling))
         self.info["workers"] = len(self.registry.sites)

@@ -121,7 +121,10 @@ class Home:
 
 def measured_by(step: Step, reply: Reply) -> dict[str, float]:
     """What the step found, where that is exact and of all test data."""
-    exact = isinstance(step, Evaluate | EvaluateOwn | EvaluateAdapted) and getattr(step, "split", "test") == "test"
+    exact = (
+        isinstance(step, Evaluate | EvaluateOwn | EvaluateAdapted)
+        and getattr(step, "split", "test") == "test"
+    )
     if not exact or getattr(step, "share", 1.0) < 1:
         return {}
     return {f"local-test/{name}": value for name, value in values_in(reply.stats).items()}

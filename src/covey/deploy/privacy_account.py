@@ -79,8 +79,9 @@ class PrivacyAccount:
         add_loss(told, loss, times)
         total = self.composed(self.epsilon, told)
         if self.budget is not None and total > self.budget * (1 + 1e-9):
+            what = "an update" if loss.what == "updates" else "a summary"
             raise Refused(
-                f"an update is refused: with it more than all of the budget of {self.budget:g} would be spent "
+                f"{what} is refused: with it more than all of the budget of {self.budget:g} would be spent "
                 "(epsilon per sample)"
             )
         if self.folder is not None:

@@ -15,7 +15,7 @@ from covey.data.realign import realigned
 from covey.data.schema import Schema, read_schema
 from covey.data.types import Dataset, Federation, Samples
 from covey.data.validation import evenly_spaced
-from covey.deploy.agreement import agreed_schema
+from covey.deploy.agreement import Agreed, Agreement
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
@@ -57,11 +57,21 @@ def site_fleet(
         if not sites.schema or data["name"] != DataSection.name
         else None
     )
+    tables = dataset if dataset is not None and dataset.schema is not None else None
     if scaling is not None and scaling.privacy.epsilon is not None:
-        refuse_unused_noise(scaling.privacy.epsilon, sites.schema, dataset)
-    schema = before or shared_schema(
-        sites.schema, transport, least=least, own=dataset, keys=keys, say=say, status=status
+        check_noise(scaling, bool(sites.schema or tables), dataset)
+    listed: Callable[[], Mapping[str, str]] = getattr(keys, "names", dict)
+    agreement = Agreement(
+        transport=transport,
+        least=least,
+        own=tables,
+        epsilon=scaling.privacy.epsilon if scaling is not None else None,
+        called=lambda key: listed().get(key, ""),
+        say=say,
+        status=status or Status(),
     )
+    agreed = Agreed(schema=before) if before else shared_schema(sites.schema, agreement)
+    schema = agreed.schema if agreed else None
     if dataset is None:
         assert schema is not None
         if config["measure"]["global_test"]:
@@ -105,49 +115,36 @@ def site_fleet(
         turnout=Turnout(sites.quorum),
         schema=schema,
         method=method.name,
+        lost=agreed.lost if agreed else {},
         plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
         scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
     )
 
 
-def refuse_unused_noise(epsilon: float, schema: str, dataset: Dataset | None) -> None:
-    """Nobody is left to believe in noise that is not added."""
-    if schema or dataset is None or dataset.schema is not None:
-        why = (
-            "on tables the sites tell exact sums of their columns (a site with a --budget tells none), or nothing "
-            "where [sites] schema is a file"
+def check_noise(scaling: TellScale, tables: bool, dataset: Dataset | None) -> None:
+    """Nobody is left to believe in noise that is not added, or in a range that is not used."""
+    epsilon = scaling.privacy.epsilon
+    if tables:
+        if scaling.low is not None:
+            raise UserError(
+                "--scale-range is one range for all inputs; the columns of a table have each their own: low and high "
+                "in the file of [sites] schema"
+            )
+    elif dataset is not None and dataset.scale is not None:
+        raise UserError(
+            f"--scale-epsilon is {epsilon:g}, but nothing would be noised by it: {dataset.name} has a scale of its "
+            "own, so the sites are not asked; leave it out"
         )
-    elif dataset.scale is not None:
-        why = f"{dataset.name} has a scale of its own, so the sites are not asked"
-    else:
-        return
-    raise UserError(f"--scale-epsilon is {epsilon:g}, but nothing would be noised by it: {why}; leave it out")
 
 
-def shared_schema(
-    asked: str,
-    transport: Transport,
-    *,
-    least: int,
-    own: Dataset | None,
-    keys: Mapping[str, int],
-    say: Callable[[str], None],
-    status: Status | None,
-) -> Schema | None:
+def shared_schema(asked: str, agreement: Agreement) -> Agreed | None:
     """What the columns of everybody's tables are: of a file, of what the sites tell, or nothing where they are none."""
     if asked not in ("", "sites"):
-        return read_schema(Path(asked))
-    if not asked and (own is None or own.schema is None):
-        return None
-    listed: Callable[[], Mapping[str, str]] = getattr(keys, "names", dict)
-    return agreed_schema(
-        transport,
-        least=least,
-        own=own if own is not None and own.schema is not None else None,
-        called=lambda key: listed().get(key, ""),
-        say=say,
-        status=status,
-    )
+        schema = read_schema(Path(asked))
+        if agreement.epsilon is None:
+            return Agreed(schema=schema)
+        return agreement.with_noise(schema, f"{asked} says")
+    return agreement.of_sites() if asked or agreement.own is not None else None
 
 
 def without_rows(schema: Schema) -> Dataset:

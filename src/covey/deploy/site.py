@@ -15,10 +15,11 @@ import numpy as np
 
 from covey.core.codec import named_from_bytes, to_bytes
 from covey.core.round import Reply, Task
-from covey.data.realign import check_ranges, realigned, structure, sums
+from covey.data.realign import check_ranges, realigned
 from covey.data.schema import Schema
 from covey.data.table import read_table
 from covey.data.types import Dataset, Indices, Samples, Scale, View
+from covey.deploy.columns import NoisyColumns, own_columns
 from covey.deploy.home import Home, Work
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.protocol import SPOKEN, Span, agreed
@@ -182,9 +183,11 @@ class Site:
         self.bounds = bounds or Bounds()
         self.say = say
         self.account = PrivacyAccount(folder, data=lambda: self.own.digest, budget=budget)
+        self.columns = NoisyColumns(self.account, folder)
         self.memory = Memory(folder, self.account)
         self.benches: dict[str, Bench] = {}
         self.left_out = ""
+        self.unfit = ""  # why the table does not fit, as this site's log has it
         self.refused = ""  # what was said last, to a server that asks the same every few seconds
 
     def answer(self, block: bytes) -> bytes:
@@ -199,8 +202,13 @@ class Site:
                 if request.get("lanes") is True:
                     self.make_ready_for_lanes()
                 self.check_plan(request.get("plan"))
-                if request.get("columns") == "tell":
-                    return to_bytes({"name": self.name, **own_columns(self.own, strict=self.strict)})
+                if (asked := request.get("columns")) == "tell":
+                    exact = request.get("sums", True) is True
+                    told = own_columns(self.own, strict=self.strict, exact=exact)
+                    return to_bytes({"name": self.name, **told})
+                if asked == "sums":
+                    told = self.columns.answer(request, self.fitting, self.own.digest)
+                    return to_bytes({"name": self.name, **told})
                 self.use(request.get("schema"))
                 return to_bytes(self.hello(sizes=request.get("sizes", True) is True))
             with only_installed(self.allowed):
@@ -248,10 +256,22 @@ class Site:
         if schema == self.schema:
             return
         try:
-            self.data = self.own if schema is None else self.own.under(Schema.from_plain(schema))
+            self.data = self.own if schema is None else self.fitting(Schema.from_plain(schema))
         except UserError as error:
             raise Refused(str(error)) from error
         self.schema = schema
+
+    def fitting(self, schema: Schema) -> SiteData:
+        """This site's data under the run's columns; with a budget only its own log says what does not fit."""
+        try:
+            return self.own.under(schema)
+        except Refused as no:
+            if not self.strict:
+                raise
+            if self.unfit != (why := printable(str(no))):
+                self.say(why)
+            self.unfit = why
+            raise Refused("its table does not fit the run's columns; the site's own log says why") from no
 
     def make_ready_for_lanes(self) -> None:
         """Has the kernels compiled before a deadline runs, which would end a compilation again in every round."""
@@ -362,15 +382,6 @@ class Site:
         if self.budget is not None and not within:
             check_counted(step, self.budget, trusted=not self.strict)
         return step  # the account keeps the budget
-
-
-def own_columns(data: SiteData, *, strict: bool) -> dict[str, Any]:
-    """What a site tells of its columns: names, kinds, categories, and sums of its rows; nothing, with a budget."""
-    if strict:
-        return {"private": True}
-    if data.dataset.schema is None:
-        raise Refused("its samples have no column names to compare; join with --table")
-    return {"schema": structure(data.dataset.schema).plain(), "sums": sums(data.dataset, data.rows)}
 
 
 def tells_nothing(step: Any) -> bool:
