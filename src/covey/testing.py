@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from covey.core.needs import Facts, gives_of
+from covey.core.needs import Facts, gives_of, own_model_of
 from covey.core.round import Client, Method, Reply, State, Step, Task, run_rounds, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
@@ -19,7 +19,8 @@ from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, Executor, Job, Outcome
 from covey.folder.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from covey.runs.config import resolve
+from covey.runs.config import Config, resolve
+from covey.settings.catalogue import METHODS
 from covey.settings.toml import read_tables
 from covey.training.models import build
 from covey.training.rows import BufferPolicy, Layout
@@ -47,12 +48,13 @@ def small_fleet(
     buffers: BufferPolicy = "average",
     lanes: bool = False,
     every: int = 1,
+    model: Mapping[str, Any] | None = None,
 ) -> LocalFleet:
-    """A fleet of eight clients with `every` so manieth sample of the digits, and a perceptron."""
-    model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
+    """A fleet of eight clients with `every` so manieth sample of the digits, and a perceptron or `model`."""
+    network = build(**{"name": "mlp", **(model or {})}, input_shape=(1, 8, 8), outputs=10, seed=1)
     engine = Engine(mode=mode, workers=2 if mode in ("threads", "processes") else 0, lanes=lanes)  # type: ignore[arg-type]
     return LocalFleet(
-        small_federation(every), model, devices=devices, seed=seed, engine=engine, buffers=buffers
+        small_federation(every), network, devices=devices, seed=seed, engine=engine, buffers=buffers
     )
 
 
@@ -60,9 +62,12 @@ def check_method(
     method: str | Method, settings: Mapping[str, Any] | None = None, *, lanes: bool = False
 ) -> None:
     """Raises AssertionError where the method breaks a rule; a name is also checked for its way through TOML."""
+    model: Mapping[str, Any] = {}
     if isinstance(method, str):
+        config, own = config_of(method, settings or {}), own_model_of(METHODS.find(method))
         method = check_toml(method, settings or {})
-    fleet = partial(small_fleet, lanes=lanes, every=CONTRACT)
+        model = {key: value for key, value in config["model"].items() if own and key != "buffers"}
+    fleet = partial(small_fleet, lanes=lanes, every=CONTRACT, model=model)
     honest = fleet()
     straight = final(method, honest)
     refused = [problem.reason for what, problem in honest.ledger.problems if what == "refused"]
@@ -76,11 +81,14 @@ def check_method(
     check_newcomer(method, fleet)
 
 
+def config_of(name: str, settings: Mapping[str, Any]) -> Config:
+    """The small run of a method."""
+    return resolve({"method": {"name": name, **settings}, "train": dict(TRAIN), "data": {"clients": CLIENTS}})
+
+
 def check_toml(name: str, settings: Mapping[str, Any]) -> Method:
     """The method, after a way through its TOML file that must not change it."""
-    config = resolve(
-        {"method": {"name": name, **settings}, "train": dict(TRAIN), "data": {"clients": CLIENTS}}
-    )
+    config = config_of(name, settings)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.toml"
         path.write_text(config.toml(), encoding="utf-8")

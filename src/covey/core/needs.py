@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from covey.errors import RunError, UserError
 
@@ -61,6 +61,31 @@ ACCURACY = Fact("the accuracy of the received model in every reply", 'set local 
 UTILITY = Fact("the utility of a client's data in every reply", 'set local = "utility"')
 
 Facts = tuple[Fact, ...]
+
+
+class OwnModel(NamedTuple):
+    """What a method that grows a model of its own asks of a run, by its settings: the table [model], and the rounds."""
+
+    model: Callable[[Mapping[str, Any]], dict[str, Any]]
+    rounds: Callable[[Mapping[str, Any]], int]
+
+
+def own_model(
+    model: Callable[[Mapping[str, Any]], dict[str, Any]], rounds: Callable[[Mapping[str, Any]], int]
+) -> Callable[[F], F]:
+    """Says of a method's maker that it takes no other model than this one."""
+
+    def mark(maker: F) -> F:
+        maker.own_model = OwnModel(model, rounds)  # type: ignore[attr-defined]
+        return maker
+
+    return mark
+
+
+def own_model_of(maker: object) -> OwnModel | None:
+    """The model that the method grows; None where it trains any."""
+    found = getattr(maker, "own_model", None)
+    return found if isinstance(found, OwnModel) else None
 
 
 def declares(*, needs: Facts = (), gives: Facts = ()) -> Callable[[F], F]:

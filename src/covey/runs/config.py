@@ -11,7 +11,7 @@ from typing import Any
 import tomli_w
 from torch import nn
 
-from covey.core.needs import MODEL_PER_CLIENT, gives_of
+from covey.core.needs import MODEL_PER_CLIENT, gives_of, own_model_of
 from covey.core.round import Fleet, Method
 from covey.data import Federation, federate, load
 from covey.data.usual import Usual, declared, usual_for
@@ -222,11 +222,12 @@ def resolve(tables: Mapping[str, Any]) -> Config:
             result[section] = _complete_section(section, maker, tables[section])
     if "robust" in tables:
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
-    model = dict(tables.get("model", {}))
-    if model.get("name", "usual") == "usual":
-        model["name"] = USUAL_MODEL.get(data["name"], "mlp")
-    result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
     result["method"] = _resolve_method(tables, per_method, data["clients"])
+    model = _model_table(tables.get("model", {}), result["method"], data["name"])
+    result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
+    own = own_model_of(METHODS.find(result["method"]["name"]))
+    if own is not None and "rounds" not in tables:
+        result["rounds"] = own.rounds(result["method"])
     guard = tables.get("guard", {})
     given = {
         **tables,
@@ -312,6 +313,28 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
     if isinstance(whole.get("select"), dict):
         _fit_to_fleet("method.select", whole["select"], asked.get("select", {}), clients)
     return whole
+
+
+def _model_table(given: Mapping[str, Any], method: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+    """The table [model]: as it was given, the usual one, or that of a method which grows a model of its own."""
+    usual = given.get("name", "usual") == "usual"
+    own = own_model_of(METHODS.find(method["name"]))
+    if own is None:
+        named = {**given, "name": USUAL_MODEL.get(dataset, "mlp")} if usual else dict(given)
+        if isinstance(named["name"], str) and not getattr(MODELS.get(named["name"]), "by_gradients", True):
+            raise UserError(
+                f"model.name is {named['name']!r}, which method {bare_name(method['name'])} cannot train; trees are "
+                "grown by boosting, boosting-personal and bagging"
+            )
+        return named
+    wanted = own.model(method)
+    for key, value in given.items():
+        if not (key == "name" and usual) and key != "buffers" and value != wanted.get(key):
+            raise UserError(
+                f"model.{key} is {shown(value)}, but method {method['name']} grows a model of its own; leave [model] "
+                f"out{f', or set method.{key}' if key in method and key != 'name' else ''}"
+            )
+    return {**given, **wanted}
 
 
 def _fit_to_fleet(where: str, whole: dict[str, Any], asked: Any, clients: int) -> None:

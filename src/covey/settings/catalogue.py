@@ -98,6 +98,7 @@ FAMILIES: dict[str, str] = {
     "drift": "One model for all, clients drift apart: how are local steps corrected?",
     "label skew": "One model for all, labels skewed: who counts for how much?",
     "clusters": "One model per kind of client: who is alike?",
+    "trees": "Tables: boosted trees in place of a network",
     "personalised": "One model, and something of each client's own: what stays at home?",
     "selection": "Who works in a round?",
     "asynchronous": "Slow devices: does anybody wait?",

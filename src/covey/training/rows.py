@@ -59,6 +59,13 @@ class Layout:
             if name.split(".")[-1] == "running_var"
         }
 
+    def tensors(self, row: Tensor) -> dict[str, Tensor]:
+        """The tensors of a row by their names: views, so that writing into them writes into the row."""
+        parts = torch.split(row, [math.prod(shape) for shape in self.shapes])
+        return {
+            name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
+
     def after_noise(self, row: Tensor) -> Tensor:
         """A row to which noise was added, with variances that it made negative at 0."""
         row = row.clone() if self.variances else row
