@@ -124,12 +124,13 @@ def test_a_model_that_the_method_does_not_train_is_refused(tables: dict[str, Any
 
 
 def test_the_run_folder_answers_as_the_forest_was_measured(tmp_path: Path) -> None:
-    covey.simulate({"name": "boosting", **SMALL}, "digits", out=tmp_path / "run")
+    covey.run({"name": "boosting", **SMALL}, "digits", out=tmp_path / "run")
     models = covey.load_models(tmp_path / "run")
     digits = covey.load("digits")
     answers = models.predict(digits.x[:50], client=3)
     made = covey.export(tmp_path / "run", format="onnx")
     runtime = pytest.importorskip("onnxruntime").InferenceSession(str(made[0]))
     inputs = Samples(digits, np.arange(50)).tensors()[0].numpy()
+    assert answers.probabilities is not None
     logits = runtime.run(None, {runtime.get_inputs()[0].name: inputs})[0]
     assert np.allclose(torch.softmax(torch.from_numpy(logits), 1).numpy(), answers.probabilities, atol=1e-6)
