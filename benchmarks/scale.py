@@ -39,6 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "haccs": {"per_round": 100},
     "cfic": {"per_round": 100},
     "embedding": {"per_round": 100},
+    "covey": {"per_round": 100},
     "hierarchical": {},
     "semi-decentralized": {},
     "decentralized": {"backbone": "ring"},
@@ -74,7 +75,7 @@ def pictures(*, thousands: int = 4) -> Dataset:
 
 def tables(clients: int, method: str, rounds: int) -> dict[str, Any]:
     """The run as a file would say it."""
-    kind = "pictures" if method == "embedding" else "cloud"
+    kind = "pictures" if method in ("embedding", "covey") else "cloud"
     return {
         "rounds": rounds,
         "data": {

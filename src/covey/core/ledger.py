@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from covey.core.privacy_loss import Loss, Told, add_loss, answers_called, losses_of, plain_losses
@@ -93,6 +94,7 @@ class Ledger:
     work_measuring: float = 0.0
     times_measured: int = 0
     last_measured: int = 0  # round
+    longest_at_once: float | None = None  # seconds, of what is asked at the same time
     sample: float = 1.0  # share of the test data that is measured on between the first rounds and the last
 
     def open(self) -> None:
@@ -108,9 +110,22 @@ class Ledger:
         if measure:
             self.measuring.setdefault(kind, Cost()).add(cost)
             return
+        if self.longest_at_once is not None:
+            longer = max(0.0, cost.seconds - self.longest_at_once)
+            self.longest_at_once += longer
+            cost = replace(cost, seconds=longer)
         self.total.setdefault(kind, Cost()).add(cost)
         self.this_round.setdefault(kind, Cost()).add(cost)
         self.clock += cost.seconds
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """What is asked in here is asked at the same time: the clock moves by the longest of it alone."""
+        self.longest_at_once = 0.0
+        try:
+            yield
+        finally:
+            self.longest_at_once = None
 
     def note_work(self, samples: float, *, measure: bool) -> None:
         """Counts computing, in samples trained once."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from covey.methods.covey.grouping import flock_portrait, joined, likeness, squares
+from covey.methods.covey.arrangement import flock_portrait, joined, likeness, squares
 from covey.methods.covey.portrait import Portrait
 
 CLASSES = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0]])  # their middle is 0

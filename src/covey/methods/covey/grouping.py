@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares, gives_of, needs_of
 from covey.core.round import Group, Reply, Round
 from covey.core.shows import NOTHING, Shows, by_answers, showing
+from covey.methods.covey.arrangement import Joined, flock_portrait, joined
 from covey.methods.covey.clusters import (
-    ENOUGH,
-    LEAST,
     ClassDistances,
     Cut,
-    Labels,
     class_distances,
     flocks,
-    numbered,
     on_a_map,
     renamed,
 )
+from covey.methods.covey.many import COMPARED, NEAREST, OUTSTANDING, Nearest, blocks, drawn
 from covey.methods.covey.portrait import DescribeClasses, Portrait, portraits_of, sizes_of
 from covey.parts.ask_once import Ask, answers, ask_once
 from covey.parts.banks import one_per_parent
 from covey.parts.group.figures import note_groups
+from covey.parts.group.label_feature import label_feature
 from covey.parts.steps.judged import JUDGEMENTS
 from covey.settings.ranges import Count, Natural
 from covey.settings.registry import register
@@ -138,99 +137,6 @@ def keep_evidence(now: Round) -> None:
         EVIDENCE.keep(now.memory, [*EVIDENCE.get(now.memory, []), sums])
 
 
-Floats = NDArray[np.float64]
-
-ALIKE = 0.8  # r from which on classes lie alike: seen are 0.88 and more (brightness to blur), 0.74 and less (turns)
-TELLING = 0.2  # share of a flock's class means that is not noise, from which on a view says anything
-MISTAKEN = (
-    0.25  # of their distance at home: if a class lies so near to another one elsewhere, it is taken for it
-)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Joined:
-    """Flocks after those whose classes lie alike became one, and the lowest likeness r of two that did."""
-
-    labels: Labels
-    likeness: float = 1.0
-
-
-def joined(views: Sequence[Sequence[Portrait]], labels: Labels) -> Joined:
-    """The flocks that `labels` names, joined from the most alike on; all flocks of a joint one are alike in pairs.
-
-    `views` holds everybody's portraits, once for each way of looking. Two flocks are alike where every view that tells
-    anything says so, and one does.
-    """
-    count = int(labels.max(initial=0)) + 1
-    common = [[flock_portrait(view, labels == flock) for flock in range(count)] for view in views]
-    alike = np.ones((count, count))
-    for a in range(count):
-        for b in range(a):
-            alike[a, b] = alike[b, a] = min(likeness(view[a], view[b]) for view in common)
-    alike[np.isinf(alike)] = -1.0  # no view tells anything
-    sets, lowest = [[flock] for flock in range(count)], 1.0
-    while True:
-        pairs = [
-            (float(alike[np.ix_(sets[a], sets[b])].min()), a, b) for a in range(len(sets)) for b in range(a)
-        ]
-        best, a, b = max(pairs, default=(0.0, 0, 0))
-        if best < ALIKE:
-            break
-        lowest = min(lowest, best)
-        sets[b] += sets.pop(a)
-    names = {flock: place for place, members in enumerate(sets) for flock in members}
-    return Joined(labels=numbered(np.array([names[int(flock)] for flock in labels])), likeness=lowest)
-
-
-def flock_portrait(portraits: Sequence[Portrait], members: NDArray[np.bool_]) -> Portrait:
-    """What a flock's classes look like: its members' means, weighted as in the distances."""
-    chosen = [portrait for portrait, is_in in zip(portraits, members, strict=True) if is_in]
-    counts = np.stack([portrait.counts for portrait in chosen])
-    seen = np.where(counts >= LEAST, np.minimum(counts, ENOUGH), 0.0)
-    total = seen.sum(axis=0)
-    sums = np.einsum("ic,ihcd->hcd", seen, np.stack([portrait.halves for portrait in chosen]))
-    means = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
-    return Portrait(counts=total, halves=means)
-
-
-def likeness(one: Portrait, other: Portrait) -> float:
-    """r of two flocks in one view; -1 where a class is taken for another one, infinite where the view tells nothing."""
-    both = (one.counts > 0) & (other.counts > 0)
-    if both.sum() < 2:
-        return np.inf
-    a, b = one.halves[:, both], other.halves[:, both]
-    from_middle_a, from_middle_b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
-    own = signal(from_middle_a, from_middle_a), signal(from_middle_b, from_middle_b)
-    all_told = (from_middle_a**2).sum() / 2, (from_middle_b**2).sum() / 2
-    if min(own[0] / max(all_told[0], 1e-12), own[1] / max(all_told[1], 1e-12)) < TELLING:
-        return np.inf
-    if is_mistaken(a, b):
-        return -1.0
-    return signal(from_middle_a, from_middle_b) / float(np.sqrt(own[0] * own[1]))
-
-
-def signal(a: Floats, b: Floats) -> float:
-    """The sum over classes of <A_c, B_c>, without bias: each half of the one with the other half of the other."""
-    return float((a[0] * b[1] + a[1] * b[0]).sum() / 2)
-
-
-def is_mistaken(a: Floats, b: Floats) -> bool:
-    """Whether any class of one flock lies where another class of the other one does, for want of a common scale.
-
-    Patients who are ill from another blood pressure on have classes in the same arrangement, and contradict each other.
-    """
-    different = ~np.eye(a.shape[1], dtype=bool)
-    at_home = np.minimum(squares(a, a), squares(b, b))[different]
-    floor = float(at_home.mean()) / 10
-    return bool((squares(a, b)[different] < MISTAKEN * np.maximum(at_home, floor)).any())
-
-
-def squares(a: Floats, b: Floats) -> Floats:
-    """Unbiased squared distances of all classes of one flock from all of the other."""
-    inside_a, inside_b = (a[0] * a[1]).sum(axis=1), (b[0] * b[1]).sum(axis=1)
-    return np.asarray(inside_a[:, None] + inside_b[None, :] - a[0] @ b[1].T - a[1] @ b[0].T)
-
-
 Told = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
 
 PORTRAITS: Key[dict[int, Told]] = Key("portraits", 'set group = "flocks"')
@@ -259,26 +165,79 @@ class ByPortrait:
         return by_answers(self.describe)
 
     def __call__(self, now: Round) -> dict[int, int]:
+        if len(now.seen) > COMPARED:
+            return self.by_sample(now)
         ask: Ask[Told] = answers(now, self.describe, self.told)
         heard = ask_once(now, PORTRAITS, ask)
-        changed = bool(heard.news)
-        if self.every and now.number % self.every == 0:
-            again = ask([i for i in now.here if i in heard.known and i not in heard.news])
-            moved = {i: told for i, told in again.items() if not same(told, heard.known[i])}
-            changed = changed or bool(moved)
-            PORTRAITS.keep(now.memory, heard.known | moved)
-        return self.found(now) if changed else now.groups
+        changed = bool(heard.news) | self.asked_again(now, ask, heard.news)
+        return self.found(now).groups if changed else now.groups
+
+    def by_sample(self, now: Round) -> dict[int, int]:
+        """The same in a large fleet: clusters of a sample, and everybody else by the nearest of them."""
+        ask: Ask[Told] = answers(now, self.describe, self.told)
+        changed = not PORTRAITS.get(now.memory, {}) or not NEAREST.get(now.memory, {})
+        with now.fleet.ledger.at_once():
+            if changed:
+                PORTRAITS.keep(
+                    now.memory, dict(ask(drawn(now.here, COMPARED, now.stream("compared clients"))))
+                )
+            changed = changed | self.asked_again(now, ask)
+            found = self.found(now) if changed else None
+            sample = PORTRAITS.of(now.memory)
+            groups = {**now.groups, **(found.groups if found else {})}
+            if found:
+                NEAREST.keep(now.memory, found.nearest.plain())
+                others = [i for i in now.here if i not in sample]
+            else:
+                others = [i for i in now.here if i not in groups and i not in sample]
+                others += self.in_turn(now)
+            self.place(now, ask, others, groups)
+        if found:
+            now.notes["flocks"] = told_in_words(found.cut, found.likeness, groups, len(sample))
+        return groups
+
+    def place(self, now: Round, ask: Ask[Told], ids: Sequence[int], groups: dict[int, int]) -> None:
+        """Asks these clients block by block, and puts each into the group of the cluster that it is nearest to."""
+        if not ids:
+            return
+        nearest, outstanding = Nearest.in_memory(now.memory), dict(OUTSTANDING.get(now.memory, {}))
+        for block in blocks(ids):
+            told = ask(block)
+            groups.update(nearest.groups(told, self.describe.flip))
+            outstanding.update({i: outstanding_label(one) for i, one in told.items()})
+        OUTSTANDING.keep(now.memory, outstanding)
+
+    def in_turn(self, now: Round) -> list[int]:
+        """Who else describes itself again in this round: as many as were compared, others each time."""
+        if not self.every or now.number % self.every:
+            return []
+        first = now.number // self.every * COMPARED
+        ids = [
+            now.here[place % len(now.here)] for place in range(first, first + min(COMPARED, len(now.here)))
+        ]
+        sample = PORTRAITS.of(now.memory)
+        return [i for i in ids if i not in sample and i in now.groups]
+
+    def asked_again(self, now: Round, ask: Ask[Told], news: Container[int] = ()) -> bool:
+        """Whether it is time to ask again those whose portraits are kept, and any of them differs."""
+        if not self.every or now.number % self.every:
+            return False
+        known, here = PORTRAITS.of(now.memory), set(now.here)
+        again = ask([i for i in known if i in here and i not in news])
+        moved = {i: told for i, told in again.items() if not same(told, known[i])}
+        PORTRAITS.keep(now.memory, known | moved)
+        return bool(moved)
 
     def told(self, reply: Reply) -> Told | None:
         """What a reply tells, if its parts fit together."""
         fits = sizes_of(reply.stats) is not None
         return {name: reply.stats[name] for name in ("counts", "bits", "views")} if fits else None
 
-    def found(self, now: Round) -> dict[int, int]:
-        """The flocks of all clients that ever described themselves."""
+    def found(self, now: Round) -> Found:
+        """The flocks of all clients whose portraits are kept."""
         portraits = portraits_in(now, self.describe.flip)
         ids = tuple(portraits)
-        compared, cut = finest(list(portraits.values()), self.min_size)
+        best, compared, cut = finest(list(portraits.values()), self.min_size)
         views = list(zip(*portraits.values(), strict=True))
         one = joined(views, cut.labels) if self.join else Joined(labels=cut.labels)
         parents = PARENTS.get(now.memory, [])
@@ -288,15 +247,40 @@ class ByPortrait:
         places = dict(zip(ids, on_a_map(compared), strict=True))
         shares = {i: one[0].counts / max(1.0, float(one[0].counts.sum())) for i, one in portraits.items()}
         note_groups(now, places, groups, shares=shares, title="Clients by how their classes look")
-        return groups
+        return Found(ids=ids, groups=groups, views=views, view=best, cut=cut, likeness=one.likeness)
 
 
-def finest(portraits: Sequence[Sequence[Portrait]], min_size: int) -> tuple[ClassDistances, Cut]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """Flocks as they were found: of whom, in which view, and what it showed."""
+
+    ids: Sequence[int]
+    groups: dict[int, int]
+    views: Sequence[Sequence[Portrait]]
+    view: int
+    cut: Cut
+    likeness: float
+
+    @property
+    def nearest(self) -> Nearest:
+        """What others are placed by: the portraits of the clusters before any were joined."""
+        inside = [self.cut.labels == cluster for cluster in range(self.cut.count)]
+        names = [self.groups[self.ids[int(np.flatnonzero(members)[0])]] for members in inside]
+        common = [flock_portrait(self.views[self.view], members) for members in inside]
+        return Nearest.of(self.view, common, names, [int(members.sum()) for members in inside])
+
+
+def finest(portraits: Sequence[Sequence[Portrait]], min_size: int) -> tuple[int, ClassDistances, Cut]:
     """The view in which most flocks stand apart, the first of equal ones: what one view cannot see another may."""
     seen = [class_distances(view) for view in zip(*portraits, strict=True)]
     cuts = [flocks(compared, min_size=min_size) for compared in seen]
     best = max(range(len(cuts)), key=lambda view: cuts[view].count)
-    return seen[best], cuts[best]
+    return best, seen[best], cuts[best]
+
+
+def outstanding_label(told: Told) -> int:
+    """The label that stands out most at a client, of the counts that it told."""
+    return label_feature(np.rint(told["counts"]).astype(np.int64))
 
 
 def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapping[int, int]) -> list[int]:
@@ -330,11 +314,17 @@ def same(told: Told, before: Told) -> bool:
     return np.array_equal(told["bits"], before["bits"])
 
 
-def told_in_words(cut: Cut, likeness: float, groups: Mapping[int, int]) -> dict[str, str]:
-    """The decision for the report."""
+def told_in_words(cut: Cut, likeness: float, groups: Mapping[int, int], compared: int = 0) -> dict[str, str]:
+    """The decision for the report; `compared`: of how many clients, where these are a sample."""
+    if compared:
+        words = told_in_words(cut, likeness, groups)["text"]
+        return {
+            "text": f"{words} {compared:,} of the {len(groups):,} clients were compared each with each; the others "
+            "joined the nearest."
+        }
     if cut.count == 1:
         return {"text": f"The {len(groups)} clients' classes look alike: one flock, one model for everybody."}
-    sizes = sorted((list(groups.values()).count(flock) for flock in set(groups.values())), reverse=True)
+    sizes = sorted(Counter(groups.values()).values(), reverse=True)
     differ = (
         f"A class differs between the two nearest kinds {cut.apart:.2f} times as much as two classes differ at one "
         f"client, and {cut.inside:.2f} times inside a kind."

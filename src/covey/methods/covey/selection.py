@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
-
-import numpy as np
 
 from covey.core.needs import GROUPS, Facts, needs_of
 from covey.core.round import Round, Select
 from covey.core.shows import SAME_AS_COVEY, Shows
-from covey.methods.covey.grouping import PORTRAITS
-from covey.parts.group.label_feature import label_feature
-from covey.parts.selection.fair import LAST_CHOSEN
+from covey.methods.covey.grouping import PORTRAITS, outstanding_label
+from covey.methods.covey.many import OUTSTANDING
+from covey.parts.selection.fair import LAST_CHOSEN, pool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,22 +30,24 @@ class WithinFlocks:
         return (GROUPS, PORTRAITS, *needs_of(self.select))
 
     def __call__(self, now: Round) -> list[int]:
-        finer = label_groups(now)
-        chosen = self.select(replace(now, groups=finer))
-        now.notes["who was chosen"] = {"text": told_in_words(now, finer, chosen)}
+        here = pool(now)
+        finer = label_groups(now, None if here is now.here else {*here, *LAST_CHOSEN.get(now.memory, {})})
+        chosen = self.select(replace(now, here=here, groups=finer))
+        now.notes["who was chosen"] = {"text": told_in_words(now, here, finer, chosen)}
         return chosen
 
 
-def told_in_words(now: Round, finer: Mapping[int, int], chosen: Sequence[int]) -> str:
+def told_in_words(now: Round, pool: Sequence[int], finer: Mapping[int, int], chosen: Sequence[int]) -> str:
     """The choice for the report."""
     last = LAST_CHOSEN.get(now.memory, {})
-    waits = max((now.number - last.get(i, 0) for i in now.here), default=0)
+    waits = max((now.number - last.get(i, 0) for i in pool), default=0)
+    among = "" if pool is now.here else f" (chosen among {len(pool):,} of them, drawn at random)"
     return (
-        f"Round {now.number}: {len(set(chosen))} of {len(now.here)} clients work, from {kinds(now.groups, chosen)} of "
-        f"{kinds(now.groups, now.here)} flocks and {kinds(finer, chosen)} of {kinds(finer, now.here)} groups (clients "
-        "of one flock whose most outstanding label is the same). A round is chosen as a whole, for what it is worth in "
-        "its time: large groups, groups with a high loss and those who waited long are worth more. The longest wait is "
-        f"{waits} {'round' if waits == 1 else 'rounds'}."
+        f"Round {now.number}: {len(set(chosen))} of {len(now.here)} clients work{among}, from "
+        f"{kinds(now.groups, chosen)} of {kinds(now.groups, pool)} flocks and {kinds(finer, chosen)} of "
+        f"{kinds(finer, pool)} groups (clients of one flock whose most outstanding label is the same). A round is "
+        "chosen as a whole, for what it is worth in its time: large groups, groups with a high loss and those who "
+        f"waited long are worth more. The longest wait is {waits} {'round' if waits == 1 else 'rounds'}."
     )
 
 
@@ -56,11 +56,15 @@ def kinds(groups: Mapping[int, int], ids: Sequence[int]) -> int:
     return len({groups[i] for i in ids if i in groups})
 
 
-def label_groups(now: Round) -> dict[int, int]:
-    """Everybody's group inside its flock: those whose label stands out most are one."""
-    told = PORTRAITS.of(now.memory)
-    labels = {i: label_feature(np.rint(one["counts"]).astype(np.int64)) for i, one in told.items()}
-    return cut_by_label(now.groups, labels)
+def label_groups(now: Round, ids: Collection[int] | None = None) -> dict[int, int]:
+    """The group inside its flock of everybody, or of these: those whose label stands out most are one."""
+    told, known = PORTRAITS.of(now.memory), OUTSTANDING.get(now.memory, {})
+    wanted = [*told, *known] if ids is None else ids
+    labels = {
+        i: outstanding_label(told[i]) if i in told else known[i] for i in wanted if i in told or i in known
+    }
+    groups = now.groups if ids is None else {i: now.groups[i] for i in labels if i in now.groups}
+    return cut_by_label(groups, labels)
 
 
 def cut_by_label(groups: Mapping[int, int], labels: Mapping[int, int]) -> dict[int, int]:

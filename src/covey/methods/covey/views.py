@@ -106,8 +106,8 @@ def strokes(slopes: Slopes) -> Tensor:
     first = torch.arange(count, dtype=torch.int32)[:, None, None, None] * (DIRECTIONS * CELLS**2) + cell
     sums = sums_at(first + direction * CELLS**2, length - for_upper)
     sums += sums_at(first + direction.add_(1).bitwise_and_(DIRECTIONS - 1).mul_(CELLS**2), for_upper)
-    whole = sums / torch.bincount(cell.flatten()).repeat(DIRECTIONS)
-    scaled = whole / (whole.norm(dim=1, keepdim=True) + 1e-3) * (whole.shape[1] ** 0.5 / 2)
+    whole: Tensor = sums / torch.bincount(cell.flatten()).repeat(DIRECTIONS)
+    scaled: Tensor = whole / (whole.norm(dim=1, keepdim=True) + 1e-3) * (whole.shape[1] ** 0.5 / 2)
     return scaled.sub_(USUAL_STROKE)
 
 

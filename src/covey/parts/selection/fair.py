@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappush, heapreplace
 from itertools import groupby
 from operator import itemgetter
@@ -29,6 +29,7 @@ from covey.settings.signatures import validated
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+POOL = 5000  # devices that are looked at: in a larger fleet, so many of them, others in each round
 LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
 
@@ -55,6 +56,7 @@ class FairSchedule(ByLosses):
     shows = property(by_losses)
 
     def __call__(self, now: Round) -> list[int]:
+        now = replace(now, here=pool(now))
         here, groups, last = now.here, with_singles(now), LAST_CHOSEN.get(now.memory, {})
         seconds = now.fleet.seconds(self.step, here)
         latency = np.array([seconds[i] for i in here])
@@ -81,6 +83,14 @@ class FairSchedule(ByLosses):
             "deadline": [round(deadline, 4)] * len(names),
         }
         return sorted(here[position] for position in chosen)
+
+
+def pool(now: Round) -> Sequence[int]:
+    """Whom a round is chosen from: everybody who is here, or `POOL` of them drawn at random where they are more."""
+    if len(now.here) <= POOL:
+        return now.here
+    drawn = now.stream("schedule pool").choice(len(now.here), POOL, replace=False)
+    return [now.here[place] for place in np.sort(drawn).tolist()]
 
 
 def cluster_worth(clusters: Sequence[Indices], loss: Array, power: float) -> Array:
