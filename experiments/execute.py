@@ -133,7 +133,7 @@ def one_run(
 
     def note_origin(_: Any = None) -> None:
         if folder.exists():
-            cost = round(spent + time.process_time() - started, 1)
+            cost = round(spent + time.process_time() - started, 2)
             write_origin(folder, {**origin(config.toml()), "cpu_seconds": cost})
 
     with watch(config.top.rounds) as watcher:

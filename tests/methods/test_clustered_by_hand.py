@@ -181,7 +181,9 @@ def test_fedgwc_rewards_who_stays_near_the_mean() -> None:
     """Losses 0, 2 and 1 with equal sizes: mean 1, variance 2/3: exp(-3/4), exp(-3/4), 1."""
     found = rewards(np.array([[0.0], [2.0], [1.0]]), np.ones(3))
     assert found.tolist() == pytest.approx([np.exp(-0.75), np.exp(-0.75), 1])
-    blocks = np.kron(np.eye(2), np.full((4, 4), 0.9)) + 0.01
+    # no two clients alike: equal rows would leave the eigenvectors to chance
+    places = np.array([0, 0.1, 0.3, 0.6, 2, 2.15, 2.3, 2.7])
+    blocks = np.exp(-np.square(places[:, None] - places))
     assert split(blocks, 4, 0).tolist() == [0] * 4 + [1] * 4
     table = affinity(np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]), 4.0)
     assert table[0, 1] == pytest.approx(1.0)  # without their own entries both saw the same of client 2

@@ -26,13 +26,13 @@ def test_three_clients_against_a_fine_grid(seed: int, eps: float) -> None:
     gram = unit_gram(seed, 3, 2 + seed)
     preferred = np.random.default_rng(seed).dirichlet([2, 2, 2])
     found = shortest(gram, preferred, eps)
-    steps = np.arange(-1000, 1001) / 1000 * max(eps, 1e-12)
+    steps = np.arange(-200, 201) / 200 * max(eps, 1e-12)
     a, b = (axis.ravel() for axis in np.meshgrid(preferred[0] + steps, preferred[1] + steps))
     grid = np.stack([a, b, 1 - a - b], axis=1)
     allowed = (grid >= 0).all(1) & (np.abs(grid - preferred) <= eps + 1e-12).all(1)
     lengths = np.einsum("ni,ij,nj->n", grid[allowed], gram, grid[allowed])
     assert found @ gram @ found <= lengths.min() + 1e-9
-    assert found @ gram @ found == pytest.approx(lengths.min(), abs=1e-3 * eps + 1e-9)  # the grid's spacing
+    assert found @ gram @ found == pytest.approx(lengths.min(), abs=5e-3 * eps + 1e-9)  # the grid's spacing
     assert found.sum() == pytest.approx(1)
     assert found.min() >= -1e-12
     assert np.abs(found - preferred).max() <= eps + 1e-12

@@ -190,9 +190,12 @@ def _csv(path: Path, encoding: str, delimiter: str, decimal_point: str) -> pa.Ta
 
     if len(delimiter) != 1:
         raise UserError(f"delimiter is {delimiter!r}; allowed: one character")
+    known = encoding.startswith(
+        "utf-8"
+    )  # others are decoded by Python, and not in Arrow's threads: folder/rows.py
     return pyarrow.csv.read_csv(
         path,
-        read_options=pyarrow.csv.ReadOptions(encoding="utf8" if encoding.startswith("utf-8") else encoding),
+        read_options=pyarrow.csv.ReadOptions(encoding="utf8" if known else encoding, use_threads=known),
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
         convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal_point),
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from covey.errors import UserError
@@ -45,7 +45,7 @@ def extended(
     newest = index.kept[0]
     with storing(folder):
         if not (folder / "metrics.jsonl").exists():  # the journal of a finished run has become a table
-            lines = lines_of(pq.read_table(io.BytesIO(read_whole(folder / "metrics.parquet", 2**40))))
+            lines = lines_of(pq.read_table(pa.BufferReader(read_whole(folder / "metrics.parquet", 2**40))))
             write_atomically(folder / "metrics.jsonl", lines)
             newest = replace(newest, journal=Piece.of(lines))
         both = (fingerprint(config), fingerprint(longer))

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from covey.runs.study.execute import StudyInterrupted, execute
 from covey.runs.study.plan import Plan, keep_plan, read_plan
 from covey.runs.study.room import side_by_side
 from covey.terminal import live_many
+from tests.forked import start
 
 SMALL = {"rounds": 3, "data": {"name": "digits", "clients": 4}, "train": {"epochs": 1}}
 
@@ -137,35 +136,50 @@ def test_free_memory_is_known_here() -> None:
     assert free_memory() is None or free_memory() > 0
 
 
-ROUNDS = 100
-COMMAND = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-from covey.cli import main
-sys.argv = ["covey", "compare", "fedavg", "--dataset", "digits", "--rounds", "100", "--set", "checkpoint_seconds=0",
-            "--set", "data.clients=4", "--seeds", "2", "--processes", "1", "--out", sys.argv[1]]
-main()
+ROUNDS = 4
+# Everybody, once the gate is open: before, the second round does not begin, however busy the machine.
+GATED = """
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from covey.core.round import Round
+from covey.methods.baselines import fedavg
+
+
+def everybody(now: Round):
+    while now.number >= 2 and not Path(__file__).with_name("open").exists():
+        time.sleep(0.05)
+    return now.here
+
+
+def gated(train):
+    'FedAvg behind a gate.'
+    return replace(fedavg(train), name="gated", select=everybody)
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_it_goes_on_after_kill_and_after_ctrl_c(tmp_path: Path, how: signal.Signals) -> None:
-    folder = tmp_path / "out"
-    study = subprocess.Popen([sys.executable, "-c", COMMAND, str(folder)], stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 600
-    while not rounds_kept(folder / "fedavg" / "seed-0") and time.monotonic() < until:
+    folder, own = tmp_path / "out", tmp_path / "gate.py"
+    own.write_text(GATED)
+    words = ["compare", f"{own}:gated", "--dataset", "digits", "--rounds", str(ROUNDS), "--seeds", "2"]
+    words += ["--set", "checkpoint_seconds=0", "--set", "data.clients=4", "--processes", "1"]
+    study = start([*words, "--out", str(folder)])
+    while not rounds_kept(folder / "gated" / "seed-0"):
+        assert os.waitpid(study.pid, os.WNOHANG) == (0, 0), "it has ended"
         time.sleep(0.05)
     os.kill(study.pid, how)
-    _, said = study.communicate(timeout=600)
-    assert study.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    ended = study.wait()
+    assert ended.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     if how == signal.SIGINT:
-        assert "go on with: covey compare --resume" in " ".join(said.split())
-    lock_is_free(folder / "fedavg" / "seed-0")
-    kept = read_run(folder / "fedavg" / "seed-0").summary.rounds_done
-    assert 0 < kept < ROUNDS
-    done, said = made(read_plan(folder), folder)
-    assert sorted(done.runs["fedavg"]) == [0, 1]
-    rows = read_run(done.runs["fedavg"][0].folder).rows.overall("global-test/accuracy")
+        assert "go on with: covey compare --resume" in " ".join(ended.stderr.split())
+    lock_is_free(folder / "gated" / "seed-0")
+    assert read_run(folder / "gated" / "seed-0").summary.rounds_done == 1
+    own.with_name("open").touch()
+    done, _ = made(read_plan(folder), folder)
+    assert sorted(done.runs["gated"]) == [0, 1]
+    rows = read_run(done.runs["gated"][0].folder).rows.overall("global-test/accuracy")
     assert rows.round.tolist() == list(range(1, ROUNDS + 1))
 
 

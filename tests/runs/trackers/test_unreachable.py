@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -100,14 +99,14 @@ def test_a_server_that_takes_the_call_and_says_nothing_holds_up_nothing(
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         uri = f"http://127.0.0.1:{mute.getsockname()[1]}"
-        started, said = time.monotonic(), []
+        said: list[str] = []
         run_config(
             resolve(tables({"name": "mlflow", "uri": uri})), tmp_path / "run", say=said.append, report=False
         )
         assert sum("tracker" in words for words in said) == 2
         waiting = [thread for thread in threading.enumerate() if thread.name == "tracker mlflow"]
+        assert waiting, "it is not waited for"
         assert all(thread.daemon for thread in waiting)
-        assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(
