@@ -75,10 +75,10 @@ def test_a_part_that_fails_over_one_answer_goes_on_without_it() -> None:
 @pytest.mark.parametrize("culprit", [0, 3, CLIENTS - 1])
 def test_a_mix_that_fails_over_one_reply_is_that_of_the_others(culprit: int) -> None:
     fleet = small_fleet()
-    fleet.guard = Guard(norm=0)  # which shortens beside all who answered, the culprit too
+    fleet.books.guard = Guard(norm=0)  # which shortens beside all who answered, the culprit too
     state = one_round(replace(FEDAVG, mix=Fussy((culprit,))), empty_state(fleet), fleet)
     honest = small_fleet()
-    honest.guard = Guard(norm=0)
+    honest.books.guard = Guard(norm=0)
     others = replace(FEDAVG, select=lambda _: [i for i in range(CLIENTS) if i != culprit])
     assert torch.equal(state.models, one_round(others, empty_state(honest), honest).models)
     assert culprit not in state.worked
@@ -247,7 +247,7 @@ def test_when_nobody_ever_answers_the_run_has_not_succeeded() -> None:
 def test_who_spoiled_an_unguarded_run_is_named() -> None:
     """With the guard off a row of 1e33 is averaged in; the next round has no finite loss."""
     fleet = small_fleet()
-    fleet.guard = Guard(norm=0)
+    fleet.books.guard = Guard(norm=0)
     method = replace(FEDAVG, local=Poisoned(local=TRAIN, clients=(3,), attack="scale", factor=1e35))
     with pytest.raises(SpoiledRunError, match="In round 1 the update of client 3 was") as caught:
         run_rounds(method, fleet, rounds=3)

@@ -8,7 +8,7 @@ import pytest
 
 from covey.core.reply_schema import EPSILON, SHARE, Known, Stat, objection
 from covey.core.round import Step, Task
-from covey.fleet.replies import check_reply
+from covey.fleet.bookkeeping import check_reply
 from covey.methods.covey.portrait import DescribeClasses
 from covey.methods.feddrift import TellLosses
 from covey.methods.fedsoft import SoftTrain

@@ -19,7 +19,7 @@ from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import Site, names_mark
 from covey.deploy.site_registry import _hello
 from covey.deploy.transport import Response
-from covey.fleet.replies import Trip, accept_replies, next_call
+from covey.fleet.bookkeeping import Trip
 from covey.fleet.work import Outcome
 from covey.methods.baselines import fedavg
 from covey.methods.embedding.pretraining import look
@@ -90,19 +90,10 @@ def test_an_arbitrary_value_in_a_reply_ends_nothing(name: str, value: Any) -> No
         answer = {**ANSWER, "reply": {**REPLY, name: value}}
     outcome = outcome_of(0, Response(answer=to_bytes(answer)))
     assert outcome.reply or outcome.refused or outcome.lost
-    fleet, call = deployed(Hand({})), next_call({}, Train(lr=0.1), where="", seed=1, round=1)
-    fleet.ledger.open()
-    task = {0: Task(models=torch.zeros(1, 4810), slots=(0,))}
-    accept_replies(
-        fleet.schemas.checked(call.step, task, [outcome]),
-        call=call,
-        tasks=task,
-        trip=lambda _: Trip(down=0, up=0, seconds=0.0),
-        ledger=fleet.ledger,
-        layout=fleet.layout,
-        deadline=None,
-        measure=False,
-    )
+    fleet = deployed(Hand({}))
+    fleet.books.open(1)
+    call, task = fleet.books.call(Train(lr=0.1)), {0: Task(models=torch.zeros(1, 4810), slots=(0,))}
+    fleet.books.accept(call, task, fleet.schemas.checked(call.step, task, [outcome]), {0: Trip()})
 
 
 @given(st.sampled_from(list(HELLO)), PLAIN)

@@ -103,7 +103,7 @@ def test_rows_that_did_not_change_are_not_run_again() -> None:
     state = run_rounds(method, fleet, rounds=1)
     counting, measuring = Counting(fleet), Measuring()
     first = measuring(method, state, fleet, True)
-    fleet.round += 1  # the next round changes nothing
+    fleet.books.round += 1  # the next round changes nothing
     again = measuring(method, state, fleet, True)
     assert counting.samples == len(fleet.data.test)
     assert [m.value for m in first] == [m.value for m in again]

@@ -20,10 +20,10 @@ from covey.core.round import (
     server_client,
 )
 from covey.errors import Refused, RunError, UserError
+from covey.fleet.bookkeeping import check_reply
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
-from covey.fleet.replies import check_reply
 from covey.methods.baselines import fedavg
 from covey.parts.measure import Measuring
 from covey.parts.steps import Evaluate, Train

@@ -19,7 +19,7 @@ def slow(times: list[float]):
     """Least squares at three clients that take so many seconds for a round."""
     xs, ys, fleet = least_squares(SIZES)
     special = [{"clients": i, "delay": seconds} for i, seconds in enumerate(times)]
-    fleet.guard = Guard(norm=0)  # the first model is 0: any update is longer
+    fleet.books.guard = Guard(norm=0)  # the first model is 0: any update is longer
     fleet.devices = Devices(pace=0.0, special=special)
     fleet.machines = fleet.devices.build(3, np.random.default_rng(0))
     return xs, ys, fleet

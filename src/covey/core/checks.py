@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,29 +28,43 @@ STANDS_OUT = 10.0  # times as long as the others' updates: then it is said who s
 
 
 @dataclass
-class Listening:
-    """A fleet that remembers what it was told, so that a part can be asked again as if some clients were silent."""
+class Answers:
+    """What a fleet was told while a part of the method was asked, so that the part can be asked again as if some
+    clients were silent; every fleet has one, and nothing is kept between two parts."""
 
-    fleet: Fleet
     told: dict[tuple[str, tuple[int, ...], int], list[Reply]] = field(default_factory=dict)
     without: frozenset[int] = frozenset()
     asks: dict[tuple[str, tuple[int, ...]], int] = field(default_factory=dict)
+    kept: bool = False
 
-    def ask(self, step: Step, tasks: Mapping[int, Task], **options: Any) -> list[Reply]:
+    def once(self, step: Step, tasks: Mapping[int, Task], ask: Callable[[], list[Reply]]) -> list[Reply]:
+        """The replies to a question: what was told to it before, if the part is asked again, else what `ask` gives."""
+        if not self.kept:
+            return ask()
         question = (step.kind, tuple(sorted(tasks)))
         number = self.asks[question] = self.asks.get(question, 0) + 1
         key = (*question, number)
         if key not in self.told:
-            self.told[key] = self.fleet.ask(step, tasks, **options)
+            self.told[key] = ask()
         return [reply for reply in self.told[key] if reply.id not in self.without]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.fleet, name)
+    def again(self, without: frozenset[int]) -> None:
+        """The part is asked once more, as if these clients were silent."""
+        self.without, self.asks = without, {}
 
     @property
     def heard(self) -> set[int]:
         """Who has told anything."""
         return {reply.id for replies in self.told.values() for reply in replies}
+
+    @contextmanager
+    def keeping(self) -> Iterator[Answers]:
+        """For the time of one part."""
+        self.kept = True
+        try:
+            yield self
+        finally:
+            self.told, self.asks, self.without, self.kept = {}, {}, frozenset(), False
 
 
 def without_culprits(now: Round, part: Callable[[Round], T]) -> T:
@@ -58,41 +73,48 @@ def without_culprits(now: Round, part: Callable[[Round], T]) -> T:
     Those clients' answers are then refused, if they are fewer than half of all who told anything. A part that fails
     whoever is left out has a fault of its own, which is raised as it is; so is everything under `engine.debug`.
     """
-    listening = Listening(now.fleet)
     before = _changeable(now)
-    now.fleet = cast("Fleet", listening)
-    try:
-        return part(now)
-    except (UserError, RunError):
-        raise
-    except Exception as error:
-        suspects = sorted(i for i in listening.heard | {reply.id for reply in before["replies"]} if i >= 0)
-        if not suspects or len(now.here) < 2 or getattr(getattr(now.fleet, "engine", None), "debug", False):
+    with now.fleet.answers.keeping() as answers:
+        try:
+            return part(now)
+        except (UserError, RunError):
             raise
-        reason = f"the method fails over what it says: {type(error).__name__}: {error}"
+        except Exception as error:
+            suspects = sorted(i for i in answers.heard | {reply.id for reply in before["replies"]} if i >= 0)
+            if not suspects or len(now.here) < 2 or now.fleet.debug:
+                raise
+            return _made_without(now, part, suspects, before, error)
 
-        def made(without: frozenset[int]) -> tuple[T] | None:
-            listening.without, listening.asks = without, {}
-            _put_back(now, before)
-            now.replies = [reply for reply in now.replies if reply.id not in without]
-            try:
-                return (part(now),)
-            except Exception:
-                return None
 
-        culprits = fewest(suspects, lambda without: made(without) is not None)
-        result = made(culprits) if 2 * len(culprits) < len(suspects) or len(culprits) == 1 else None
-        if (
-            result is None and len(suspects) == 1
-        ):  # nothing can be made of no answer: others may do better next time
-            _refuse(suspects, listening.fleet, part, now.number, reason)
-            raise SilentRoundError(f"round {now.number}: {listening.fleet.ledger.last_problem()}") from error
-        if result is None:
-            raise
-        _refuse(sorted(culprits), listening.fleet, part, now.number, reason)
-        return result[0]
-    finally:
-        now.fleet = listening.fleet
+def _made_without(
+    now: Round,
+    part: Callable[[Round], T],
+    suspects: Sequence[int],
+    before: Mapping[str, Any],
+    error: Exception,
+) -> T:
+    """What the part makes of the round without those over whom it fails; `error` where that is nobody in particular."""
+    reason = f"the method fails over what it says: {type(error).__name__}: {error}"
+
+    def made(without: frozenset[int]) -> tuple[T] | None:
+        now.fleet.answers.again(without)
+        _put_back(now, before)
+        now.replies = [reply for reply in now.replies if reply.id not in without]
+        try:
+            return (part(now),)
+        except Exception:
+            return None
+
+    culprits = fewest(suspects, lambda without: made(without) is not None)
+    result = made(culprits) if 2 * len(culprits) < len(suspects) or len(culprits) == 1 else None
+    if result is None and len(suspects) == 1:
+        # nothing can be made of no answer: others may do better next time
+        _refuse(suspects, now.fleet, part, now.number, reason)
+        raise SilentRoundError(f"round {now.number}: {now.fleet.ledger.last_problem()}") from error
+    if result is None:
+        raise error
+    _refuse(sorted(culprits), now.fleet, part, now.number, reason)
+    return result[0]
 
 
 def fewest(suspects: Sequence[int], works: Callable[[frozenset[int]], bool]) -> frozenset[int]:

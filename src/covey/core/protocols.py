@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from torch import Tensor, nn
 
+from covey.core.checks import Answers
 from covey.core.ledger import Ledger
 from covey.core.messages import Reply, Task
 from covey.core.privacy_loss import Loss
@@ -171,8 +172,19 @@ class Fleet(Protocol):
     """The only door to the clients, whatever engine is behind it."""
 
     seed: int
-    ledger: Ledger
     simulated: ClassVar[bool]  # on this machine or a cluster of ours, and not on real devices
+
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def answers(self) -> Answers:
+        """What the part that is asked now was told; `ask` goes through it."""
+        ...
+
+    @property
+    def debug(self) -> bool:
+        """Whether every error is raised in place."""
+        ...
 
     @property
     def layout(self) -> Layout: ...

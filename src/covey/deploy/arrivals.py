@@ -12,7 +12,7 @@ from covey.core.protocols import Step
 from covey.deploy.outcomes import book_unheard
 from covey.deploy.transport import POLL
 from covey.deploy.underway import Landed, Sent
-from covey.fleet.replies import Trip, accept_replies
+from covey.fleet.bookkeeping import Trip
 from covey.fleet.work import Call, Outcome
 
 if TYPE_CHECKING:
@@ -66,26 +66,15 @@ def depart(fleet: SiteFleet, call: Call, tasks: Mapping[int, Task]) -> Iterator[
             fleet.in_flight.add([one])
             continue
         why = "the message could not be sent" if client in there else "it is not connected"
-        yield Landed(sent=one, outcome=Outcome(id=client, lost=why), trip=Trip(down=0, up=0, seconds=0.0))
+        yield Landed(sent=one, outcome=Outcome(id=client, lost=why), trip=Trip())
 
 
 def accepted(fleet: SiteFleet, call: Call, landed: Sequence[Landed]) -> list[Reply]:
     """The answers that count; what was asked is booked, whether it was answered or not."""
     tasks = {one.sent.client: one.sent.task for one in landed}
     trips = {one.sent.client: one.trip for one in landed}
-    replies = accept_replies(
-        fleet.schemas.checked(call.step, tasks, [one.outcome for one in landed]),
-        call=call,
-        tasks=tasks,
-        trip=lambda outcome: trips[outcome.id],
-        ledger=fleet.ledger,
-        layout=fleet.layout,
-        deadline=None,
-        measure=False,
-        child=fleet.is_child,
-        known=fleet.known,
-        guard=fleet.guard,
-    )
+    outcomes = fleet.schemas.checked(call.step, tasks, [one.outcome for one in landed])
+    replies = fleet.books.accept(call, tasks, outcomes, trips)
     book_unheard(fleet.ledger, call.step, {reply.id for reply in replies}, set(tasks))
     return replies
 

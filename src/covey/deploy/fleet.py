@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from covey.core.checks import Answers
 from covey.core.codec import task_to_plain, to_bytes
 from covey.core.ledger import Cost, Ledger
 from covey.core.privacy_loss import Loss
@@ -31,11 +32,11 @@ from covey.deploy.turnout import Turnout, is_training
 from covey.deploy.underway import READING, Underway
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
 from covey.errors import UserError
+from covey.fleet.bookkeeping import Bookkeeping, Trip
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.executors import Serial
 from covey.fleet.guard import Guard
-from covey.fleet.replies import Trip, accept_replies, next_call
 from covey.fleet.work import Call, Job, Outcome
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.mix.peers import peer_links
@@ -53,6 +54,7 @@ class SiteFleet:
     """Clients on machines of their own, reached through a `Transport`."""
 
     simulated: ClassVar[bool] = False
+    debug: ClassVar[bool] = False
     data: None = None  # it never leaves the sites
 
     def __init__(
@@ -96,13 +98,11 @@ class SiteFleet:
         self.run = run or uuid.uuid4().hex
         self.session = uuid.uuid4().hex
         self.lanes = lanes
-        self.guard = guard or Guard()
-        self.name = "run"
         self.say = say
         self.model: nn.Module = spec.build(seed)
         self.objective: Objective = spec.goal
         self.layout = Layout.of(self.model, spec.buffers)
-        self.ledger = Ledger()
+        self.books = Bookkeeping(layout=self.layout, known=self.known, guard=guard or Guard(), seed=seed)
         self.schemas = ReplySchemas()
         self.registry = SiteRegistry(
             transport,
@@ -116,8 +116,6 @@ class SiteFleet:
             labels=names_mark(server_data.dataset.classes),
             sizes=sizes,
         )
-        self.round = 0
-        self.calls: dict[str, int] = {}
         self.pace: dict[int, float] = {}  # measured seconds per sample trained
         self.here: list[int] = []
         self.in_flight = Underway()
@@ -134,14 +132,12 @@ class SiteFleet:
 
     def begin(self, round: int) -> list[int]:
         """Opens a round: greets who is new or was quiet, waits until enough sites are there."""
-        self.round = round
-        self.calls = {}
-        if not self.is_child:
-            self.ledger.open()
+        self.books.open(round)
+        if not self.books.is_child:
             self.turnout.open()
         least = max(1, self.turnout.quorum, self.least if round == 1 or not self.registry.sites else 0)
         self.here = self._believed(self.registry.wait(least, self.patience, round))
-        if not self.is_child and (fewer := self.turnout.fewer(len(self.here), self.least)):
+        if not self.books.is_child and (fewer := self.turnout.fewer(len(self.here), self.least)):
             self.say(f"round {round} {fewer}")
         for client in self.here:
             if (loss := self.lost.pop(self.registry.sites[client].node, None)) is not None:
@@ -165,9 +161,9 @@ class SiteFleet:
         """Those of the sites that may take part: not barred, and with a number of samples that can be believed."""
         told = [i for i in here if self.registry.sites[i].sizes[0]]  # who has a budget does not tell
         sizes = [self.registry.sites[i].sizes[0] for i in told]
-        doubted = {told[place]: why for place, why in self.guard.too_many(sizes).items()}
+        doubted = {told[place]: why for place, why in self.books.guard.too_many(sizes).items()}
         for client, why in doubted.items():
-            self.ledger.note_refusal(client, kind=HELLO, round=self.round, reason=why)
+            self.ledger.note_refusal(client, kind=HELLO, round=self.books.round, reason=why)
         return [i for i in here if i not in doubted and i not in self.ledger.barred]
 
     def trainers(self, ids: Sequence[int]) -> list[int]:
@@ -195,33 +191,31 @@ class SiteFleet:
         self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
     ) -> list[Reply]:
         """Sends the tasks, waits until all have answered or the deadline, and gives the replies by ascending id."""
-        call = next_call(
-            self.calls, step, where="measure" if measure else self.name, seed=self.seed, round=self.round
-        )
+        return self.answers.once(step, tasks, lambda: self._ask(step, tasks, deadline, measure))
+
+    def _ask(
+        self, step: Step, tasks: Mapping[int, Task], deadline: float | None, measure: bool
+    ) -> list[Reply]:
+        call = self.books.call(step, measure=measure)
         limit = deadline or self.deadline
         trips: dict[int, Trip] = {}
         outcomes = self._at_sites(call, {i: t for i, t in tasks.items() if i >= 0}, limit, trips)
         outcomes = self.schemas.checked(step, tasks, outcomes)
         outcomes += self._at_the_desk(call, {i: t for i, t in tasks.items() if i < 0})
-        nothing = Trip(down=0, up=0, seconds=0.0)
-        replies = accept_replies(
+        desk = {outcome.id: Trip() for outcome in outcomes if outcome.id not in trips}
+        replies = self.books.accept(
+            call,
+            tasks,
             sorted(outcomes, key=lambda outcome: outcome.id),
-            call=call,
-            tasks=tasks,
-            trip=lambda outcome: trips.get(outcome.id, nothing),
-            ledger=self.ledger,
-            layout=self.layout,
+            {**trips, **desk},
             deadline=limit if any(trip.seconds >= limit for trip in trips.values()) else None,
             measure=measure,
-            child=self.is_child,
-            known=self.known,
-            guard=self.guard,
         )
         book_unheard(self.ledger, step, {reply.id for reply in replies}, set(trips))
         for reply in replies:
             if reply.id in trips:
                 self.note_pace(step, reply.id, trips[reply.id].seconds)
-        if is_training(step) and not measure and not self.is_child:
+        if is_training(step) and not measure and not self.books.is_child:
             self.turnout.note_training(tasks, [reply.id for reply in replies])
         return replies
 
@@ -242,7 +236,7 @@ class SiteFleet:
         self, step: Step, tasks: Mapping[int, Task], count: int
     ) -> tuple[list[Reply], dict[int, Task], dict[int, int]]:
         """Sends the tasks and waits for the first `count` answers to these and to earlier ones."""
-        call = next_call(self.calls, step, where=self.name, seed=self.seed, round=self.round)
+        call = self.books.call(step)
         return first_arrivals(self, call, tasks, count, 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES)
 
     def _at_sites(
@@ -300,7 +294,7 @@ class SiteFleet:
     def tell(self, outcome: Outcome, name: str, seconds: float) -> None:
         """Puts it into the status what became of a question; a refusal is said."""
         if self.turnout.note(outcome.id, name, outcome.refused):
-            self.say(f"round {self.round}: site {name} refused: {outcome.refused}")
+            self.say(f"round {self.books.round}: site {name} refused: {outcome.refused}")
         self.status.answered(outcome.id, name, seconds=seconds, lost=outcome.lost, refused=outcome.refused)
 
     def _request(self, call: Call, client: int, task: Task, limit: float, protocol: int) -> bytes:
@@ -368,15 +362,15 @@ class SiteFleet:
             deadline=self.deadline,
             run=f"{self.run}{name}",
             lanes=self.lanes,
-            guard=self.guard,
+            guard=self.books.guard,
             say=self.say,
             status=self.status,
             turnout=self.turnout,
             schema=self.schema,
         )
         fleet.model = model
-        fleet.name = f"{self.name}/{name}"
-        fleet.ledger, fleet.registry = self.ledger, self.registry
+        fleet.books.become_child(self.books, name)
+        fleet.registry = self.registry
         return fleet
 
     @property
@@ -385,9 +379,12 @@ class SiteFleet:
         return self.server_data.dataset.name
 
     @property
-    def is_child(self) -> bool:
-        """A child's rounds all lie within one round of the run."""
-        return self.name != "run"
+    def ledger(self) -> Ledger:
+        return self.books.ledger
+
+    @property
+    def answers(self) -> Answers:
+        return self.books.answers
 
     # ------------------------------------------------------------------------------------------ memory
 

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from covey.core.round import Step, Task
-from covey.fleet.replies import is_silent
+from covey.fleet.bookkeeping import is_silent
 from covey.fleet.work import Outcome
 
 Schema = tuple[Any, ...]

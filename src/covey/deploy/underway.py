@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from covey.core.messages import Task
 from covey.deploy.outcomes import outcome_of
 from covey.deploy.transport import Transport
-from covey.fleet.replies import Trip
+from covey.fleet.bookkeeping import Trip
 from covey.fleet.work import Outcome
 
 READING = 10.0  # seconds in which answers that have come are read

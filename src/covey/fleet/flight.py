@@ -8,7 +8,7 @@ from typing import Any
 
 from covey.core.codec import reply_from_plain, reply_to_plain, task_to_plain
 from covey.core.messages import Task
-from covey.fleet.replies import Trip
+from covey.fleet.bookkeeping import Trip
 from covey.fleet.work import Outcome
 
 

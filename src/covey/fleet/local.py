@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
+from covey.core.checks import Answers
 from covey.core.ledger import Ledger
 from covey.core.reply_schema import Known
 from covey.core.round import Mixing, Reply, Step, Task, stream
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.files import usable_cores
+from covey.fleet.bookkeeping import Bookkeeping, Trip
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -26,7 +28,6 @@ from covey.fleet.guard import Guard
 from covey.fleet.memory import memory_bound
 from covey.fleet.peer_costs import cost_of_links
 from covey.fleet.profiles import Device
-from covey.fleet.replies import Trip, accept_replies, by_client, next_call
 from covey.fleet.work import Call, Executor, Outcome, bundle, jobs_of
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.mix.peers import peer_links
@@ -86,18 +87,20 @@ class LocalFleet:
         self.model = model
         self.seed = seed
         self.engine = engine or Engine()
-        self.guard = guard or Guard()
         self.devices = devices or Devices()
         self.objective: Objective = objective or Classification()
         self.layout = Layout.of(model, buffers)
-        self.ledger = Ledger()
+        self.books = Bookkeeping(
+            layout=self.layout,
+            known=self.known,
+            guard=guard or Guard(),
+            seed=seed,
+            debug=self.engine.debug,
+        )
         self.client_data = ClientData(data, self.devices)
         self.machines: list[Device] = self.devices.build(len(data.shares), stream(seed, "devices"))
         self.states: dict[int, dict[str, Any]] = {}
         self.in_flight: dict[int, Flight] = {}
-        self.round = 0
-        self.calls: dict[str, int] = {}
-        self.name = "run"
         self._say = say
         # None: whatever is faster. A resumed run keeps the trainer it began with.
         self._lanes: bool | None = None if self.engine.lanes else False
@@ -112,10 +115,7 @@ class LocalFleet:
 
     def begin(self, round: int) -> Sequence[int]:
         """Opens a round and says who can be reached in it."""
-        self.round = round
-        self.calls = {}
-        if not self.is_child:
-            self.ledger.open()
+        self.books.open(round)
         members = self.members()
         away = self.devices.away(members, round, partial(stream, self.seed), self.machines)
         if not away and not self.ledger.barred and not self.in_flight:
@@ -126,7 +126,7 @@ class LocalFleet:
 
     def members(self) -> Sequence[int]:
         """Who belongs to the fleet in this round."""
-        return self.devices.members(len(self.client_data), self.round)
+        return self.devices.members(len(self.client_data), self.books.round)
 
     def objection(self) -> str:
         """Nothing: a simulated round counts with whoever answers."""
@@ -164,18 +164,24 @@ class LocalFleet:
             seed=self.seed,
             engine=self.engine,
             buffers=self.layout.buffers,
-            guard=self.guard,
+            guard=self.books.guard,
             say=self._say,
         )
-        fleet.ledger = self.ledger
-        fleet.name = f"{self.name}/{name}"
+        fleet.books.become_child(self.books, name)
         fleet._parent = self
         return fleet
 
     @property
-    def is_child(self) -> bool:
-        """A child's rounds all lie within one round of the run: it books costs, but opens no round in the ledger."""
-        return self.name != "run"
+    def ledger(self) -> Ledger:
+        return self.books.ledger
+
+    @property
+    def answers(self) -> Answers:
+        return self.books.answers
+
+    @property
+    def debug(self) -> bool:
+        return self.engine.debug
 
     # ------------------------------------------------------------------------------------------ the door
 
@@ -183,14 +189,17 @@ class LocalFleet:
         self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
     ) -> list[Reply]:
         """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent."""
+        return self.answers.once(step, tasks, lambda: self._ask(step, tasks, deadline, measure))
+
+    def _ask(
+        self, step: Step, tasks: Mapping[int, Task], deadline: float | None, measure: bool
+    ) -> list[Reply]:
         if step.of_labels:
             tasks = {i: tasks[i] for i in self.trainers(list(tasks))}
         call, outcomes = self._outcomes(step, tasks, measure)
-
-        def trip(outcome: Outcome) -> Trip:
-            return self._trip(step, tasks[outcome.id], outcome, measure)
-
-        return self._accepted(call, outcomes, tasks, trip, deadline=deadline, measure=measure)
+        trips = {o.id: self._trip(step, tasks[o.id], o, measure) for o in outcomes}
+        deadline = deadline or self.devices.deadline
+        return self.books.accept(call, tasks, outcomes, trips, deadline=deadline, measure=measure)
 
     def arrivals(
         self, step: Step, tasks: Mapping[int, Task], count: int
@@ -200,7 +209,7 @@ class LocalFleet:
         for outcome in outcomes:
             trip = self._trip(step, tasks[outcome.id], outcome, measure=False)
             self.in_flight[outcome.id] = Flight(
-                sent=self.round,
+                sent=self.books.round,
                 arrives=self.ledger.clock + trip.seconds,
                 task=tasks[outcome.id],
                 outcome=outcome,
@@ -215,7 +224,7 @@ class LocalFleet:
             trips = {i: flight.rest_of_trip(self.ledger.clock) for i, flight in fresh.items()}
             outcomes = [flight.outcome for flight in fresh.values()]
             tasks = {i: flight.task for i, flight in fresh.items()}
-            replies += self._accepted(call, outcomes, tasks, partial(by_client, trips))
+            replies += self.books.accept(call, tasks, outcomes, trips, deadline=self.devices.deadline)
         replies.sort(key=lambda reply: reply.id)
         return replies, {i: f.task for i, f in landed.items()}, {i: f.sent for i, f in landed.items()}
 
@@ -225,14 +234,7 @@ class LocalFleet:
 
     def _outcomes(self, step: Step, tasks: Mapping[int, Task], measure: bool) -> tuple[Call, list[Outcome]]:
         """What becomes of every task, by ascending id; who got lost comes last."""
-        call = next_call(
-            self.calls,
-            step,
-            where="measure" if measure else self.name,
-            seed=self.seed,
-            round=self.round,
-            debug=self.engine.debug,
-        )
+        call = self.books.call(step, measure=measure)
         gone = self._lost(tasks, call.number) if not measure else set()
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
         known: list[Outcome] = []
@@ -264,30 +266,6 @@ class LocalFleet:
         seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)
         return Trip(down=down, up=up, seconds=seconds)
 
-    def _accepted(
-        self,
-        call: Call,
-        outcomes: Sequence[Outcome],
-        tasks: Mapping[int, Task],
-        trip: Callable[[Outcome], Trip],
-        *,
-        deadline: float | None = None,
-        measure: bool = False,
-    ) -> list[Reply]:
-        return accept_replies(
-            outcomes,
-            call=call,
-            tasks=tasks,
-            trip=trip,
-            ledger=self.ledger,
-            layout=self.layout,
-            deadline=deadline or self.devices.deadline,
-            measure=measure,
-            child=self.is_child,
-            known=self.known,
-            guard=self.guard,
-        )
-
     def combine(
         self, mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Reply], holders: Sequence[int]
     ) -> Tensor:
@@ -304,7 +282,7 @@ class LocalFleet:
     def _lost(self, tasks: Mapping[int, Task], number: int) -> set[int]:
         """Whose reply never arrives: the same clients whatever the method asks, because all see the same failures."""
         clients = [i for i in tasks if i >= 0]
-        return self.devices.lost(clients, (number, "round", self.round), partial(stream, self.seed))
+        return self.devices.lost(clients, (number, "round", self.books.round), partial(stream, self.seed))
 
     # ------------------------------------------------------------------------------------------ work
 
@@ -312,7 +290,7 @@ class LocalFleet:
     def executor(self) -> Executor:
         """The workers, started at the first task."""
         if self._executor is None:
-            if not self.is_child:
+            if not self.books.is_child:
                 check_fit(self.model, self.data, self.objective)
             make, mode, workers = self._plan()
             if mode == "cohort":

@@ -80,7 +80,7 @@ class Remake:
             alone = Config(tables={**config.tables, "engine": {**config["engine"], "mode": "serial"}})
             fleet = fleet_of(alone, network=self.network)
         fleet.load(self.checkpoint.fleet)
-        fleet.round = self.checkpoint.state.round
+        fleet.books.round = self.checkpoint.state.round
         return fleet
 
     @contextmanager
