@@ -41,6 +41,7 @@ GIVEN: dict[str, Any] = {
 PROTECTED: dict[str, dict[str, Any]] = {
     "ClassMeans": {"privacy": Privacy(epsilon=1.0)},
     "DescribeClasses": {"privacy": Privacy(epsilon=1.0)},
+    "SketchClasses": {},
     "LabelSummary": {"privacy": Privacy(epsilon=1.0)},
     "FeatureSummary": {"privacy": Privacy(epsilon=1.0)},
     "JointSummary": {"privacy": Privacy(epsilon=1.0)},
@@ -59,6 +60,7 @@ NOISED = {
         "bits": "randomised response",
         "views": "shape of the bits, the same for all data of a shape",
     },
+    "SketchClasses": {"sums": "Gaussian noise", "counts": "Gaussian noise"},
     "LabelSummary": {"shares": "Laplace noise"},
     "FeatureSummary": {"shares": "Laplace noise", "has": "read off the noisy table"},
     "JointSummary": {"shares": "Laplace noise"},

@@ -41,6 +41,7 @@ def answers_called(kind: str) -> What:
     called: dict[str, What] = {
         "query.embedding": "embeddings",
         "query.portrait": "embeddings",
+        "query.sketch": "embeddings",
         "query.label-feature": "labels",
     }
     return called.get(kind, "summaries")

@@ -39,7 +39,7 @@ class Account(Protocol):
         """Books an update with noise; refuses beyond the device's own budget."""
         ...
 
-    def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:
+    def answer_bytes(self, question: str, count: int, cost: float | Loss) -> bytes:
         """Secret random bytes for a question about the device's data: the same each time, paid for once."""
         ...
 

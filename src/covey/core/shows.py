@@ -46,6 +46,20 @@ SKETCHED = Shows(what="a sketch of every client's update", instead="use cfic wit
 BATCHES = Shows(what="how many batches a client has", instead='set method.weighting = "equal"')
 
 
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a part may tell of single samples: this much of the run's epsilon and delta, for all that it ever asks."""
+
+    epsilon: float
+    delta: float
+
+
+def private_form(part: Any, budget: Budget) -> Any:
+    """The part as it is in a run that hides samples: as its method `privately` says, or itself, where it has none."""
+    change = getattr(part, "privately", None)
+    return part if change is None else change(budget)
+
+
 def showing(shows: Shows) -> Callable[[F], F]:
     """Says it of a function that is a part."""
 

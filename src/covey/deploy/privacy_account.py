@@ -109,7 +109,7 @@ class PrivacyAccount:
         answers: Told = {Loss(what="summaries", mechanism="stated", noise=epsilon): 1} if epsilon else {}
         return composed({**told, **answers}, DELTA, "sample")
 
-    def answer_bytes(self, question: str, count: int, epsilon: float) -> bytes:
+    def answer_bytes(self, question: str, count: int, cost: float | Loss) -> bytes:
         """Secret random bytes for a question about these data: the same for ever, and paid for the first time."""
         number = hashlib.sha256(f"{self.data()}\0{question}".encode()).hexdigest()
         if number not in self.questions:
@@ -117,7 +117,11 @@ class PrivacyAccount:
                 raise Refused(
                     f"this site has answered {MOST_QUESTIONS} different questions, which is the most"
                 )
-            self._book(epsilon)
+            if isinstance(cost, Loss):
+                self.lose(cost)
+            else:
+                self._book(cost)
+            epsilon = 0.0 if isinstance(cost, Loss) else cost
             self.secret = self.secret or secrets.token_bytes(32)
             kept = {"secret": self.secret.hex(), "questions": {**self.questions, number: epsilon}}
             if self.folder is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from covey.core.needs import Facts, Key
 from covey.core.round import Round, Send, Task
-from covey.core.shows import KEPT_OUT, Shows
+from covey.core.shows import KEPT_OUT, Budget, Shows
 from covey.parts.steps.judged import JUDGEMENTS, TRIED
 from covey.settings.registry import register
 from covey.settings.signatures import validated
@@ -86,6 +86,10 @@ class ServeAdapted:
 
     needs: ClassVar[Facts] = (JUDGED,)
     shows: ClassVar[Shows] = KEPT_OUT
+
+    def privately(self, budget: Budget) -> Send:  # noqa: ARG002
+        """The rows alone: a client chooses at home what to make of them, and tells nobody."""
+        return self.send
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         kept = JUDGED.get(now.memory, {})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from covey.core.needs import KNOWN_GROUPS, needs_of
+from covey.core.needs import KNOWN_GROUPS, gives_of, needs_of
 from covey.core.round import Method, Select
+from covey.core.shows import Budget, private_form, shows_of
 from covey.errors import UserError
 from covey.parts.selection.plain import Poisson, Uniform
 from covey.parts.steps.private import Noised, Quiet
@@ -13,16 +15,20 @@ from covey.parts.steps.train import Train
 from covey.privacy.example import ExampleTrain
 from covey.privacy.local import BookedReplies, local_noise
 from covey.privacy.plan import Plan
-from covey.privacy.refusals import check_private
+from covey.privacy.refusals import check_private, parts_of
 from covey.privacy.secret_draw import SecretDraw
 from covey.privacy.secure import FEWEST, SecureSums
 from covey.privacy.settings import Private
 from covey.privacy.small_groups import AtLeast
 from covey.privacy.sums import NoisySums
 
+ASKED_SHARE = 0.125  # of epsilon, for what clients are asked beside their updates
+
 
 def made_private(method: Method, settings: Private, *, clients: int, rounds: int) -> Method:
     """The method, of which clients' updates, losses and sizes are protected as the settings say; or one sentence."""
+    if settings.level == "example" and settings.epsilon is not None:
+        method, settings = with_private_parts(method, settings)
     check_private(method, settings.level)
     least = max(settings.least, FEWEST) if settings.secure else settings.least
     if method.group is not None and least > 1:
@@ -46,6 +52,30 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
         return replace(method, select=select, gather=SecureSums(plan=plan, by_group=by_group))
     sums = NoisySums(plan=plan, by_group=by_group)
     return replace(method, select=select, local=Quiet(step=method.local), gather=sums)
+
+
+def with_private_parts(method: Method, settings: Private) -> tuple[Method, Private]:
+    """The method with each part in the form that it has where samples are hidden, and what is left for its updates.
+
+    What clients are asked beside their updates gets a share of epsilon, and the half of delta that `at_example_level`
+    leaves. What is only remembered of exact replies, and read by no part any more, is left out.
+    """
+    assert settings.epsilon is not None
+    budget = Budget(epsilon=ASKED_SHARE * settings.epsilon, delta=settings.delta / 2)
+    changed = {kind: private_form(part, budget) for kind, part in parts_of(method) if kind != "after"}
+    parts = [private_form(part, budget) for part in method.after]
+    read = {fact for part in (*changed.values(), *parts) for fact in needs_of(part)}
+    after = tuple(part for part in parts if not exact(part) or read & set(gives_of(part)))
+    private = replace(method, **changed, after=after)
+    if private == method:
+        return method, settings
+    return private, replace(settings, epsilon=(1 - ASKED_SHARE) * settings.epsilon)
+
+
+def exact(part: Any) -> bool:
+    """Whether the part reads something of single clients that no noise covers."""
+    shows = shows_of(part)
+    return shows is not None and bool(shows.what) and not shows.in_updates
 
 
 def at_example_level(method: Method, settings: Private, rounds: int) -> Method:

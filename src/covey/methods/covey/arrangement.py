@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.methods.covey.clusters import ENOUGH, LEAST, Labels, numbered
+from covey.methods.covey.clusters import Labels, numbered
 from covey.methods.covey.portrait import Portrait
 
 Floats = NDArray[np.float64]
@@ -58,8 +58,7 @@ def joined(views: Sequence[Sequence[Portrait]], labels: Labels) -> Joined:
 def flock_portrait(portraits: Sequence[Portrait], members: NDArray[np.bool_]) -> Portrait:
     """What a flock's classes look like: its members' means, weighted as in the distances."""
     chosen = [portrait for portrait, is_in in zip(portraits, members, strict=True) if is_in]
-    counts = np.stack([portrait.counts for portrait in chosen])
-    seen = np.where(counts >= LEAST, np.minimum(counts, ENOUGH), 0.0)
+    seen = np.stack([portrait.weights for portrait in chosen])
     total = seen.sum(axis=0)
     sums = np.einsum("ic,ihcd->hcd", seen, np.stack([portrait.halves for portrait in chosen]))
     means = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)

@@ -15,9 +15,6 @@ from covey.methods.covey.portrait import Portrait
 
 Floats = NDArray[np.float64]
 
-LEAST = 2.0  # samples that a class needs at a client to be compared: one in each half
-ENOUGH = 8.0  # from here on more samples make the bits no more certain
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassDistances:
@@ -29,9 +26,8 @@ class ClassDistances:
 
 def class_distances(portraits: Sequence[Portrait]) -> ClassDistances:
     """All pairs of clients; the matrices are symmetric, their diagonals 0."""
-    counts = np.stack([portrait.counts for portrait in portraits])
+    seen = np.stack([portrait.weights for portrait in portraits])
     halves = np.stack([portrait.halves for portrait in portraits])  # [clients, 2, classes, d]
-    seen = np.where(counts >= LEAST, np.minimum(counts, ENOUGH), 0.0)
     total = np.zeros((len(portraits), len(portraits)))
     weight = np.zeros_like(total)
     for label in np.flatnonzero((seen > 0).sum(axis=0) > 1):

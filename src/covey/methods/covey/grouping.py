@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares, gives_of, needs_of
 from covey.core.round import Group, Reply, Round
-from covey.core.shows import NOTHING, Shows, by_answers, showing
+from covey.core.shows import NOTHING, Budget, Shows, by_answers, showing
 from covey.methods.covey.arrangement import Joined, flock_portrait, joined
 from covey.methods.covey.clusters import (
     ClassDistances,
@@ -24,7 +24,8 @@ from covey.methods.covey.clusters import (
     renamed,
 )
 from covey.methods.covey.many import COMPARED, NEAREST, OUTSTANDING, Nearest, blocks, drawn
-from covey.methods.covey.portrait import DescribeClasses, Portrait, portraits_of, sizes_of
+from covey.methods.covey.portrait import DescribeClasses, Portrait
+from covey.methods.covey.sketch import SketchClasses
 from covey.parts.ask_once import Ask, answers, ask_once
 from covey.parts.banks import one_per_parent
 from covey.parts.group.figures import note_groups
@@ -153,7 +154,7 @@ class ByPortrait:
     different while their classes lie alike are one flock.
     """
 
-    describe: DescribeClasses = DescribeClasses()
+    describe: DescribeClasses | SketchClasses = DescribeClasses()
     every: Natural = 5
     min_size: Count = 2
     join: bool = True
@@ -164,15 +165,24 @@ class ByPortrait:
     def shows(self) -> Shows:
         return by_answers(self.describe)
 
+    def privately(self, budget: Budget) -> ByPortrait:
+        """Sketches under noise, asked for once."""
+        if self.describe.counted:
+            return self
+        return replace(self, describe=SketchClasses(epsilon=budget.epsilon, delta=budget.delta), every=0)
+
     def __call__(self, now: Round) -> dict[int, int]:
-        if len(now.seen) > COMPARED:
-            return self.by_sample(now)
+        if len(now.seen) > COMPARED and isinstance(self.describe, DescribeClasses):
+            return self.by_sample(now, self.describe.flip)
         ask: Ask[Told] = answers(now, self.describe, self.told)
         heard = ask_once(now, PORTRAITS, ask)
+        if isinstance(self.describe, SketchClasses):
+            for client in heard.news:
+                now.fleet.ledger.lose(client, self.describe.loss)
         changed = bool(heard.news) | self.asked_again(now, ask, heard.news)
         return self.found(now).groups if changed else now.groups
 
-    def by_sample(self, now: Round) -> dict[int, int]:
+    def by_sample(self, now: Round, flip: float) -> dict[int, int]:
         """The same in a large fleet: clusters of a sample, and everybody else by the nearest of them."""
         ask: Ask[Told] = answers(now, self.describe, self.told)
         changed = not PORTRAITS.get(now.memory, {}) or not NEAREST.get(now.memory, {})
@@ -191,19 +201,21 @@ class ByPortrait:
             else:
                 others = [i for i in now.here if i not in groups and i not in sample]
                 others += self.in_turn(now)
-            self.place(now, ask, others, groups)
+            self.place(now, ask, others, groups, flip)
         if found:
             now.notes["flocks"] = told_in_words(found.cut, found.likeness, groups, len(sample))
         return groups
 
-    def place(self, now: Round, ask: Ask[Told], ids: Sequence[int], groups: dict[int, int]) -> None:
+    def place(
+        self, now: Round, ask: Ask[Told], ids: Sequence[int], groups: dict[int, int], flip: float
+    ) -> None:
         """Asks these clients block by block, and puts each into the group of the cluster that it is nearest to."""
         if not ids:
             return
         nearest, outstanding = Nearest.in_memory(now.memory), dict(OUTSTANDING.get(now.memory, {}))
         for block in blocks(ids):
             told = ask(block)
-            groups.update(nearest.groups(told, self.describe.flip))
+            groups.update(nearest.groups(told, flip))
             outstanding.update({i: outstanding_label(one) for i, one in told.items()})
         OUTSTANDING.keep(now.memory, outstanding)
 
@@ -230,12 +242,12 @@ class ByPortrait:
 
     def told(self, reply: Reply) -> Told | None:
         """What a reply tells, if its parts fit together."""
-        fits = sizes_of(reply.stats) is not None
-        return {name: reply.stats[name] for name in ("counts", "bits", "views")} if fits else None
+        fits = self.describe.fits(reply.stats)
+        return {name: reply.stats[name] for name in self.describe.told} if fits else None
 
     def found(self, now: Round) -> Found:
         """The flocks of all clients whose portraits are kept."""
-        portraits = portraits_in(now, self.describe.flip)
+        portraits = portraits_in(now, self.describe)
         ids = tuple(portraits)
         best, compared, cut = finest(list(portraits.values()), self.min_size)
         views = list(zip(*portraits.values(), strict=True))
@@ -300,9 +312,9 @@ def one_per_flock(now: Round) -> Tensor:
     return one_per_parent(now, PARENTS.of(now.memory))
 
 
-def portraits_in(now: Round, flip: float) -> dict[int, tuple[Portrait, ...]]:
+def portraits_in(now: Round, describe: DescribeClasses | SketchClasses) -> dict[int, tuple[Portrait, ...]]:
     """Everybody's portraits, by ascending id; clients whose portraits have another size than most are left out."""
-    made = {i: portraits_of(told, flip) for i, told in sorted(PORTRAITS.of(now.memory).items())}
+    made = {i: describe.portraits(told) for i, told in sorted(PORTRAITS.of(now.memory).items())}
     whole = {i: views for i, views in made.items() if views is not None}
     shapes = [tuple(view.halves.shape for view in views) for views in whole.values()]
     usual = max(set(shapes), key=shapes.count) if shapes else ()
@@ -311,7 +323,7 @@ def portraits_in(now: Round, flip: float) -> dict[int, tuple[Portrait, ...]]:
 
 def same(told: Told, before: Told) -> bool:
     """Whether a client describes itself as it did before; noise that was drawn anew is no change."""
-    return np.array_equal(told["bits"], before["bits"])
+    return all(np.array_equal(told[name], before[name]) for name in told if name != "counts")
 
 
 def told_in_words(cut: Cut, likeness: float, groups: Mapping[int, int], compared: int = 0) -> dict[str, str]:

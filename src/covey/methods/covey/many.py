@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core.needs import Key
-from covey.methods.covey.clusters import ENOUGH, LEAST
-from covey.methods.covey.portrait import Portrait, sizes_of
+from covey.methods.covey.portrait import ENOUGH, LEAST, Portrait, sizes_of
 from covey.parts.steps.embedding import unpack
 
 COMPARED = 2000  # clients that are compared each with each

@@ -55,6 +55,8 @@ REMEMBERED = 4096  # answers of simulated clients, some 15 kB each
 _ANSWERS: WeakKeyDictionary[Dataset, dict[tuple[Any, ...], Answer]] = WeakKeyDictionary()
 _ADDING = Lock()
 RANGE = 1.5  # class means are told in the range of -1.5 to 1.5 standard deviations; finer than the values themselves
+LEAST = 2.0  # samples that a class needs at a client to be compared: one in each half
+ENOUGH = 8.0  # from here on more samples make the bits no more certain
 FARTHEST = 50.0  # scales of Laplace's noise that no count is above what there is: e^-50 of all are
 
 
@@ -74,6 +76,7 @@ class DescribeClasses(Step):
     noise: BitNoise = "simulated"
 
     kind: ClassVar[str] = "query.portrait"
+    told: ClassVar[tuple[str, ...]] = ("counts", "bits", "views")
     of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
@@ -146,6 +149,14 @@ class DescribeClasses(Step):
         """Whether the answer has a privacy loss that can be counted: noise on the counts, and every bit may lie."""
         return self.flip > 0 and self.privacy.counted
 
+    def fits(self, told: Mapping[str, Any]) -> bool:
+        """Whether the parts of an answer fit together."""
+        return sizes_of(told) is not None
+
+    def portraits(self, told: Mapping[str, Any]) -> tuple[Portrait, ...] | None:
+        """What an answer is worth."""
+        return portraits_of(told, self.flip)
+
     def expects(self, known: Known) -> dict[str, Stat]:
         """Counts of the classes, and bits, eight to a byte, as many as samples of the server's shape give."""
         classes = classes_of(known.classes)
@@ -187,10 +198,19 @@ def told_of(shape: tuple[int, ...]) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Portrait:
-    """What the server makes of an answer: counts [classes], and unbiased class means of two halves [2, classes, d]."""
+    """What the server makes of an answer: counts [classes], and unbiased class means of two halves [2, classes, d].
+
+    enough: samples from which on more of them make the means no more certain.
+    """
 
     counts: Floats
     halves: Floats
+    enough: float = ENOUGH
+
+    @property
+    def weights(self) -> Floats:
+        """How much each class counts in a comparison; nothing where it has no sample in one of the halves."""
+        return np.where(self.counts >= LEAST, np.minimum(self.counts, self.enough), 0.0)
 
 
 def sizes_of(told: Mapping[str, Any]) -> list[tuple[int, int]] | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from covey.core.needs import GROUPS, Facts, needs_of
 from covey.core.round import Round, Select
-from covey.core.shows import SAME_AS_COVEY, Shows
+from covey.core.shows import NOTHING, SAME_AS_COVEY, Budget, Shows, private_form, shows_of
 from covey.methods.covey.grouping import PORTRAITS, outstanding_label
 from covey.methods.covey.many import OUTSTANDING
 from covey.parts.selection.fair import LAST_CHOSEN, pool
@@ -23,7 +22,14 @@ class WithinFlocks:
 
     select: Select
 
-    shows: ClassVar[Shows] = Shows(what="every client's exact loss", instead=SAME_AS_COVEY)
+    @property
+    def shows(self) -> Shows:
+        shown = shows_of(self.select)
+        return NOTHING if shown == NOTHING else Shows(what="every client's exact loss", instead=SAME_AS_COVEY)
+
+    def privately(self, budget: Budget) -> WithinFlocks:
+        """The same, by a selection that knows no losses."""
+        return replace(self, select=private_form(self.select, budget))
 
     @property
     def needs(self) -> Facts:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 from covey.core.needs import Facts, Key, declares
 from covey.core.round import Round, Send, Step, to_everybody
-from covey.core.shows import Shows, showing
+from covey.core.shows import Budget, Shows, showing
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
 from covey.settings.registry import register
@@ -36,6 +36,10 @@ class ByLosses(PerRound):
     def needs(self) -> Facts:
         """Only losses that come with the replies have to be kept by somebody."""
         return (*self.anyway, LOSSES) if self.losses == "reported" else self.anyway
+
+    def privately(self, budget: Budget) -> Self:  # noqa: ARG002
+        """Without losses: all devices count alike, but for their age and speed."""
+        return replace(self, losses="none")
 
     def known(self, now: Round) -> dict[int, float]:
         """The loss of each reachable device of which one is known.

@@ -32,10 +32,15 @@ def system_gaussian(count: int, scale: float) -> np.ndarray:
     Four are added up, as in Opacus' secure mode, so that the last bits of the sum do not tell which they were (Holohan
     and Braghin, 2021).
     """
+    return scale * gaussian_of_bytes(os.urandom(32 * count))
+
+
+def gaussian_of_bytes(uniform: bytes) -> np.ndarray:
+    """Standard Gaussian numbers of uniform bytes, 32 for each."""
     from scipy.special import ndtri
 
-    whole = np.frombuffer(os.urandom(32 * count), np.uint64) >> np.uint64(11)
-    return np.asarray(scale * ndtri((whole + 0.5) * 2.0**-53).reshape(4, count).sum(axis=0) / 2)
+    whole = np.frombuffer(uniform, np.uint64) >> np.uint64(11)
+    return np.asarray(ndtri((whole + 0.5) * 2.0**-53).reshape(4, -1).sum(axis=0) / 2)
 
 
 @lru_cache(maxsize=32)

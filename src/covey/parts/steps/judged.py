@@ -12,7 +12,7 @@ from torch import Tensor
 from covey.core.needs import Fact, Facts
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
-from covey.core.shows import KEPT_OUT, Shows
+from covey.core.shows import KEPT_OUT, Budget, Shows
 from covey.data.together import fold_of
 from covey.data.types import View
 from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
@@ -41,6 +41,10 @@ class JudgedTrain(AroundTraining):
     kind: ClassVar[str] = "train.judged"
     gives: ClassVar[Facts] = (JUDGEMENTS,)
     shows: ClassVar[Shows] = KEPT_OUT
+
+    def privately(self, budget: Budget) -> Train:  # noqa: ARG002
+        """Plain training: how good it was stays at home."""
+        return self.train
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
