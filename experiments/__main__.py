@@ -9,7 +9,7 @@ import typer
 
 from covey.cli import main
 
-BENCHMARK = "unlike/benchmark"
+BENCHMARK = "heterogeneity/benchmark"
 
 ScaleOption = Annotated[str, typer.Option(help="smoke (seconds), small (minutes) or full (as in the paper).")]
 SeedsOption = Annotated[int | None, typer.Option(help="How many seeds. [default: the experiment's]")]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from covey.parts.heterogeneity import Unlikeness
+from covey.parts.heterogeneity import Heterogeneity
 from covey.runs.advise import Row
 from experiments.result import read_stored
 from experiments.spec import Experiment, read_experiment
 
-SCOREBOARD, MEASURED, SCALE = "covey/unlike", "covey/unlikeness", "small"
+SCOREBOARD, MEASURED, SCALE = "covey/scoreboard", "covey/heterogeneity", "small"
 
 
 def text() -> str:
@@ -32,7 +32,7 @@ def rows() -> list[Row]:
     return [
         Row(
             fleet=fleet,
-            unlikeness=unlikeness_of(measured, fleet),
+            heterogeneity=heterogeneity_of(measured, fleet),
             accuracy=by_method(scores, fleet, headline, methods),
             bytes=by_method(scores, fleet, column_of(experiment, "cost:bytes"), methods),
             seconds=by_method(scores, fleet, column_of(experiment, "cost:seconds"), methods),
@@ -59,9 +59,12 @@ def by_method(
     return found
 
 
-def unlikeness_of(result: Mapping[str, Any], fleet: str) -> Unlikeness:
+def heterogeneity_of(result: Mapping[str, Any], fleet: str) -> Heterogeneity:
     """The stored numbers of one fleet, each the mean over seeds."""
     values = {c["column"]: c["values"] for c in result["cells"] if c["row"] == fleet}
-    return Unlikeness(
-        **{name: float(np.mean(values[name.replace("_", " ")])) for name in Unlikeness.__dataclass_fields__}
+    return Heterogeneity(
+        **{
+            name: float(np.mean(values[name.replace("_", " ")]))
+            for name in Heterogeneity.__dataclass_fields__
+        }
     )

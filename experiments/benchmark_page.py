@@ -23,7 +23,7 @@ MORE = (
     (
         "agreement.png",
         "agreement with the truth",
-        "Adjusted Rand index x 100 of the groups with the true kinds",
+        "Adjusted Rand index x 100 of the groups with the true clusters",
     ),
 )
 COSTS = ("seconds to 90 % of the best", "bytes to 90 % of the best")
@@ -104,7 +104,7 @@ def where_known(score: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str,
 
 
 def with_kinds(experiment: Experiment) -> list[str]:
-    """The fleets whose clients are of several true kinds: of one kind there is nothing to find."""
+    """The fleets whose clients are of several true clusters: of one kind there is nothing to find."""
     found = []
     for case in experiment.cases:
         tables = merged(*case.layers)

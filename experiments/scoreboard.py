@@ -1,6 +1,6 @@
 """Methods against fleets, from a stored result: who is first, who cannot be told from the first, and the picture of it.
 
-`python -m experiments.scoreboard PICTURE.png [TEXT.md]` draws covey/unlike at small scale.
+`python -m experiments.scoreboard PICTURE.png [TEXT.md]` draws covey/scoreboard at small scale.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from covey.report.figures import INK, one_picture
 from covey.report.seeds import Bound, from_json, may_be_equal
 from experiments.result import read_stored
 
-# The columns of covey/unlike that say who is first.
+# The columns of covey/scoreboard that say who is first.
 ACCURACY, TUNED, SECONDS = "accuracy, mean over clients", "fine-tuned alike", "seconds to 90 % of the best"
 
 Score = Mapping[str, Mapping[str, Sequence[float]]]  # fleet -> method -> one value per seed
@@ -154,7 +154,7 @@ def wrapped(text: str, width: int = 12) -> str:
 
 
 def main() -> None:
-    result = read_stored("covey/unlike", "small")
+    result = read_stored("covey/scoreboard", "small")
     accuracy, tuned, seconds = (scores(result, column) for column in (ACCURACY, TUNED, SECONDS))
     draw_scoreboard(
         accuracy,

@@ -69,7 +69,7 @@ NEEDS: dict[str, tuple[dict[str, Any], Any, str]] = {
     "devices.drifts": (
         {},
         [{"clients": 0, "round": 1, "strength": 0.5}],
-        r"devices.drifts\[0\] changes nothing; it needs turns or label_offset or pictures or mix_of",
+        r"devices.drifts\[0\] changes nothing; it needs rotations or label_offset or images or mix_of",
     ),
     "engine.precision": ({}, "mixed", 'engine.precision is "mixed", which needs engine.mode = "cohort"'),
     "engine.compile": ({}, True, 'engine.compile is True, which needs engine.mode = "cohort"'),
@@ -158,9 +158,9 @@ def test_an_empty_table_is_not_passed_over() -> None:
 @pytest.mark.parametrize(
     ("drift", "sentence"),
     [
-        ({"turns": 1, "strength": 0.5}, "devices.drifts.strength is 0.5, which needs pictures"),
+        ({"rotations": 1, "strength": 0.5}, "devices.drifts.strength is 0.5, which needs images"),
         (
-            {"turns": 1, "rounds": 5},
+            {"rotations": 1, "rounds": 5},
             'devices.drifts.rounds is 5, which needs course = "gradual" or "recurring"',
         ),
     ],
@@ -179,7 +179,7 @@ def test_of_a_drift_every_word_counts(drift: dict[str, Any], sentence: str) -> N
         {"stop": {"metric": "global-test/auc"}, "measure": {"metrics": ["auc"]}},
         {"private": {"epsilon": 8.0}},
         {"target": 0.9, "stop_at_target": True, "target_on": "local-test"},
-        {"devices": {"drifts": [{"clients": 0, "round": 1, "turns": 1}]}},
+        {"devices": {"drifts": [{"clients": 0, "round": 1, "rotations": 1}]}},
     ],
 )
 def test_the_complete_file_of_a_run_is_read_as_it_was_written(tables: dict[str, Any]) -> None:

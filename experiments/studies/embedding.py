@@ -225,7 +225,7 @@ def flips(settings: dict[str, Any], seed: int) -> Findings:
     curves: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
     for way in settings["ways"]:
         fleet, bits = quiet_bits(settings["run"], {**settings["pretrain"], "way": way}, seed)
-        truth = [share.kind for share in fleet.data.shares]
+        truth = [share.cluster for share in fleet.data.shares]
         found: dict[str, list[float]] = {}
         for flip in settings["flips"]:
             said = noisy(bits, flip, seed)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from covey.core.round import run_rounds
 from covey.data import load
-from covey.data.effects import turned
+from covey.data.effects import rotated
 from covey.data.types import Dataset, Federation, Indices, Samples, Share
 from covey.runs.config import fleet_of, resolve
 from covey.runs.objects import data_tables
@@ -21,7 +21,7 @@ from experiments.spec import Findings
 
 Table = Mapping[str, Any]
 LABEL_MIXES = 5  # that the clients of P(y) draw from
-ANGLES = 4  # that each class of P(x|y) is turned by
+ANGLES = 4  # that each class of P(x|y) is rotated by
 
 
 def levels(settings: dict[str, Any], seed: int) -> Findings:
@@ -33,10 +33,10 @@ def levels(settings: dict[str, Any], seed: int) -> Findings:
     for level in settings["at"]:
         for shift, shifted in SHIFTS.items():
             fleet = drawn(dataset, shifted, level, seed, **settings["clients"])
-            kinds = len({share.kind for share in fleet.shares})
+            clusters = len({share.cluster for share in fleet.shares})
             for name in settings.get("only", methods):
                 told: dict[str, Any] = {
-                    key: kinds if value == "kinds" else value for key, value in methods[name].items()
+                    key: clusters if value == "clusters" else value for key, value in methods[name].items()
                 }
                 train = {**settings["run"]["train"], **told.pop("train", {})}  # for who takes no momentum
                 tables = {
@@ -77,12 +77,12 @@ def last_accuracy(tables: Table) -> float:
 
 
 class Held(NamedTuple):
-    """Pictures from 0 to 1 and labels of one client, training and test data in this order, and its kind."""
+    """Pictures from 0 to 1 and labels of one client, training and test data in this order, and its cluster."""
 
     x: Tensor
     y: Indices
     train: int
-    kind: int
+    cluster: int
 
 
 Shifted = Callable[[list[Held], int, int, np.random.Generator], list[Held]]
@@ -124,7 +124,7 @@ def as_federation(dataset: Dataset, clients: list[Held]) -> Federation:
         scale=None,  # the authors' pictures are from 0 to 1
     )
     shares = tuple(
-        Share(Samples(whole, own), Samples(whole, tests), one.kind)
+        Share(Samples(whole, own), Samples(whole, tests), one.cluster)
         for own, tests, one in zip(training, testing, clients, strict=True)
     )
     return Federation(whole, shares, Samples(whole, whole.test))
@@ -138,12 +138,12 @@ def looks(clients: list[Held], level: int, _: int, rng: np.random.Generator) -> 
     angles, colours = 2 + (level - 1) % 4, 1 if level <= 4 else 3
     result = []
     for client in clients:
-        kind = int(rng.integers(angles * colours))
-        x = turned(client.x, 360 * (kind // colours) / angles)
+        cluster = int(rng.integers(angles * colours))
+        x = rotated(client.x, 360 * (cluster // colours) / angles)
         if colours > 1:
             x = x.expand(-1, 3, -1, -1).clone()
-            x[:, kind % colours] = 1
-        result.append(client._replace(x=x, kind=kind))
+            x[:, cluster % colours] = 1
+        result.append(client._replace(x=x, cluster=cluster))
     return result
 
 
@@ -152,11 +152,11 @@ def label_mixes(clients: list[Held], level: int, classes: int, rng: np.random.Ge
     sets = [rng.choice(classes, size=classes + 1 - level, replace=False) for _ in range(LABEL_MIXES)]
     result = []
     for client in clients:
-        kind = int(rng.integers(LABEL_MIXES))
+        cluster = int(rng.integers(LABEL_MIXES))
         halves = (np.arange(client.train), np.arange(client.train, len(client.y)))
-        filled = [repeated(half[np.isin(client.y[half], sets[kind])], len(half), rng) for half in halves]
+        filled = [repeated(half[np.isin(client.y[half], sets[cluster])], len(half), rng) for half in halves]
         places = np.concatenate(filled)
-        result.append(client._replace(x=client.x[places], y=client.y[places], kind=kind))
+        result.append(client._replace(x=client.x[places], y=client.y[places], cluster=cluster))
     return result
 
 
@@ -169,23 +169,23 @@ def label_names(clients: list[Held], level: int, classes: int, rng: np.random.Ge
     """P(y|x): `level` labels trade their names, in another order at every client."""
     traded = rng.choice(classes, size=level, replace=False)
     result = []
-    for kind, client in enumerate(clients):
+    for cluster, client in enumerate(clients):
         names = np.arange(classes)
         names[traded] = rng.permutation(traded)
-        result.append(client._replace(y=names[client.y], kind=kind))
+        result.append(client._replace(y=names[client.y], cluster=cluster))
     return result
 
 
 def looks_of_classes(clients: list[Held], level: int, classes: int, rng: np.random.Generator) -> list[Held]:
-    """P(x|y): the pictures of `level` classes are turned, each class of each client by one of four angles."""
+    """P(x|y): the pictures of `level` classes are rotated, each class of each client by one of four angles."""
     befallen = rng.choice(classes, size=level, replace=False)
     result = []
-    for kind, client in enumerate(clients):
+    for cluster, client in enumerate(clients):
         x = client.x.clone()
         for label in befallen:
             here = torch.from_numpy(client.y == label)
-            x[here] = turned(x[here], 360 / ANGLES * int(rng.integers(ANGLES)))
-        result.append(client._replace(x=x, kind=kind))
+            x[here] = rotated(x[here], 360 / ANGLES * int(rng.integers(ANGLES)))
+        result.append(client._replace(x=x, cluster=cluster))
     return result
 
 

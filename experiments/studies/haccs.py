@@ -112,7 +112,7 @@ def what_summaries_see(settings: dict[str, Any], seed: int) -> Findings:
                 groups = grouping(open_round(empty_state(fleet), fleet))
             finally:
                 fleet.close()
-            kinds = [share.kind for share in fleet.data.shares]
+            kinds = [share.cluster for share in fleet.data.shares]
             truth = kinds if min(kinds) >= 0 else fleet.data.label_counts().argmax(axis=1)
             found = [groups[i] for i in range(len(truth))]
             cells = rows.setdefault(name, {})

@@ -66,14 +66,14 @@ def honest(settings: Mapping[str, Any], seed: int) -> Findings:
 
 
 def portraits(settings: Mapping[str, Any], seed: int) -> Findings:
-    """The mean accuracy of honest clients, and how many flocks they are in, when some describe themselves falsely."""
+    """The mean accuracy of honest clients, and how many clusters they are in, when some describe themselves falsely."""
     rows: dict[str, dict[str, float]] = {}
     tables = {**settings["base"], "seed": seed}
     for share in settings["shares"]:
         for row, lie in settings["lies"].items():
-            accuracy, flocks = outcome(tables, seed, share, **lie)
+            accuracy, clusters = outcome(tables, seed, share, **lie)
             rows.setdefault(row, {})[f"{share:.0%} lie"] = accuracy
-            rows[row][f"{share:.0%} lie: flocks of honest clients"] = float(flocks)
+            rows[row][f"{share:.0%} lie: clusters of honest clients"] = float(clusters)
     return Findings(rows=rows)
 
 

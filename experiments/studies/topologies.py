@@ -40,7 +40,7 @@ def distances(settings: dict[str, Any], seed: int) -> Findings:
     from sklearn.metrics import adjusted_rand_score
 
     fleet = fleet_of(resolve(settings["run"] | {"seed": seed}), None)
-    counts, kinds = fleet.data.label_counts(), [share.kind for share in fleet.data.shares]
+    counts, kinds = fleet.data.label_counts(), [share.cluster for share in fleet.data.shares]
     fleet.close()
     shares = counts / counts.sum(axis=1, keepdims=True)
     rows: dict[str, Any] = {}

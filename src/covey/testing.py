@@ -78,7 +78,7 @@ def check_method(
     check_order(method, straight, fleet)
     check_dropout(method, fleet)
     check_broken(method, fleet)
-    check_newcomer(method, fleet)
+    check_unseen(method, fleet)
 
 
 def config_of(name: str, settings: Mapping[str, Any]) -> Config:
@@ -214,10 +214,10 @@ def check_broken(method: Method, make: MakeFleet) -> None:
             assert what == "refused", "a reply with NaN is not refused"
 
 
-def check_newcomer(method: Method, make: MakeFleet) -> None:
+def check_unseen(method: Method, make: MakeFleet) -> None:
     """A client that joins later is served with a model."""
-    newcomer = CLIENTS - 1
-    fleet = make(devices=Devices(joins=({"clients": newcomer, "round": 2},)))
+    unseen = CLIENTS - 1
+    fleet = make(devices=Devices(joins=({"clients": unseen, "round": 2},)))
     state = final(method, fleet)
-    assert newcomer in state.seen, "a newcomer is never seen"
-    assert newcomer in served(method, state, fleet, [newcomer]), "a newcomer is not served"
+    assert unseen in state.seen, "an unseen client is never seen"
+    assert unseen in served(method, state, fleet, [unseen]), "an unseen client is not served"

@@ -25,7 +25,7 @@ def test_a_file_of_patients_is_advised_from_its_columns(tmp_path):
     words = ["advise", "--data", str(tmp_path / "patients.csv"), "--label", "ill", "--client", "hospital"]
     said = CliRunner().invoke(app, words)
     assert said.exit_code == 0, said.output
-    assert re.search(r"concept conflict .*high", said.output)
+    assert re.search(r"concept shift .*high", said.output)
     assert "covey" in said.output
     assert 'name = "table"' in said.output
 

@@ -1,4 +1,4 @@
-"""Sharing out a data set: local test data in each client's own mix, true kinds, named settings, big fleets."""
+"""Sharing out a data set: local test data in each client's own mix, true clusters, named settings, big fleets."""
 
 import time
 
@@ -49,10 +49,10 @@ def test_the_same_seed_gives_the_same_shares_and_another_seed_does_not(digits):
 
 def test_a_shift_does_not_change_who_holds_what(digits):
     plain = federate(digits, partition="iid", clients=5, seed=1)
-    turned = federate(digits, partition="iid", clients=5, seed=1, shift="rotation")
+    rotated = federate(digits, partition="iid", clients=5, seed=1, shift="rotation")
     assert all(
         np.array_equal(a.train.index, b.train.index) and np.array_equal(a.test.index, b.test.index)
-        for a, b in zip(plain.shares, turned.shares, strict=True)
+        for a, b in zip(plain.shares, rotated.shares, strict=True)
     )
 
 
@@ -81,7 +81,7 @@ def test_fractions_of_local_test_samples_are_rounded_right_on_average():
     np.testing.assert_allclose(sizes, np.array([5, 10, 15]) / 3, atol=0.12)
 
 
-def test_local_test_mixes_equal_the_training_mixes_of_unlike_clients():
+def test_local_test_mixes_equal_the_training_mixes_of_heterogeneous_clients():
     fleet = federate(made_up(train=2000, test=1000), partition="dir-class", clients=10, seed=0, alpha=0.3)
     for share in fleet.shares:
         train, test = (np.bincount(part.labels(), minlength=10) for part in (share.train, share.test))
@@ -150,9 +150,9 @@ def test_the_leaky_split_trains_on_every_test_sample():
 def test_domain_clients_are_tested_inside_their_domain_and_are_of_its_kind():
     domain = np.tile([0, 1], 1250)
     fleet = federate(made_up(natural={"domain": domain}), partition="domain", clients=6, seed=0)
-    assert [share.kind for share in fleet.shares] == [0, 0, 0, 1, 1, 1]
+    assert [share.cluster for share in fleet.shares] == [0, 0, 0, 1, 1, 1]
     for share in fleet.shares:
-        assert set(domain[share.test.index]) == {share.kind}
+        assert set(domain[share.test.index]) == {share.cluster}
         train, test = (np.bincount(part.labels(), minlength=10) for part in (share.train, share.test))
         assert np.abs(test - train / 4).max() < 1
 
@@ -176,7 +176,7 @@ def test_the_true_kind_of_a_client_is_what_the_partition_and_the_shift_know(
     partition, clients, settings, kinds
 ):
     fleet = federate(made_up(), partition=partition, clients=clients, seed=0, **settings)
-    assert [share.kind for share in fleet.shares] == kinds
+    assert [share.cluster for share in fleet.shares] == kinds
 
 
 # -------------------------------------------------------------------------------------- mistakes and sizes
@@ -267,7 +267,7 @@ def own(tmp_path):
 def test_an_own_partition_says_who_is_truly_alike_and_where_test_data_come_from(own):
     data = made_up(train=20, test=10)
     fleet = federate(data, partition=f"{own}:halves", clients=4, seed=0)
-    assert [share.kind for share in fleet.shares] == [7, 7, 3, 3]
+    assert [share.cluster for share in fleet.shares] == [7, 7, 3, 3]
     held = [set(share.train.labels().tolist()) for share in fleet.shares]
     assert all(labels <= set(range(5)) for labels in held[:2])
     assert [
@@ -291,5 +291,5 @@ def test_with_the_rule_own_test_data_are_a_fifth_of_the_clients_own_and_not_trai
 
 def test_an_own_partition_may_be_a_plain_list_without_truth(own):
     fleet = federate(made_up(train=20, test=10), partition=f"{own}:plain", clients=4, seed=0)
-    assert [share.kind for share in fleet.shares] == [-1] * 4
+    assert [share.cluster for share in fleet.shares] == [-1] * 4
     assert all(len(share.test) for share in fleet.shares)

@@ -82,7 +82,7 @@ def test_shares_in_arrays_say_what_shares_one_by_one_say(shift):
     assert np.array_equal(packed.sizes(), single.sizes())
     assert packed.sizes()[3].tolist() == [len(packed.shares[3].train), len(packed.shares[3].test)]
     assert repr(packed) == repr(single)
-    assert [s.kind for s in packed.shares[:3]] == [s.kind for s in single.shares[:3]]
+    assert [s.cluster for s in packed.shares[:3]] == [s.cluster for s in single.shares[:3]]
     assert packed.names() == single.names() == ()
 
 

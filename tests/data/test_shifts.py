@@ -1,4 +1,4 @@
-"""Shifts: turned images, other labels, and what that does to views and kinds."""
+"""Shifts: rotated images, other labels, and what that does to views and true clusters."""
 
 import numpy as np
 import pytest
@@ -24,10 +24,10 @@ def one_picture(**changes):
     return Samples(own, own.train)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 3])
-def test_quarter_turns_are_counter_clockwise_as_in_pillow(turns):
-    x, _ = one_picture().shifted(Shift(turns=turns)).tensors()
-    expected = np.asarray(Image.fromarray(PICTURE).rotate(90 * turns)) / 255
+@pytest.mark.parametrize("rotations", [0, 1, 2, 3])
+def test_quarter_turns_are_counter_clockwise_as_in_pillow(rotations):
+    x, _ = one_picture().shifted(Shift(rotations=rotations)).tensors()
+    expected = np.asarray(Image.fromarray(PICTURE).rotate(90 * rotations)) / 255
     assert x.is_contiguous()
     np.testing.assert_allclose(x[0, 0].numpy(), expected, atol=1e-6)
 
@@ -56,8 +56,8 @@ def test_tilt_turns_all_none_or_every_second_image_of_a_label_wherever_it_is_sel
     own = from_tensors(x, torch.arange(400) % 4, test=(x[:4], torch.arange(4)))
     plain = Samples(own, own.train)
     view = plain.shifted(Shift(tilt=(0.0, 1.0, 0.5, 0.5)))
-    turned = (view.tensors()[0] != plain.tensors()[0]).flatten(1).any(dim=1).numpy()
-    by_label = [turned[plain.labels() == label].mean() for label in range(4)]
+    rotated = (view.tensors()[0] != plain.tensors()[0]).flatten(1).any(dim=1).numpy()
+    by_label = [rotated[plain.labels() == label].mean() for label in range(4)]
     assert by_label[:2] == [0, 1]
     assert by_label[2:] == pytest.approx([0.5, 0.5], abs=0.03)
     chosen = np.array([7, 50, 51, 399])
@@ -75,15 +75,15 @@ def test_label_shift_is_cyclic_and_leaves_images_alone():
 
 def test_client_i_gets_shift_i_mod_4_on_training_and_test_data_and_is_of_that_kind():
     fleet = federate(load("digits"), partition="iid", clients=8, seed=0, shift="rotation")
-    assert [share.train.shift.turns for share in fleet.shares] == [0, 1, 2, 3] * 2
-    assert [share.test.shift.turns for share in fleet.shares] == [0, 1, 2, 3] * 2
-    assert [share.kind for share in fleet.shares] == [0, 1, 2, 3] * 2
+    assert [share.train.shift.rotations for share in fleet.shares] == [0, 1, 2, 3] * 2
+    assert [share.test.shift.rotations for share in fleet.shares] == [0, 1, 2, 3] * 2
+    assert [share.cluster for share in fleet.shares] == [0, 1, 2, 3] * 2
     assert fleet.test.shift == Shift()
     halves = federate(
-        load("digits"), partition="dir-class", clients=4, seed=0, shift="rotation", turns=(0, 2)
+        load("digits"), partition="dir-class", clients=4, seed=0, shift="rotation", rotations=(0, 2)
     )
-    assert [share.train.shift.turns for share in halves.shares] == [0, 2, 0, 2]
-    assert [share.kind for share in halves.shares] == [0, 1, 0, 1]
+    assert [share.train.shift.rotations for share in halves.shares] == [0, 2, 0, 2]
+    assert [share.cluster for share in halves.shares] == [0, 1, 0, 1]
 
 
 def test_label_counts_are_those_after_the_shift():
@@ -98,7 +98,7 @@ def test_the_tilt_shift_gives_both_angles_to_clients_of_the_same_majority_label(
     own_angle = [share.train.shift.tilt[client % 10] for client, share in enumerate(fleet.shares)]
     assert own_angle == [0] * 10 + [1] * 10
     assert all(sorted(share.train.shift.tilt)[1:-1] == [0.5] * 8 for share in fleet.shares)
-    assert len({share.kind for share in fleet.shares}) == 20
+    assert len({share.cluster for share in fleet.shares}) == 20
 
 
 @pytest.mark.parametrize(

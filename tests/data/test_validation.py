@@ -40,7 +40,7 @@ def test_a_run_on_validation_data_is_the_same_whatever_the_test_data_are() -> No
     spoiled = Dataset(**{**vars(before.dataset), "x": noisy})
     other = Federation(
         spoiled,
-        tuple(type(s)(type(s.train)(spoiled, s.train.index), s.test, s.kind) for s in before.shares),
+        tuple(type(s)(type(s.train)(spoiled, s.train.index), s.test, s.cluster) for s in before.shares),
         before.test,
     )
     one, two = on_validation(before, 0.2, 3), on_validation(other, 0.2, 3)

@@ -46,7 +46,7 @@ def load(name):
     return share.train, share.test
 """
 
-# Two pairs of sites whose pictures are turned the same way, and all classes at every site.
+# Two pairs of sites whose pictures are rotated the same way, and all classes at every site.
 DIGITS = """
 rounds = 3
 seed = 7
@@ -57,7 +57,7 @@ clients = 4
 name = "iid"
 [shift]
 name = "rotation"
-turns = [0, 2]
+rotations = [0, 2]
 [method]
 name = "fedavg"
 per_round = 4

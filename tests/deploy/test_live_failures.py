@@ -35,7 +35,7 @@ def test_a_site_that_joins_in_the_middle_is_described_placed_and_served(here: De
     for number in range(4):
         here.site(number)
     here.hold(0)
-    server = here.serve("newcomer", "--clients", "4", *settings("method.name=haccs", "devices.deadline=300"))
+    server = here.serve("unseen", "--clients", "4", *settings("method.name=haccs", "devices.deadline=300"))
     here.wait_until_held(0)
     make_certs(here.folder / "certs", hosts=[], sites=["site-4"])  # its key, too, is made only now
     fifth = here.site(4)
@@ -44,9 +44,9 @@ def test_a_site_that_joins_in_the_middle_is_described_placed_and_served(here: De
     assert server.end() == 0, server.said()
     assert "site site-4 is here as client 4" in server.said()
     assert "query.labels" in fifth.said()  # described
-    assert 4 in here.state("newcomer").groups  # placed
+    assert 4 in here.state("unseen").groups  # placed
     assert "evaluate.local" in fifth.said()  # served
-    assert here.state("newcomer").seen == (0, 1, 2, 3, 4)
+    assert here.state("unseen").seen == (0, 1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("here", [3], indirect=True)

@@ -64,7 +64,7 @@ def test_no_form_in_common_is_one_sentence(theirs: dict[str, Any], sentence: str
 
 
 class Newer(Site):
-    version = "0.2.0"
+    version = "0.3.0"
     speaks = (1, 2)
 
 
@@ -89,7 +89,7 @@ def test_a_site_of_the_next_minor_version_takes_part_with_the_same_bits() -> Non
     said: list[str] = []
     fleet = deployed(one_site_as(Newer), say=said.append)
     assert torch.equal(learned(fleet), learned(simulated()))
-    assert any(line.startswith("site site-1 is here") and "with covey 0.2.0" in line for line in said)
+    assert any(line.startswith("site site-1 is here") and "with covey 0.3.0" in line for line in said)
 
 
 def test_a_site_two_versions_away_is_left_out_in_one_sentence_that_both_sides_are_told() -> None:

@@ -38,7 +38,9 @@ def asked(site: Any, step: Any, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "step", [TRAIN, Quiet(step=TRAIN), Evaluate(), SecureUpdate(step=TRAIN, clip=0.5)], ids=lambda s: s.kind
+    "step",
+    [TRAIN, Quiet(step=TRAIN), Evaluate(), SecureUpdate(step=TRAIN, clip=0.5)],
+    ids=lambda s: s.cluster,
 )
 def test_what_has_no_noise_of_the_sites_own_does_not_leave(step: Any) -> None:
     answer = asked(sites(budget=3.0)[100], step)

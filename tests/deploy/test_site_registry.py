@@ -42,7 +42,7 @@ def test_without_keys_numbers_follow_the_names_whoever_came_first() -> None:
     for name in ("b10", "b9", "a"):
         names.number("", name)
     assert names.settle() == {0: 2, 1: 1, 2: 0}
-    assert names.number("", "a newcomer") == 3
+    assert names.number("", "an unseen client") == 3
     assert names.settle() == {}
 
 
@@ -74,7 +74,7 @@ def test_a_quiet_site_holds_up_no_later_round() -> None:
     assert fleet.ledger.last_problem().endswith("it is not connected")
 
 
-def test_a_newcomer_is_described_and_served() -> None:
+def test_an_unseen_client_is_described_and_served() -> None:
     everybody = sites()
     transport = Hand({node: site for node, site in everybody.items() if node != 103})
     fleet = deployed(transport, least=3)
@@ -104,8 +104,8 @@ def test_a_site_learns_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("covey.deploy.site_registry.AGAIN", 0.0)
     heard: list[str] = []
     digits = load("digits")
-    turned = from_tensors(digits.x, digits.y, classes=digits.classes[::-1])
-    transport = Hand({**sites(), 103: Site(turned, name="site-3", say=heard.append)})
+    rotated = from_tensors(digits.x, digits.y, classes=digits.classes[::-1])
+    transport = Hand({**sites(), 103: Site(rotated, name="site-3", say=heard.append)})
     fleet = deployed(transport, least=3)
     for number in (1, 2, 3):
         assert fleet.begin(number) == [0, 1, 2]
@@ -116,9 +116,9 @@ def test_a_site_learns_why_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_site_that_comes_back_mended_is_not_told_what_was_wrong_before() -> None:
     heard: list[str] = []
     digits = load("digits")
-    turned = from_tensors(digits.x, digits.y, classes=digits.classes[::-1])
+    rotated = from_tensors(digits.x, digits.y, classes=digits.classes[::-1])
     everybody = sites(say=heard.append)
-    transport = Hand({**everybody, 103: Site(turned, name="site-3")})
+    transport = Hand({**everybody, 103: Site(rotated, name="site-3")})
     fleet = deployed(transport, least=3)
     assert fleet.begin(1) == [0, 1, 2]
     transport.sites = {node: site for node, site in everybody.items() if node != 103}

@@ -190,4 +190,4 @@ def test_models_of_sites_are_used_under_the_scale_that_these_told(tmp_path: Path
             continue
         with pytest.raises(UserError, match="the model of site-1 lies at that site and nowhere else"):
             models.of("site-1")
-        assert [file.name for file in export(tmp_path / name, out=tmp_path)] == ["newcomer.safetensors"]
+        assert [file.name for file in export(tmp_path / name, out=tmp_path)] == ["unseen.safetensors"]

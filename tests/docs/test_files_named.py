@@ -28,4 +28,4 @@ def test_a_file_that_a_command_reads_is_there_and_right(name: str) -> None:
 
 
 def test_the_readme_names_its_fleets() -> None:
-    assert named(ROOT / "README.md") == {"examples/my-fleet.toml", "examples/fleets/turned.toml"}
+    assert named(ROOT / "README.md") == {"examples/my-fleet.toml", "examples/fleets/rotated.toml"}

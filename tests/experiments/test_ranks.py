@@ -37,7 +37,7 @@ def test_the_critical_difference_is_demsars() -> None:
 
 
 def test_every_cell_has_its_command(tmp_path: Path) -> None:
-    experiment = read_experiment("unlike/benchmark", "smoke")
+    experiment = read_experiment("heterogeneity/benchmark", "smoke")
     assert len(commands(experiment)) == len(experiment.cases) * len(experiment.rows)
     text = command({"seed": 1, "devices": {"joins": [{"clients": [1, 2], "round": 3}]}, "name": "a b"})
     assert (
@@ -49,7 +49,13 @@ def test_every_cell_has_its_command(tmp_path: Path) -> None:
         for case, rows in SCORE.items()
         for row, values in rows.items()
     ]
-    result = {"experiment": "unlike/benchmark", "scale": "smoke", "title": "T", "note": "N", "cells": cells}
+    result = {
+        "experiment": "heterogeneity/benchmark",
+        "scale": "smoke",
+        "title": "T",
+        "note": "N",
+        "cells": cells,
+    }
     heat, order, page = write_page(result, tmp_path)
     assert heat.stat().st_size > 1000
     assert order.stat().st_size > 1000

@@ -16,16 +16,16 @@ from experiments.scoreboard import (
 
 BOARD = {
     "IID": {"a": [0.90, 0.92, 0.91], "b": [0.90, 0.91, 0.92], "c": [0.70, 0.72, 0.71]},
-    "turned": {"a": [0.80, 0.82, 0.81], "b": [0.60, 0.61, 0.63], "c": [0.70, 0.71, 0.73]},
+    "rotated": {"a": [0.80, 0.82, 0.81], "b": [0.60, 0.61, 0.63], "c": [0.70, 0.71, 0.73]},
 }
 
 
 def test_the_best_mean_is_first_and_paired_differences_that_may_be_chance_are_level():
-    iid, turned = standings(BOARD)
+    iid, rotated = standings(BOARD)
     assert iid.order[2] == "c"
     assert iid.level == {"a", "b"}
-    assert turned.order == ("a", "c", "b")
-    assert turned.level == {"a"}
+    assert rotated.order == ("a", "c", "b")
+    assert rotated.level == {"a"}
 
 
 def test_a_difference_that_is_the_same_in_every_seed_is_no_chance():
@@ -51,12 +51,12 @@ def test_the_words_name_every_fleet_where_the_method_is_not_first():
     assert in_words(standings(BOARD), "a", "accuracy") == (
         "In accuracy, `a` is first on 2 of 2 fleets, on 1 of them by more than chance."
     )
-    assert in_words(standings(BOARD), "c", "accuracy").endswith("it is behind on IID, turned.")
+    assert in_words(standings(BOARD), "c", "accuracy").endswith("it is behind on IID, rotated.")
 
 
 def test_a_method_stands_beside_the_best_of_the_others_and_is_bold_where_none_may_equal_it():
     beside = against_the_best(BOARD, "a", "{:.3g}".format)
-    assert beside == {"IID": ["0.91 (b)", "0.91"], "turned": ["0.713 (c)", "**0.81**"]}
+    assert beside == {"IID": ["0.91 (b)", "0.91"], "rotated": ["0.713 (c)", "**0.81**"]}
 
 
 def test_a_time_that_no_other_method_reached_is_never():
@@ -71,7 +71,7 @@ def test_the_picture_is_drawn(tmp_path):
 
 
 def test_long_names_are_wrapped():
-    assert wrapped("label skew and turned") == "label skew\nand turned"
+    assert wrapped("label skew and rotated") == "label skew\nand rotated"
 
 
 def test_with_few_seeds_a_method_far_behind_is_not_level_for_being_erratic() -> None:

@@ -18,13 +18,13 @@ shift = { name = "rotation" }
 train = { epochs = 1 }
 [[line]]
 idea = "one for each"
-fleet = "four kinds"
+fleet = "four clusters"
 set = {}
 method = { name = "local" }
 baseline = { name = "fedavg", per_round = 4 }
-measure = "kinds:worst:local-test/accuracy"
-what = "worst kind"
-kinds = true
+measure = "clusters:worst:local-test/accuracy"
+what = "worst cluster"
+clusters = true
 [[line]]
 idea = "fewer messages"
 fleet = "no server"

@@ -12,12 +12,12 @@ from experiments.benchmark_page import tuning_lines, where_known
 from experiments.spec import Row, read_experiment
 from experiments.tuning import check_tries, try_tables, tune_rows, with_layer, with_tuned
 
-BENCHMARK = read_experiment("unlike/benchmark", "smoke")
+BENCHMARK = read_experiment("heterogeneity/benchmark", "smoke")
 
 
 def test_every_method_of_the_benchmark_has_as_many_tries() -> None:
     for scale in ("small", "full"):
-        experiment = read_experiment("unlike/benchmark", scale)
+        experiment = read_experiment("heterogeneity/benchmark", scale)
         assert {len(row.tries) for row in experiment.rows} == {3}
         assert [case.name for case in check_tries(experiment)] == [
             "P(y) strong",

@@ -100,13 +100,16 @@ def test_joins_and_leaves_hold_from_their_round_on() -> None:
 def test_drift_in_force_is_the_latest() -> None:
     devices = Devices(
         drifts=[
-            {"clients": [1, 2], "round": 3, "turns": 1},
+            {"clients": [1, 2], "round": 3, "rotations": 1},
             {"clients": [2], "round": 6, "label_offset": 2},
         ]
     )
     assert devices.drift_at(2) == {}
-    assert devices.drift_at(5) == {1: {"turns": 1, "label_offset": 0}, 2: {"turns": 1, "label_offset": 0}}
-    assert devices.drift_at(6)[2] == {"turns": 0, "label_offset": 2}
+    assert devices.drift_at(5) == {
+        1: {"rotations": 1, "label_offset": 0},
+        2: {"rotations": 1, "label_offset": 0},
+    }
+    assert devices.drift_at(6)[2] == {"rotations": 0, "label_offset": 2}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,7 @@ def test_drift_in_force_is_the_latest() -> None:
             {"leaves": [{"client": [1], "round": 1}]},
             "devices.leaves[0].client is not known; did you mean clients?",
         ),
-        ({"drifts": [{"clients": [1], "round": 1, "turns": 0.5}]}, "devices.drifts[0].turns is 0.5"),
+        ({"drifts": [{"clients": [1], "round": 1, "rotations": 0.5}]}, "devices.drifts[0].rotations is 0.5"),
         ({"special": [{"clients": [1], "up": 0}]}, "devices.special[0].up is 0; allowed: a number above 0"),
         ({"special": [3]}, "devices.special is [3]; allowed: a list of tables"),
     ],

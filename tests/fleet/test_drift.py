@@ -41,7 +41,7 @@ def test_a_gradual_drift_changes_a_growing_part_of_the_samples() -> None:
 
 
 def test_pictures_and_label_mixes_drift_too() -> None:
-    bright = clients(pictures=["brightness"], strength=0.5)
+    bright = clients(images=["brightness"], strength=0.5)
     assert bright.train(1, 3).tensors()[0].mean() > bright.train(1, 2).tensors()[0].mean()
     mixed = clients(mix_of=3)
     own, other = mixed.train(3, 1).labels(), mixed.train(0, 3).labels()
@@ -53,7 +53,7 @@ def test_pictures_and_label_mixes_drift_too() -> None:
     ("drift", "sentence"),
     [
         ({"course": "slow"}, "course is 'slow'; allowed: sudden, gradual, recurring"),
-        ({"pictures": ["fog"]}, "pictures"),
+        ({"images": ["fog"]}, "images"),
         ({"strength": 3}, "strength is 3; allowed: a number from 0 to 1"),
         ({"rounds": 0}, "rounds is 0"),
     ],

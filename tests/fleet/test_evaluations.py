@@ -207,12 +207,12 @@ def test_samples_of_a_shift_are_not_those_without_it() -> None:
     fleet, method = small_fleet(), fedavg(Train())
     state = run_rounds(method, fleet, rounds=1)
     index = fleet.data.test.index[:4]
-    plain, turned = (
+    plain, rotated = (
         Samples(fleet.data.dataset, index, s)
-        for s in (fleet.data.test.shift, fleet.data.test.shifted(_turned(fleet)).shift)
+        for s in (fleet.data.test.shift, fleet.data.test.shifted(_rotated(fleet)).shift)
     )
-    assert not torch.equal(plain.tensors()[0], turned.tensors()[0])
-    views = {-1: plain, 0: turned}
+    assert not torch.equal(plain.tensors()[0], rotated.tensors()[0])
+    views = {-1: plain, 0: rotated}
     fleet.client_data = SimpleNamespace(  # type: ignore[assignment]
         test=lambda i, _: views[i], train=fleet.client_data.train, sizes=lambda _: (4, 4)
     )
@@ -224,10 +224,10 @@ def test_samples_of_a_shift_are_not_those_without_it() -> None:
     assert not np.isclose(found[-1], found[0])
 
 
-def _turned(fleet: LocalFleet) -> Any:
+def _rotated(fleet: LocalFleet) -> Any:
     from dataclasses import replace
 
-    return replace(fleet.data.test.shift, turns=1)
+    return replace(fleet.data.test.shift, rotations=1)
 
 
 def test_a_resumed_run_measures_the_rounds_that_a_straight_one_measures(

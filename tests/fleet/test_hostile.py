@@ -41,7 +41,7 @@ def test_false_labels_are_counted_from_the_other_end_in_training_only() -> None:
 
 
 def test_false_portraits() -> None:
-    """Client 0 is of kind 0, as 1; client 2 of kind 1."""
+    """Client 0 is of cluster 0, as 1; client 2 of cluster 1."""
     said = {
         i: Reply(id=i, stats={"counts": np.ones(1), "views": np.ones(2), "bits": np.array([i, i], np.uint8)})
         for i in range(3)

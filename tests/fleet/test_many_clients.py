@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import State, empty_state, one_round, open_round, run_rounds, with_newcomers
+from covey.core.round import State, empty_state, one_round, open_round, run_rounds, with_unseen
 from covey.data import federate, from_tensors
 from covey.data.types import Shares
 from covey.fleet.client_data import ClientData
@@ -70,8 +70,8 @@ def test_a_fleet_without_comings_and_goings_is_never_listed() -> None:
         ((), [1, 2], (1, 2)),
     ],
 )
-def test_newcomers_come_after_those_seen_before(seen, here, after) -> None:
-    assert with_newcomers(seen, here) == after
+def test_unseen_come_after_those_seen_before(seen, here, after) -> None:
+    assert with_unseen(seen, here) == after
 
 
 def test_who_works_is_drawn_as_from_a_list_of_ids() -> None:

@@ -89,7 +89,7 @@ def of_type(wanted: Any) -> Values:
         few = st.lists(st.integers(0, 5), min_size=1, max_size=3) | plain
         return st.fixed_dictionaries(
             {"clients": few, "round": st.integers(0, 3)},
-            optional={"turns": plain, "compute": plain, "x": plain},
+            optional={"rotations": plain, "compute": plain, "x": plain},
         )
     return plain
 

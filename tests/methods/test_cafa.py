@@ -246,9 +246,9 @@ def queried(fleet: LocalFleet) -> int:
     return fleet.ledger.this_round.get("query.labels", Cost()).messages // 2
 
 
-def test_clients_are_asked_once_and_newcomers_are_placed() -> None:
-    newcomer = {"clients": [6, 7], "round": 3}
-    fleet = small_fleet(devices=Devices(joins=(newcomer,)))
+def test_clients_are_asked_once_and_unseen_are_placed() -> None:
+    unseen = {"clients": [6, 7], "round": 3}
+    fleet = small_fleet(devices=Devices(joins=(unseen,)))
     state, asked, groups = empty_state(fleet), [], []
     for _ in range(4):
         state = one_round(cbcc(TRAIN), state, fleet)

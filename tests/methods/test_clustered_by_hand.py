@@ -244,9 +244,9 @@ def test_a_second_split_of_cfl_names_the_right_clients() -> None:
     ("maker", "settings"),
     [(pacfl, {}), (fedgroup, {"clusters": 2}), (flux, {"clusters": 2}), (cfl_gp, {"k": 2})],
 )
-def test_turned_pictures_are_told_apart(maker, settings) -> None:
-    """Digits upright and turned by a quarter, six clients."""
-    data = federate(load("digits"), partition="iid", clients=6, seed=1, shift="rotation", turns=(0, 1))
+def test_rotated_pictures_are_told_apart(maker, settings) -> None:
+    """Digits upright and rotated by a quarter, six clients."""
+    data = federate(load("digits"), partition="iid", clients=6, seed=1, shift="rotation", rotations=(0, 1))
     model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=0)
     fleet = LocalFleet(data, model, seed=1, engine=Engine(debug=True))
     state = run_rounds(maker(Train(lr=0.1, epochs=2), per_round=6, **settings), fleet, rounds=3)

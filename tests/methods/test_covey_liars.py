@@ -1,4 +1,4 @@
-"""covey when clients describe themselves falsely: whoever does not lie stays with its kind."""
+"""covey when clients describe themselves falsely: whoever does not lie stays in its cluster."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from covey.runs.config import fleet_of, resolve
 TABLES = {
     "data": {"name": "digits", "clients": 16},
     "partition": {"name": "iid"},
-    "shift": {"name": "rotation", "turns": [0, 1]},
+    "shift": {"name": "rotation", "rotations": [0, 1]},
     "method": {"name": "covey"},
     "train": {"epochs": 1},
     "engine": {"lanes": False},
@@ -25,9 +25,9 @@ def test_lying_portraits_do_not_part_or_join_the_others(portrait: Portrayal) -> 
         state = run_rounds(config.method, fleet, rounds=1)
     finally:
         fleet.close()
-    flocks: dict[int, set[int]] = {}
+    clusters: dict[int, set[int]] = {}
     for i, share in enumerate(fleet.data.shares):
         if i not in LIARS:
-            flocks.setdefault(share.kind, set()).add(state.groups[i])
-    assert [len(found) for found in flocks.values()] == [1, 1]
-    assert flocks[0] != flocks[1]
+            clusters.setdefault(share.cluster, set()).add(state.groups[i])
+    assert [len(found) for found in clusters.values()] == [1, 1]
+    assert clusters[0] != clusters[1]

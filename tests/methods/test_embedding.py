@@ -1,4 +1,4 @@
-"""Embedding clustering, IFCA and LADD as whole methods, on digits of four kinds and by known answers."""
+"""Embedding clustering, IFCA and LADD as whole methods, on digits of four clusters and by known answers."""
 
 import tempfile
 from dataclasses import replace
@@ -36,15 +36,18 @@ CLIENTS = 24
 
 @cache
 def moved() -> Federation:
-    """24 clients on the digits; client i's labels are moved by 0, 3, 5 or 8 places: four kinds, equally unlike."""
+    """24 clients on the digits; client i's labels are moved by 0, 3, 5 or 8 places: four clusters, equally
+    dissimilar."""
     shift = {"shift": "label", "offsets": (0, 3, 5, 8)}
     return federate(load("digits"), partition="iid", clients=CLIENTS, seed=1, **shift)
 
 
 @cache
-def turned() -> Federation:
+def rotated() -> Federation:
     """24 clients on the digits; every other one's pictures lie on their side."""
-    return federate(load("digits"), partition="iid", clients=CLIENTS, seed=1, shift="rotation", turns=(0, 1))
+    return federate(
+        load("digits"), partition="iid", clients=CLIENTS, seed=1, shift="rotation", rotations=(0, 1)
+    )
 
 
 def fleet(devices: Devices | None = None, data: Federation | None = None) -> LocalFleet:
@@ -66,7 +69,7 @@ def method(**settings: object) -> Method:
 
 
 def kinds(clients: list[int]) -> list[int]:
-    return [moved().shares[i].kind for i in clients]
+    return [moved().shares[i].cluster for i in clients]
 
 
 def agreement(state: State) -> float:
@@ -137,7 +140,7 @@ def test_the_hybrid_goes_on_from_the_public_encoder() -> None:
 
 
 def of_tables() -> Federation:
-    """Eight clients of two kinds: the label says yes where the first columns are high, or where they are low."""
+    """Eight clients of two clusters: the label says yes where the first columns are high, or where they are low."""
     rng = np.random.default_rng(4)
     y = rng.integers(0, 2, 640)
     who = np.arange(640) % 8
@@ -177,7 +180,7 @@ def test_one_cluster_is_fedavg_bit_for_bit() -> None:
     assert torch.equal(one.models, run_rounds(fedavg(TRAIN), fleet(), rounds=3).models)
 
 
-def test_a_newcomer_is_placed_at_once_and_served() -> None:
+def test_an_unseen_client_is_placed_at_once_and_served() -> None:
     late = {"clients": [20, 21, 22, 23], "round": 3}
     here = fleet(Devices(joins=(late,)))
     state = run_rounds(method(), here, rounds=2)
@@ -191,7 +194,7 @@ def test_a_newcomer_is_placed_at_once_and_served() -> None:
 
 @pytest.mark.parametrize("every", [0, 2])
 def test_clients_that_drift_migrate_when_they_report_again(every: int) -> None:
-    drift = {"clients": [0, 4, 8], "round": 3, "label_offset": 3}  # from kind 0 to kind 1
+    drift = {"clients": [0, 4, 8], "round": 3, "label_offset": 3}  # from cluster 0 to cluster 1
     here = fleet(Devices(drifts=(drift,)))
     state = run_rounds(method(every=every), here, rounds=5)
     expected = state.groups[1] if every else state.groups[12]
@@ -200,8 +203,8 @@ def test_clients_that_drift_migrate_when_they_report_again(every: int) -> None:
 
 
 def test_drifted_clients_that_are_alike_and_fit_nowhere_found_a_group() -> None:
-    two = replace(moved(), shares=tuple(share for share in moved().shares if share.kind < 2))
-    drift = {"clients": [0, 2, 4], "round": 3, "label_offset": 6}  # a kind that nobody was of
+    two = replace(moved(), shares=tuple(share for share in moved().shares if share.cluster < 2))
+    drift = {"clients": [0, 2, 4], "round": 3, "label_offset": 6}  # a cluster that nobody was in
     here = fleet(Devices(drifts=(drift,)), two)
     state = run_rounds(method(every=2), here, rounds=3)
     assert len(state.models) == 2
@@ -349,7 +352,7 @@ def test_ifca_serves_the_best_of_all_or_the_last_choice() -> None:
 
 
 def test_ladd_tells_a_quarter_turn_from_none() -> None:
-    state = run_rounds(ladd(TRAIN, k=2, share=0.3), fleet(data=turned()), rounds=1)
+    state = run_rounds(ladd(TRAIN, k=2, share=0.3), fleet(data=rotated()), rounds=1)
     assert len({state.groups[i] for i in range(0, CLIENTS, 2)}) == 1
     assert len({state.groups[i] for i in range(1, CLIENTS, 2)}) == 1
     assert state.groups[0] != state.groups[1]

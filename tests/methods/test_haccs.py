@@ -133,14 +133,14 @@ def test_the_run_says_what_was_spent_and_what_protects() -> None:
 # ------------------------------------------------------------------------------------------ live updates
 
 
-def test_a_newcomer_is_placed_with_its_like_and_nobody_else_moves() -> None:
+def test_an_unseen_client_is_placed_with_its_like_and_nobody_else_moves() -> None:
     devices = Devices(joins=[{"clients": [5], "round": 3}])
     found = states(method(), fleet_of(federation(), devices), 3)
     assert 5 not in found[1].groups
     assert found[2].groups == {**found[1].groups, 5: found[1].groups[4]}
 
 
-def test_a_newcomer_unlike_everybody_starts_a_cluster() -> None:
+def test_an_unseen_client_unlike_everybody_starts_a_cluster() -> None:
     data = federation(pairs=((0, 1), (2, 3), (7, 8)))
     devices = Devices(joins=[{"clients": [8, 9, 10, 11], "round": 2}])
     found = states(method(recluster=1.0), fleet_of(data, devices), 2)
@@ -337,7 +337,7 @@ def test_every_option_keeps_the_contract() -> None:
 
 @pytest.mark.slow
 def test_a_first_round_with_100_000_clients_ends_and_finds_their_kinds() -> None:
-    """Five kinds of clients, each with two labels of its own, six samples per client (some 20 CPU seconds, 1 GB)."""
+    """Five clusters of clients, each with two labels of its own, six samples per client (some 20 CPU seconds, 1 GB)."""
     clients, each = 100_000, 8
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 5, clients)
@@ -352,7 +352,7 @@ def test_a_first_round_with_100_000_clients_ends_and_finds_their_kinds() -> None
     )
     places = np.arange(len(y)).reshape(clients, each)
     shares = tuple(
-        Share(train=Samples(dataset, at[:6]), test=Samples(dataset, at[6:]), kind=int(k))
+        Share(train=Samples(dataset, at[:6]), test=Samples(dataset, at[6:]), cluster=int(k))
         for at, k in zip(places, kind, strict=True)
     )
     fleet = LocalFleet(Federation(dataset, shares, Samples(dataset, np.arange(100))), nn.Linear(4, 10))

@@ -240,7 +240,7 @@ def test_of_many_clients_some_are_clustered_and_the_others_join_whom_they_are_mo
     assert now.notes["clusters"]["compared each with each"] == 6
 
 
-def test_a_newcomer_joins_the_cluster_it_is_most_like() -> None:
+def test_an_unseen_client_joins_the_cluster_it_is_most_like() -> None:
     late = Devices(joins=[{"clients": 11, "round": 3}])
     last = run_rounds(hierarchical(TRAIN, clusters=3), fleet(devices=late), rounds=3)
     assert last.models.shape[0] == 12

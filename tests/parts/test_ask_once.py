@@ -40,7 +40,7 @@ def test_only_strangers_are_asked_and_all_is_remembered() -> None:
     assert quiet.asked == []
 
 
-def test_groups_are_found_once_and_newcomers_placed() -> None:
+def test_groups_are_found_once_and_unseen_placed() -> None:
     memory: dict = {}
 
     def groups(now):

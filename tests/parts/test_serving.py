@@ -1,4 +1,4 @@
-"""How far a client makes its flock's model its own, as judged on data kept out of training."""
+"""How far a client makes its cluster's model its own, as judged on data kept out of training."""
 
 from dataclasses import replace
 from types import SimpleNamespace

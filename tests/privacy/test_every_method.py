@@ -113,7 +113,7 @@ def test_what_leaves_a_client_is_noised_withheld_or_refused(
 
 @pytest.mark.parametrize("level", ["client", "secure", "local"])
 def test_what_stays_at_home_gets_no_noise(level: str) -> None:
-    """FedPer's heads never leave their clients: what the server has of them is what a newcomer starts from."""
+    """FedPer's heads never leave their clients: what the server has of them is what an unseen client starts from."""
     method = private_method("fedper", level)
     assert isinstance(method, Method)
     fleet = small_fleet()

@@ -207,8 +207,8 @@ def test_private_covey_keeps_the_contract_and_its_budget() -> None:
     from covey.privacy.composition import composed
 
     without = ("selection", "correction", "serving")
-    flocks = covey(Train(epochs=1), per_round=4, epsilon=4.0, every=0, without=without)
-    method = made_private(flocks, Private(epsilon=8.0, delta=1e-3, clip=0.5), clients=8, rounds=3)
+    clusters = covey(Train(epochs=1), per_round=4, epsilon=4.0, every=0, without=without)
+    method = made_private(clusters, Private(epsilon=8.0, delta=1e-3, clip=0.5), clients=8, rounds=3)
     check_method(method)
     fleet = small_fleet()
     run_rounds(method, fleet, rounds=3)

@@ -132,7 +132,7 @@ def test_after_regrouping_a_client_is_still_in_one_sum_of_a_round(a_round) -> No
         assert now.fleet.ledger.told == {i: {SUM: 1} for i in range(4)}
 
 
-def test_newcomers_pay_from_when_they_are_there() -> None:
+def test_unseen_pay_from_when_they_are_there() -> None:
     fleet = small_fleet(devices=Devices(joins=({"clients": 7, "round": 3},)))
     run_rounds(made(4, noise=2.0, per_round=4), fleet, rounds=4)
     rounds = {client: sum(told.values()) for client, told in fleet.ledger.told.items()}

@@ -19,12 +19,12 @@ def test_comings_goings_and_drifts_are_told_in_the_order_of_their_rounds() -> No
             {
                 "clients": 2,
                 "round": 2,
-                "pictures": ["noise"],
+                "images": ["noise"],
                 "strength": 0.8,
                 "course": "recurring",
                 "rounds": 2,
             },
-            {"clients": [3], "round": 5, "mix_of": 4, "turns": 1},
+            {"clients": [3], "round": 5, "mix_of": 4, "rotations": 1},
         ],
     }
     assert change_rows(devices) == [
@@ -32,7 +32,7 @@ def test_comings_goings_and_drifts_are_told_in_the_order_of_their_rounds() -> No
         ["3", "5", "leave"],
         ["3", "0, 1", "drift: labels moved by 1, gradually over 3 rounds, each next client 2 rounds later"],
         ["4", "10, 11", "join without labels"],
-        ["5", "3", "drift: pictures turned by 1 quarter turns and the label mix of client 4, at once"],
+        ["5", "3", "drift: images rotated by 1 quarter turns and the label mix of client 4, at once"],
         ["6", "5", "join"],
     ]
     assert change_rows({"profile": "ideal", "joins": []}) == []

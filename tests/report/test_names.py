@@ -80,8 +80,8 @@ def test_a_browser_draws_the_names(named: RunView, tmp_path: Path) -> None:
 
 
 def test_no_name_turns_the_direction_of_what_stands_beside_it(named: RunView, tmp_path: Path) -> None:
-    turned = replace(named, about=About(classes=("a", "\u202ecba", "c\u2066"), clients=HOSPITALS))
-    write_report([turned], tmp_path / "report.html")
+    rotated = replace(named, about=About(classes=("a", "\u202ecba", "c\u2066"), clients=HOSPITALS))
+    write_report([rotated], tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text()
     assert "\ufffdcba" in html
     assert not set(html) & {"\u202e", "\u2066"}

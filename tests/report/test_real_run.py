@@ -118,11 +118,11 @@ def test_the_run_wrote_its_own_page(folder: Path) -> None:
     assert (folder / "report.html").read_text(encoding="utf-8") == page([read_run(folder)])
 
 
-def test_the_page_says_how_unlike_the_clients_are(tmp_path: Path) -> None:
+def test_the_page_says_how_heterogeneous_the_clients_are(tmp_path: Path) -> None:
     config = resolve({"rounds": 1, "partition": {"name": "shards"}, "data": {"clients": 8}})
     run_config(config, tmp_path / "run")
     found = read_run(tmp_path / "run")
     assert found.rows.overall("data/label_skew").value[0] > 0.35
     text = page([found])
-    assert "How unlike the clients are" in text
+    assert "How heterogeneous the clients are" in text
     assert "clients hold different labels" in text

@@ -11,31 +11,31 @@ from typer.testing import CliRunner
 
 from covey.cli import app
 from covey.cli.advise import verdict
-from covey.parts.heterogeneity import Unlikeness
+from covey.parts.heterogeneity import Heterogeneity
 from covey.runs.advise import EVIDENCE, Row, advise, evidence, expected, nearness, regrets
 from experiments.advice import text
 
 ALIKE = {
     "label_skew": 0.0,
     "feature_shift": 0.0,
-    "concept_conflict": 0.0,
+    "concept_shift": 0.0,
     "size_skew": 0.0,
     "device_spread": 0.0,
 }
 
 
-def unlike(**numbers: float) -> Unlikeness:
-    return Unlikeness(**{**ALIKE, **numbers})
+def unlike(**numbers: float) -> Heterogeneity:
+    return Heterogeneity(**{**ALIKE, **numbers})
 
 
-def row(fleet: str, found: Unlikeness, **accuracy: float) -> Row:
-    return Row(fleet=fleet, unlikeness=found, accuracy=accuracy, bytes={}, seconds={})
+def row(fleet: str, found: Heterogeneity, **accuracy: float) -> Row:
+    return Row(fleet=fleet, heterogeneity=found, accuracy=accuracy, bytes={}, seconds={})
 
 
 ROWS = [
     row("iid", unlike(), fedavg=0.90, cfic=0.902, ifca=0.88, local=0.7),
     row("skewed", unlike(label_skew=0.6), fedavg=0.70, cfic=0.85, ifca=0.72, local=0.8),
-    row("turned", unlike(feature_shift=0.5), fedavg=0.60, cfic=0.62, ifca=0.90, local=0.95),
+    row("rotated", unlike(feature_shift=0.5), fedavg=0.60, cfic=0.62, ifca=0.90, local=0.95),
 ]
 
 
@@ -43,15 +43,15 @@ def test_the_package_carries_what_the_stored_results_give() -> None:
     assert EVIDENCE.read_text() == text(), "run `python -m experiments advice`"
 
 
-def test_alike_clients_need_no_other_method_than_fedavg() -> None:
+def test_homogeneous_clients_need_no_other_method_than_fedavg() -> None:
     assert advise(unlike(size_skew=0.05), ROWS).method == "fedavg"
 
 
 def test_the_most_similar_fleet_decides() -> None:
     assert advise(unlike(label_skew=0.55), ROWS).method == "cfic"
-    turned = advise(unlike(feature_shift=0.6), ROWS)
-    assert turned.method == "ifca"  # not local, which trains everybody in every round
-    assert turned.rows[0][0].fleet == "turned"
+    rotated = advise(unlike(feature_shift=0.6), ROWS)
+    assert rotated.method == "ifca"  # not local, which trains everybody in every round
+    assert rotated.rows[0][0].fleet == "rotated"
 
 
 def test_nearness_by_hand() -> None:
@@ -71,10 +71,10 @@ def test_an_expected_gain_is_a_weighted_mean() -> None:
 
 
 def test_regret_leaves_the_fleet_itself_out() -> None:
-    """Of the turned fleet alone one learns that ifca is good; of the others, for it, that it is not."""
+    """Of the rotated fleet alone one learns that ifca is good; of the others, for it, that it is not."""
     lost = regrets(ROWS)
-    assert lost["turned"][0] != "ifca"
-    assert lost["turned"][1] == pytest.approx(0.90 - ROWS[2].accuracy[lost["turned"][0]])
+    assert lost["rotated"][0] != "ifca"
+    assert lost["rotated"][1] == pytest.approx(0.90 - ROWS[2].accuracy[lost["rotated"][0]])
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def scoreboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A scoreboard of two fleets and three methods, as stored."""
     folder = tmp_path / "experiments" / "covey"
     (folder / "results").mkdir(parents=True)
-    (folder / "unlike.toml").write_text(
+    (folder / "scoreboard.toml").write_text(
         '[columns]\naccuracy = "last:local-test/accuracy-mean"\nbytes = "cost:bytes"\n'
         '[[case]]\nname = "iid"\nset = {}\n[[case]]\nname = "skewed"\nset = {}\n'
         + "".join(
@@ -90,7 +90,7 @@ def scoreboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for name in ("fedavg", "cfic", "local")
         )
     )
-    (folder / "unlikeness.toml").write_text('study = "unlikeness:scoreboard"\n')
+    (folder / "heterogeneity.toml").write_text('study = "heterogeneity:scoreboard"\n')
     scores = {"iid": (0.9, 0.9, 0.5), "skewed": (0.6, 0.8, 0.7)}
     cells = [
         {"case": case, "row": name, "column": column, "values": [value, value], "paper": None}
@@ -98,13 +98,13 @@ def scoreboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, accuracy in zip(("Fedavg", "Cfic", "Local"), values, strict=True)
         for column, value in (("accuracy", accuracy), ("bytes", 2e6 if name == "Cfic" else 1e6))
     ]
-    (folder / "results" / "unlike-small.json").write_text(json.dumps({"cells": cells}))
+    (folder / "results" / "scoreboard-small.json").write_text(json.dumps({"cells": cells}))
     measured = [
         {"case": "", "row": case, "column": name.replace("_", " "), "values": [value]}
         for case, found in (("iid", ALIKE), ("skewed", {**ALIKE, "label_skew": 0.4}))
         for name, value in found.items()
     ]
-    (folder / "results" / "unlikeness-small.json").write_text(json.dumps({"cells": measured}))
+    (folder / "results" / "heterogeneity-small.json").write_text(json.dumps({"cells": measured}))
     monkeypatch.setenv("COVEY_EXPERIMENTS", str(tmp_path / "experiments"))
     (tmp_path / "advice.json").write_text(text())
     monkeypatch.setattr("covey.runs.advise.EVIDENCE", tmp_path / "advice.json")
@@ -114,7 +114,7 @@ def scoreboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_evidence_is_read_from_the_stored_results(scoreboard: Path) -> None:
     iid, skewed = evidence()
     assert skewed.accuracy == {"fedavg": 0.6, "cfic": 0.8, "local": 0.7}
-    assert iid.unlikeness == unlike()
+    assert iid.heterogeneity == unlike()
     advice = advise(unlike(label_skew=0.4), [iid, skewed])
     assert (advice.method, round(advice.bytes, 6)) == ("cfic", 2.0)
 

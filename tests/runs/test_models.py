@@ -1,4 +1,4 @@
-"""The trained models of a folder: the same numbers as in the run, for clients and newcomers, and as files."""
+"""The trained models of a folder: the same numbers as in the run, for clients and unseen clients, and as files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> covey.Run:
 
 
 @pytest.fixture(scope="module")
-def turned(tmp_path_factory: pytest.TempPathFactory) -> covey.Run:
+def rotated(tmp_path_factory: pytest.TempPathFactory) -> covey.Run:
     out = tmp_path_factory.mktemp("trained") / "groups"
     return covey.run(
         "local",
@@ -46,23 +46,23 @@ def test_a_model_predicts_what_the_run_measured(digits: covey.Run) -> None:
     assert right.mean() == pytest.approx(digits.summary["last"]["global-test/accuracy"])
 
 
-def test_every_client_has_its_own_model(turned: covey.Run) -> None:
-    models = turned.models()
+def test_every_client_has_its_own_model(rotated: covey.Run) -> None:
+    models = rotated.models()
     assert len(models) == 3
     data = covey.federate(covey.load("digits"), partition="dir-class", clients=3, seed=0)
     scores = []
     for client, share in enumerate(data.shares):
         x, y = data.dataset.x[share.test.index], share.test.labels().astype(int)
         scores.append((models.predict(x, client=client) == np.array(data.dataset.classes)[y]).mean())
-    assert np.mean(scores) == pytest.approx(turned.summary["last"]["local-test/accuracy-mean"])
+    assert np.mean(scores) == pytest.approx(rotated.summary["last"]["local-test/accuracy-mean"])
     with pytest.raises(UserError, match=r"there are 3 models: say whose \(client\)"):
         models.predict(data.dataset.x[:2])
     with pytest.raises(UserError, match="client 9 was not in the run"):
         models.predict(data.dataset.x[:2], client=9)
 
 
-def test_a_newcomer_finds_the_model_with_the_lowest_loss(turned: covey.Run) -> None:
-    models = turned.models()
+def test_an_unseen_client_finds_the_model_with_the_lowest_loss(rotated: covey.Run) -> None:
+    models = rotated.models()
     data = covey.federate(covey.load("digits"), partition="dir-class", clients=3, seed=0)
     share = data.shares[1].train
     x, y = data.dataset.x[share.index], share.labels()
@@ -174,15 +174,15 @@ def test_files_for_other_programs_hold_the_same_model(digits: covey.Run, tmp_pat
     assert torch.equal(again(x), wanted)
 
 
-def test_export_from_the_command_line(turned: covey.Run, tmp_path: Path) -> None:
+def test_export_from_the_command_line(rotated: covey.Run, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from covey.cli import app
 
-    result = CliRunner().invoke(app, ["export", str(turned.folder), "--out", str(tmp_path)])
+    result = CliRunner().invoke(app, ["export", str(rotated.folder), "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"model-{i}.safetensors" for i in range(3)]
-    wrong = CliRunner().invoke(app, ["export", str(turned.folder), "--format", "pickle"])
+    wrong = CliRunner().invoke(app, ["export", str(rotated.folder), "--format", "pickle"])
     assert "allowed: safetensors, torch, onnx" in str(wrong.exception)
 
 
@@ -198,10 +198,12 @@ def personal(tmp_path_factory: pytest.TempPathFactory) -> covey.Run:
     return covey.run("fedper", data, rounds=2, out=out, **QUIET)
 
 
-def test_every_clients_own_model_is_a_file_and_a_newcomers_too(personal: covey.Run, tmp_path: Path) -> None:
+def test_every_clients_own_model_is_a_file_and_a_unseen_clients_too(
+    personal: covey.Run, tmp_path: Path
+) -> None:
     made = export(personal.folder, out=tmp_path)
     assert [path.name for path in made] == [
-        f"{name}.safetensors" for name in ("model-Berlin", "model-Lyon", "model-Rome___Roma", "newcomer")
+        f"{name}.safetensors" for name in ("model-Berlin", "model-Lyon", "model-Rome___Roma", "unseen")
     ]
     models, new = personal.models(), {name: [0.2, 0.9] for name in "abcd"}
     for path, client in zip(made, ("Berlin", "Lyon", "Rome / Roma"), strict=False):
@@ -217,20 +219,21 @@ def test_every_clients_own_model_is_a_file_and_a_newcomers_too(personal: covey.R
     ]
 
 
-def test_it_is_said_which_model_answers(personal: covey.Run, turned: covey.Run) -> None:
+def test_it_is_said_which_model_answers(personal: covey.Run, rotated: covey.Run) -> None:
     models, new = personal.models(), {name: [0.2, 0.9] for name in "abcd"}
     assert (
         models.predict(new, client="Lyon").given == "model 0 of fedper after round 2 as client Lyon uses it"
     )
     assert models.predict(new).given == (
-        "model 0 of fedper after round 2, as a newcomer is given it; what every client keeps for itself is here as in "
+        "model 0 of fedper after round 2, as an unseen client is given it; what every client keeps for itself is here "
+        "as in "
         "the first model"
     )
     x = covey.load("digits").x[:3]
-    assert turned.models().predict(x, examples=(x, [1, 1, 1])).given.startswith("model ")
+    assert rotated.models().predict(x, examples=(x, [1, 1, 1])).given.startswith("model ")
     assert (
         ", the best of 3 on its 3 labelled examples, as"
-        in turned.models().predict(x, examples=(x, [1, 1, 1])).given
+        in rotated.models().predict(x, examples=(x, [1, 1, 1])).given
     )
     with pytest.raises(UserError, match="the label 'maybe' is none of the run's; allowed: no, yes"):
         models.predict(new, examples=(new, ["maybe", "no"]))
@@ -305,7 +308,7 @@ def test_a_tables_other_columns_stand_beside_the_answers(personal: covey.Run, tm
             [],
             "the label 'perhaps' is none of the run's; allowed: no, yes",
         ),
-        ("a,b,c,d,ill\n.2,.5,.5,.5,no\n", ["--client", "Lyon"], "examples are for a newcomer"),
+        ("a,b,c,d,ill\n.2,.5,.5,.5,no\n", ["--client", "Lyon"], "examples are for an unseen client"),
     ):
         (tmp_path / "some.csv").write_text(content)
         with pytest.raises(UserError, match=why):

@@ -59,7 +59,7 @@ def test_every_step_of_covey_is_in_the_catalogue() -> None:
                 if here and is_dataclass(value) and Step in value.__mro__ and hasattr(value, "kind"):
                     found[value.__qualname__] = value
     del found["TakeServed"]  # gives a client's own model away: no server may ask a site for it
-    del found["UnitOfWork"]  # is never asked: what it would cost tells how unlike the devices are
+    del found["UnitOfWork"]  # is never asked: what it would cost tells how heterogeneous the devices are
     assert {name: catalogue.STEPS[name] for name in catalogue.STEPS.builtin} == found
 
 

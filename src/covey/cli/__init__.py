@@ -51,7 +51,7 @@ OPTIONS = {"folder": "--out", "scale": "--scale", "seeds": "--seeds", "setting":
 
 app = typer.Typer(
     name="covey",
-    help="Federated learning for clients that do not look alike.",
+    help="Federated learning for heterogeneous clients.",
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -85,7 +85,7 @@ for module in (
 def common(
     version: Annotated[bool, typer.Option("--version", help="Print covey's version.", is_eager=True)] = False,
 ) -> None:
-    """Federated learning for clients that do not look alike."""
+    """Federated learning for heterogeneous clients."""
     if version:
         print(__version__)
         raise typer.Exit

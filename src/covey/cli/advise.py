@@ -1,4 +1,4 @@
-"""`covey advise`: what kind of unlikeness a fleet has, and which method suits it."""
+"""`covey advise`: which heterogeneity a fleet has, and which method suits it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from covey.terminal import Console
 
 if TYPE_CHECKING:
     from covey.core.round import Fleet
-    from covey.parts.heterogeneity import Unlikeness
+    from covey.parts.heterogeneity import Heterogeneity
     from covey.runs.advise import Advice
     from covey.runs.config import Config
 
@@ -61,9 +61,9 @@ def advise(
     certs: CertsOption = Path("certs"),
     insecure: InsecureOption = False,
 ) -> None:
-    """Say how unlike the clients are, which method to use, what to expect, and the file to run."""
+    """Say how heterogeneous the clients are, which method to use, what to expect, and the file to run."""
     from covey.cli.run import gathered
-    from covey.parts.heterogeneity import measure_unlikeness
+    from covey.parts.heterogeneity import measure_heterogeneity
     from covey.parts.steps.privacy import Privacy
     from covey.runs.advise import advise as conclude
     from covey.runs.advise import evidence
@@ -83,7 +83,7 @@ def advise(
         else closing(fleet_of(config, progress.say))
     )
     with here as fleet:
-        found = measure_unlikeness(fleet, privacy=Privacy(epsilon=epsilon))
+        found = measure_heterogeneity(fleet, privacy=Privacy(epsilon=epsilon))
         row_bytes = 4 * fleet.layout.size
     advice = conclude(found, evidence())
     show(found, advice, epsilon)
@@ -120,7 +120,7 @@ def asked_sites(config: Config, host: str, port: int, certs: Path | None) -> Ite
 def numbers(found: Mapping[str, float]) -> Table:
     """The numbers with a bar each, and what they mean."""
 
-    table = Table(title="How unlike these clients are", title_justify="left", box=None, pad_edge=False)
+    table = Table(title="How heterogeneous these clients are", title_justify="left", box=None, pad_edge=False)
     for column in ("", "", "", "", ""):
         table.add_column(column)
     for name, value in found.items():
@@ -132,7 +132,7 @@ def numbers(found: Mapping[str, float]) -> Table:
     return table
 
 
-def show(found: Unlikeness, advice: Advice, epsilon: float | None) -> None:
+def show(found: Heterogeneity, advice: Advice, epsilon: float | None) -> None:
     """The five numbers, and what follows from them."""
     say = Console().print
     say(numbers(found.numbers()))
@@ -197,7 +197,7 @@ def print_file(tables: dict[str, Any], method: str, command: str) -> None:
     typer.echo(tomli_w.dumps(with_method(tables, method)))
 
 
-def draw(found: Unlikeness, path: Path) -> None:
+def draw(found: Heterogeneity, path: Path) -> None:
     """The five numbers as shares of what is high."""
     from covey.report.figures import draw_bars
 
@@ -206,7 +206,7 @@ def draw(found: Unlikeness, path: Path) -> None:
         for name, value in found.numbers().items()
         if value == value
     }
-    draw_bars(bars, path=path, y_label="1 = high", title="How unlike the clients are")
+    draw_bars(bars, path=path, y_label="1 = high", title="How heterogeneous the clients are")
 
 
 def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | None) -> None:

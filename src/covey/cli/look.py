@@ -34,9 +34,10 @@ def look(
     seed: SeedOption = None,
     png: Annotated[Path | None, typer.Option(help="Also draw it into this picture.")] = None,
 ) -> None:
-    """Draw the partition: clients down, labels across, the darker the more; and say how unlike the clients are."""
+    """Draw the partition: clients down, labels across, the darker the more; and say how heterogeneous the clients
+    are."""
     from covey.cli.advise import numbers
-    from covey.parts.heterogeneity import measure_unlikeness, of_simulation
+    from covey.parts.heterogeneity import measure_heterogeneity, of_simulation
     from covey.runs.config import fleet_of
 
     own = with_own_table(set_, data, label, client, dataset)
@@ -53,7 +54,7 @@ def look(
         highlight=False,
     )
     if len(federation.shares) > 1:
-        found = measure_unlikeness(fleet).numbers() if classes else of_simulation(fleet)
+        found = measure_heterogeneity(fleet).numbers() if classes else of_simulation(fleet)
         Console().print(numbers(found))
     fleet.close()
     if png is not None:

@@ -33,12 +33,12 @@ def predict(
         ),
     ],
     client: Annotated[
-        str | None, typer.Option(help="Whose model, by name or number. [default: a newcomer's]")
+        str | None, typer.Option(help="Whose model, by name or number. [default: an unseen client's]")
     ] = None,
     examples: Annotated[
         Path | None,
         typer.Option(
-            help="Of a newcomer: a table with the label column, for which the best of the run's models is taken.",
+            help="Of an unseen client: a table with the label column, for which the best of the run's models is taken.",
             show_default=False,
         ),
     ] = None,
@@ -90,7 +90,7 @@ def saying_warnings() -> Iterator[None]:
 
 
 def model_at(path: Path, client: str | None, examples: Path | None, changed_code: bool) -> ServedModel:
-    """The model of a file, or of a client or a newcomer of a run folder."""
+    """The model of a file, or of a client or an unseen client of a run folder."""
     if path.is_dir():
         from covey.runs.models import load_models
 

@@ -219,7 +219,7 @@ class Fleet(Protocol):
         ...
 
     def trainers(self, ids: Sequence[int]) -> Sequence[int]:
-        """Those of them who can train: newcomers without labels are grouped and served, and never chosen."""
+        """Those of them who can train: unseen clients without labels are grouped and served, and never chosen."""
         ...
 
     def members(self) -> Sequence[int]:

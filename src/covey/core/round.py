@@ -270,7 +270,7 @@ def new_rows(method: Method, now: Round) -> Tensor:
     return rows
 
 
-def with_newcomers(seen: Sequence[int], here: Sequence[int]) -> Sequence[int]:
+def with_unseen(seen: Sequence[int], here: Sequence[int]) -> Sequence[int]:
     """Everybody seen so far, then who is new; a fleet without comings and goings is a `range` and stays one."""
     if isinstance(here, range) and (not seen or seen == here):
         return here
@@ -292,7 +292,7 @@ def open_round(state: State, fleet: Fleet) -> Round:
         models=state.models,
         groups=dict(state.groups),
         memory=dict(state.memory),
-        seen=with_newcomers(state.seen, here),
+        seen=with_unseen(state.seen, here),
         notes=dict(state.notes),
     )
 

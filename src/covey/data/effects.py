@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-EffectName = Literal["brightness", "contrast", "noise", "blur", "turn", "colour"]
+EffectName = Literal["brightness", "contrast", "noise", "blur", "rotation", "colour"]
 
 
 class Effect(NamedTuple):
@@ -22,8 +22,8 @@ class Effect(NamedTuple):
     labels: tuple[int, ...] = ()
 
 
-def turned(images: Tensor, degrees: float) -> Tensor:
-    """Turned counter-clockwise about their centres: bilinear, zero outside, same size."""
+def rotated(images: Tensor, degrees: float) -> Tensor:
+    """Rotated counter-clockwise about their centres: bilinear, zero outside, same size."""
     if not len(images):
         return images
     height, width = images.shape[-2:]
@@ -70,9 +70,9 @@ def blurred(x: Tensor, strength: float, places: Tensor) -> Tensor:  # noqa: ARG0
     return F.conv2d(x, kernel.view(1, 1, -1, 1).repeat(channels, 1, 1, 1), groups=channels)
 
 
-def turning(x: Tensor, strength: float, places: Tensor) -> Tensor:  # noqa: ARG001
-    """Turned by 180 degrees times strength."""
-    return turned(x, 180 * strength)
+def rotating(x: Tensor, strength: float, places: Tensor) -> Tensor:  # noqa: ARG001
+    """Rotated by 180 degrees times strength."""
+    return rotated(x, 180 * strength)
 
 
 def coloured(x: Tensor, strength: float, places: Tensor) -> Tensor:  # noqa: ARG001
@@ -86,7 +86,7 @@ EFFECTS: dict[str, Callable[[Tensor, float, Tensor], Tensor]] = {
     "contrast": flatter,
     "noise": noisy,
     "blur": blurred,
-    "turn": turning,
+    "rotation": rotating,
     "colour": coloured,
 }
 

@@ -88,13 +88,13 @@ def federate(
         rng=stream(seed, "local test"),
     )
     shifts = [UNSHIFTED] * len(parts)
-    kinds = np.full(len(parts), UNKNOWN) if found.truth is None else found.truth
+    clusters = np.full(len(parts), UNKNOWN) if found.truth is None else found.truth
     if move:
         shifts = move(dataset, counts, **_only(settings, move_settings))
-        kinds = with_shifts(kinds, shifts)
+        clusters = with_shifts(clusters, shifts)
     names = _names(dataset, found.tests, train)
     shares = Shares(
-        dataset, train=Pieces.of(train), test=Pieces.of(test), shifts=shifts, kinds=kinds, names=names
+        dataset, train=Pieces.of(train), test=Pieces.of(test), shifts=shifts, clusters=clusters, names=names
     )
     left_out = _group_names(dataset, found.left_out)
     return Federation(dataset, shares, Samples(dataset, dataset.test), left_out)

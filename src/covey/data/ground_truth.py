@@ -1,4 +1,4 @@
-"""The true kind of each client, against which clusterings are scored; -1 where there is no such truth."""
+"""The true cluster of each client, against which clusterings are scored; -1 where there is no such truth."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from covey.data.types import Indices, Shift
 UNKNOWN = -1
 
 
-def with_shifts(kinds: Indices, shifts: Sequence[Shift]) -> Indices:
-    """Kinds of clients that are alike in the partition's and in the shift's sense; the latter alone if only it says."""
+def with_shifts(clusters: Indices, shifts: Sequence[Shift]) -> Indices:
+    """Clusters of clients that are alike in the partition's and in the shift's sense; the latter alone if only it
+    says."""
     order = {shift: place for place, shift in enumerate(dict.fromkeys(shifts))}
     if len(order) == 1:
-        return kinds
+        return clusters
     shifted = np.array([order[shift] for shift in shifts])
-    if (kinds == UNKNOWN).all():
+    if (clusters == UNKNOWN).all():
         return shifted
-    return np.where(kinds == UNKNOWN, UNKNOWN, numbered(np.stack([kinds, shifted], axis=1)))
+    return np.where(clusters == UNKNOWN, UNKNOWN, numbered(np.stack([clusters, shifted], axis=1)))
 
 
 def numbered(rows: NDArray[Any]) -> Indices:

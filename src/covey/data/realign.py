@@ -31,7 +31,7 @@ def realigned(dataset: Dataset, schema: Schema) -> Dataset:
     made = replace(
         dataset,
         x=x,
-        y=relabelled(dataset, schema),
+        y=renumbered(dataset, schema),
         classes=schema.classes,
         features=schema.inputs,
         schema=schema,
@@ -66,7 +66,7 @@ def check_columns(inputs: tuple[str, ...], schema: Schema) -> None:
             raise UserError(f"the column {each.name!r} ({each.kind}) is missing")
 
 
-def relabelled(dataset: Dataset, schema: Schema) -> torch.Tensor:
+def renumbered(dataset: Dataset, schema: Schema) -> torch.Tensor:
     """The labels as numbers of the schema's classes."""
     if bool(dataset.classes) != bool(schema.classes):
         kinds = ("classes", "numbers") if dataset.classes else ("numbers", "classes")

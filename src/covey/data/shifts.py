@@ -1,4 +1,4 @@
-"""How clients' data differ beside their label mix: turned images, other labels for the same images."""
+"""How clients' data differ beside their label mix: rotated images, other labels for the same images."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Several = Annotated[tuple[int, ...], NotEmpty()]
 
 @register("shift", "rotation")
 @validated
-def rotation(dataset: Dataset, counts: Indices, *, turns: Several = (0, 1, 2, 3)) -> list[Shift]:
-    """Client i's images are turned counter-clockwise by turns[i mod 4] quarter turns, training and test alike.
+def rotation(dataset: Dataset, counts: Indices, *, rotations: Several = (0, 1, 2, 3)) -> list[Shift]:
+    """Client i's images are rotated counter-clockwise by rotations[i mod 4] quarter turns, training and test alike.
 
-    The embedding paper and IFCA: (0, 1, 2, 3) are four kinds of clients, (0, 2) two.
+    The embedding paper and IFCA: (0, 1, 2, 3) are four clusters of clients, (0, 2) two.
 
     Args:
-        turns: quarter turns of client i: turns[i mod n].
+        rotations: quarter turns of client i: rotations[i mod n].
     """
-    _check_images(dataset, "rotation", square=any(turn % 2 for turn in turns))
-    return [Shift(turns=turns[client % len(turns)]) for client in range(len(counts))]
+    _check_images(dataset, "rotation", square=any(turn % 2 for turn in rotations))
+    return [Shift(rotations=rotations[client % len(rotations)]) for client in range(len(counts))]
 
 
 @register("shift", "label")
@@ -47,10 +47,10 @@ def label(dataset: Dataset, counts: Indices, *, offsets: Several = (0, 1, 2, 3))
 @register("shift", "tilt")
 @validated
 def tilt(dataset: Dataset, counts: Indices) -> list[Shift]:
-    """Half of the images are turned by 45 degrees; a client's majority-label images all have the same angle.
+    """Half of the images are rotated by 45 degrees; a client's majority-label images all have the same angle.
 
     HACCS Figure 10. Of the clients with the same most frequent label every second has the images of that
-    label turned, the others have them upright; of their other labels every second image is turned. Bilinear,
+    label rotated, the others have them upright; of their other labels every second image is rotated. Bilinear,
     zero outside.
     """
     _check_images(dataset, "tilt", square=False)

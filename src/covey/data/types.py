@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.data.augment import Augment
-from covey.data.effects import Effect, applied, turned
+from covey.data.effects import Effect, applied, rotated
 from covey.data.pieces import Pieces, table_of_counts
 from covey.data.together import units_of
 
@@ -99,18 +99,18 @@ class Dataset:
 class Shift:
     """How a client's data differ from the stored ones.
 
-    `turns`: quarter turns of the images, counter-clockwise. `label_offset` s: y' = (y - s) mod C. `tilt`: for each
-    label (before the offset) the share of its images turned by another 45 degrees counter-clockwise; empty for none.
+    `rotations`: quarter turns of the images, counter-clockwise. `label_offset` s: y' = (y - s) mod C. `tilt`: for each
+    label (before the offset) the share of its images rotated by another 45 degrees counter-clockwise; empty for none.
     Which images are tilted depends only on their place in the data set, so a sample looks the same in every
-    selection. `effects` happen to the images before anything else (data/effects.py); `relabel` is what each label is
-    called, before the offset; empty for no change.
+    selection. `effects` happen to the images before anything else (data/effects.py); `permutation` is what each label
+    is called, before the offset; empty for no change.
     """
 
-    turns: int = 0
+    rotations: int = 0
     label_offset: int = 0
     tilt: tuple[float, ...] = ()
     effects: tuple[Effect, ...] = ()
-    relabel: tuple[int, ...] = ()
+    permutation: tuple[int, ...] = ()
 
 
 UNSHIFTED = Shift()
@@ -159,8 +159,8 @@ class Samples:
     def labels(self) -> NDArray[np.generic]:
         """Shifted labels (or targets), without touching the images."""
         labels = self.dataset.labels()[self.index]
-        if self.shift.relabel:
-            labels = np.asarray(self.shift.relabel)[labels.astype(np.int64)]
+        if self.shift.permutation:
+            labels = np.asarray(self.shift.permutation)[labels.astype(np.int64)]
         if self.shift.label_offset:
             labels = (labels.astype(np.int64) - self.shift.label_offset) % len(self.dataset.classes)
         return labels
@@ -190,8 +190,8 @@ class Samples:
         if self.shift.tilt:
             tilted = torch.from_numpy(self._is_tilted())
             x[tilted] = tilt(x[tilted])
-        if self.shift.turns % 4:
-            x = torch.rot90(x, self.shift.turns, dims=(-2, -1))
+        if self.shift.rotations % 4:
+            x = torch.rot90(x, self.shift.rotations, dims=(-2, -1))
         if self.dataset.scale is not None:
             x = scaled(x, self.dataset.scale)
         return x.contiguous(), y
@@ -204,11 +204,12 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """One client's part: training data, local test data, its true kind (-1: not known), and its name, if it has one."""
+    """One client's part: training data, local test data, its true cluster (-1: not known), and its name, if it has
+    one."""
 
     train: Samples
     test: Samples
-    kind: int = -1
+    cluster: int = -1
     name: str = ""
 
 
@@ -220,7 +221,7 @@ class Shares(Sequence[Share]):
     train: Pieces
     test: Pieces
     shifts: Sequence[Shift]
-    kinds: Indices
+    clusters: Indices
     names: Sequence[str]
 
     def __len__(self) -> int:
@@ -235,7 +236,7 @@ class Shares(Sequence[Share]):
             return tuple(self[i] for i in range(len(self))[client])
         shift = self.shifts[client]
         train, test = (Samples(self.dataset, part[client], shift) for part in (self.train, self.test))
-        return Share(train, test, int(self.kinds[client]), self.names[client])
+        return Share(train, test, int(self.clusters[client]), self.names[client])
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,5 +302,5 @@ def _about(x: Tensor, train: int, test: int, classes: tuple[str, ...]) -> str:
 
 
 def tilt(images: Tensor) -> Tensor:
-    """The images turned by 45 degrees counter-clockwise about their centres: bilinear, zero outside, same size."""
-    return turned(images, 45)
+    """The images rotated by 45 degrees counter-clockwise about their centres: bilinear, zero outside, same size."""
+    return rotated(images, 45)

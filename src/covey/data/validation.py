@@ -32,7 +32,7 @@ def on_validation(federation: Federation, fraction: float, seed: int) -> Federat
         Share(
             Samples(seen, train, share.train.shift),
             Samples(seen, test, share.train.shift),
-            share.kind,
+            share.cluster,
             share.name,
         )
         for share, train, test in zip(federation.shares, kept, held, strict=True)

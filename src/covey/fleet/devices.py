@@ -54,19 +54,19 @@ class Join(Change):
 class Drift(Change):
     """Clients whose data change in a round."""
 
-    turns: int = 0
+    rotations: int = 0
     label_offset: int = 0
-    pictures: tuple[EffectName, ...] = ()
+    images: tuple[EffectName, ...] = ()
     strength: Share = 1.0
     mix_of: Natural | None = None
     course: Course = "sudden"
     rounds: Count = 1
     stagger: Natural = 0
 
-    changes: ClassVar = ("turns", "label_offset", "pictures", "mix_of")
+    changes: ClassVar = ("rotations", "label_offset", "images", "mix_of")
 
     def __post_init__(self) -> None:
-        only_with("devices.drifts", self, "strength", bool(self.pictures), "pictures")
+        only_with("devices.drifts", self, "strength", bool(self.images), "images")
         only_with(
             "devices.drifts", self, "rounds", self.course != "sudden", 'course = "gradual" or "recurring"'
         )
@@ -91,7 +91,7 @@ class Devices:
         joins: tables {clients, round, labels}: there from that round on; with labels = false they have no labelled
             samples, so they never train, and are served by what their inputs tell.
         leaves: tables {clients, round}: gone from that round on.
-        drifts: tables {clients, round, ...}: data that change from that round on. What: turns, label_offset, pictures
+        drifts: tables {clients, round, ...}: data that change from that round on. What: rotations, label_offset, images
             with strength, mix_of (another client's labels). How: course (sudden, gradual, recurring), rounds, stagger.
 
     Examples:
@@ -181,7 +181,7 @@ class Devices:
         changes: dict[int, dict[str, int]] = {}
         for table in sorted(self.drifts, key=lambda table: int(table["round"])):
             if table["round"] <= number:
-                change = {field: int(table.get(field, 0)) for field in ("turns", "label_offset")}
+                change = {field: int(table.get(field, 0)) for field in ("rotations", "label_offset")}
                 changes.update(dict.fromkeys(_clients("drifts", table, None), change))
         return changes
 

@@ -33,10 +33,10 @@ def share_changed(table: Mapping[str, Any], place: int, number: int) -> float:
 
 def changed(table: Mapping[str, Any], now: Shift) -> Shift:
     """The client's shift with the drift's own in it."""
-    effects = tuple(Effect(name, float(table.get("strength", 1.0))) for name in table.get("pictures", ()))
+    effects = tuple(Effect(name, float(table.get("strength", 1.0))) for name in table.get("images", ()))
     return replace(
         now,
-        turns=now.turns + int(table.get("turns", 0)),
+        rotations=now.rotations + int(table.get("rotations", 0)),
         label_offset=now.label_offset + int(table.get("label_offset", 0)),
         effects=now.effects + effects,
     )

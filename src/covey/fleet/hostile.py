@@ -71,21 +71,21 @@ def attacked(
 
     flip, scale: their own update times -1, -9. alie: the mean of all updates of their model less 1.5 standard
     deviations in every column. inner-product: -10 times the mean of the others' updates. labels: they train on labels
-    counted from the other end. imitate: they describe themselves as a client of another kind does; own: all as one
-    and as nobody else, every bit turned; between: half of the bits from either of two clients of different kinds.
+    counted from the other end. imitate: they describe themselves as a client of another cluster does; own: all as one
+    and as nobody else, every bit flipped; between: half of the bits from either of two clients of different clusters.
     """
     if attack == "labels":
         fleet.data = with_false_labels(fleet.data, liars)
         fleet.client_data = ClientData(fleet.data, fleet.devices)
-    kinds = [share.kind for share in fleet.data.shares]
-    return hostile(fleet, partial(lies, frozenset(liars), attack, portrait, kinds))
+    clusters = [share.cluster for share in fleet.data.shares]
+    return hostile(fleet, partial(lies, frozenset(liars), attack, portrait, clusters))
 
 
 def lies(
     liars: frozenset[int],
     attack: Attack | None,
     portrait: Portrayal | None,
-    kinds: Sequence[int],
+    clusters: Sequence[int],
     call: Call,
     tasks: dict[int, Task],
     outcomes: Sequence[Outcome],
@@ -96,7 +96,7 @@ def lies(
     if attack not in (None, "labels") and call.step.kind.startswith("train."):
         told = false_updates(there, tasks, liars, attack)
     elif portrait is not None and isinstance(call.step, DescribeClasses):
-        told = false_portraits(there, liars, portrait, kinds)
+        told = false_portraits(there, liars, portrait, clusters)
     return [replace(o, reply=told[o.id]) if o.id in told else o for o in outcomes]
 
 
@@ -132,14 +132,14 @@ def together(honest: Sequence[Tensor], attack: Attack | None) -> Tensor:
 
 
 def false_portraits(
-    there: dict[int, Reply], liars: frozenset[int], portrait: Portrayal, kinds: Sequence[int]
+    there: dict[int, Reply], liars: frozenset[int], portrait: Portrayal, clusters: Sequence[int]
 ) -> dict[int, Reply]:
     """How the liars describe their classes."""
     honest = sorted(there.keys() - liars)
     found = {}
     for i in sorted(liars & there.keys()):
-        others = [j for j in honest if kinds[j] != kinds[i]] or honest
-        like = [j for j in honest if kinds[j] == kinds[i]] or honest
+        others = [j for j in honest if clusters[j] != clusters[i]] or honest
+        like = [j for j in honest if clusters[j] == clusters[i]] or honest
         if not others:
             continue
         model, second = there[others[i % len(others)]].stats, there[like[i % len(like)]].stats
@@ -158,10 +158,10 @@ def with_false_labels(data: Federation, liars: Sequence[int]) -> Federation:
     last, shares = len(data.dataset.classes) - 1, list(data.shares)
     for i in liars:
         one = shares[i]
-        before = one.train.shift.relabel or range(last + 1)
-        relabel = tuple(last - label for label in before)
-        train = one.train.shifted(replace(one.train.shift, relabel=relabel))
-        shares[i] = Share(train, one.test, one.kind, one.name)
+        before = one.train.shift.permutation or range(last + 1)
+        permutation = tuple(last - label for label in before)
+        train = one.train.shifted(replace(one.train.shift, permutation=permutation))
+        shares[i] = Share(train, one.test, one.cluster, one.name)
     return replace(data, shares=tuple(shares))
 
 

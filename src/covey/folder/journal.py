@@ -80,7 +80,8 @@ DESCRIBED = 10_000  # clients whose data the journal describes
 
 
 def data_rows(data: Federation, unlike: Mapping[str, float]) -> list[Row]:
-    """How unlike the clients are, how many samples of each label each holds, and its true kind where it is known.
+    """How heterogeneous the clients are, how many samples of each label each holds, and its true cluster where it is
+    known.
 
     Of more than `DESCRIBED` clients, the first ones: no page shows more, and a million would be 150 MB.
     """
@@ -93,9 +94,9 @@ def data_rows(data: Federation, unlike: Mapping[str, float]) -> list[Row]:
             if count
         ]
     rows += [
-        (-1, 0.0, 0, client, -1, "data", "kind", float(share.kind))
+        (-1, 0.0, 0, client, -1, "data", "cluster", float(share.cluster))
         for client, share in enumerate(data.shares)
-        if share.kind >= 0
+        if share.cluster >= 0
     ]
     return rows
 

@@ -96,7 +96,7 @@ def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience:
 
     After round `patience`, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by
     complete linkage on the cosines of the updates; each group's model is then the equal mean of its members' (Sattler
-    et al., 2020). The two lengths depend on the model and the learning rate. A newcomer joins the group whose
+    et al., 2020). The two lengths depend on the model and the learning rate. An unseen client joins the group whose
     model fits its data best.
 
     Args:

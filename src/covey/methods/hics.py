@@ -32,7 +32,7 @@ def entropy(update: Array, temperature: float) -> float:
     return float(-(p * np.log(np.maximum(p, 1e-300))).sum())
 
 
-def unlikeness(updates: Array, entropies: Array, weight: float) -> Array:
+def heterogeneity(updates: Array, entropies: Array, weight: float) -> Array:
     """Angle between two updates + weight times the difference of their entropies."""
     lengths = np.maximum(np.linalg.norm(updates, axis=1), 1e-12)
     cosine = np.clip(updates @ updates.T / np.outer(lengths, lengths), -1, 1)
@@ -82,7 +82,7 @@ class ByEntropy(PerRound):
         labels = np.zeros(len(tried), np.int64)
         if len(tried) > self.per_round > 1:
             tree = AgglomerativeClustering(n_clusters=self.per_round, metric="precomputed", linkage="average")
-            labels = tree.fit_predict(unlikeness(updates, told, self.weight))
+            labels = tree.fit_predict(heterogeneity(updates, told, self.weight))
         left = np.ones(len(tried), bool)
         chosen: list[int] = []
         while len(chosen) < min(count, len(tried)):

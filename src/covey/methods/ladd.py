@@ -177,7 +177,7 @@ def ladd(
 
     The style is the mean low-frequency amplitude of the pictures' Fourier transform, in a window of `share` of a side
     each way; of each class (as the embedding paper has it) or, with `per_class = false`, of all pictures. K-means
-    makes `k` clusters, or as many from 4 to 19 as have the best silhouette. Newcomers go to the nearest centroid.
+    makes `k` clusters, or as many from 4 to 19 as have the best silhouette. Unseen clients go to the nearest centroid.
     Only the clustering is LADD's; the rest of it is for segmentation.
 
     Args:

@@ -29,7 +29,7 @@ def fine_tuned(train: Train, **settings: Any) -> Method:
 def fedper(train: Train, **settings: Any) -> Method:
     """FedAvg in which the last tensors of the model, its head, stay with each client (Arivazhagan et al., 2019).
 
-    A newcomer starts from the head of the first model. Only the rest of the model travels.
+    An unseen client starts from the head of the first model. Only the rest of the model travels.
     """
     return fedavg_around("fedper", TrainWithHome, train, **settings)
 
@@ -40,7 +40,7 @@ def fedper(train: Train, **settings: Any) -> Method:
 def fedrep(train: Train, *, head_epochs: Count = 5, **settings: Any) -> Method:
     """FedPer whose clients first train their head alone, and then the common rest alone (Collins et al., 2021).
 
-    A newcomer starts from the head of the first model. Only the rest of the model travels.
+    An unseen client starts from the head of the first model. Only the rest of the model travels.
 
     Args:
         head_epochs: epochs of the head before the rest is trained as [train] says.
@@ -54,7 +54,7 @@ def fedrep(train: Train, *, head_epochs: Count = 5, **settings: Any) -> Method:
 def fedbn(train: Train, **settings: Any) -> Method:
     """FedAvg in which BatchNorm's weights, biases and statistics stay with each client (Li et al., 2021).
 
-    For a model without BatchNorm it is FedAvg. A newcomer starts from those of the first model.
+    For a model without BatchNorm it is FedAvg. An unseen client starts from those of the first model.
     """
     return fedavg_around("fedbn", TrainWithHome, train, last=0, norms=True, **settings)
 

@@ -50,7 +50,7 @@ class ByTier(ByLosses):
 
     def __call__(self, now: Round) -> list[int]:
         seconds = now.fleet.seconds(self.step, sorted({*now.seen, *now.fleet.members()}))
-        state = self._with_newcomers(now.memory.get(TIERS.name), now, seconds)
+        state = self._with_unseen(now.memory.get(TIERS.name), now, seconds)
         tiers, here = state["tiers"], set(now.here)
         history = grown(state["history"], tiers, self.known(now))
         credits = np.array(state["credits"], dtype=np.int64)
@@ -76,7 +76,7 @@ class ByTier(ByLosses):
         drawn = now.stream("select").choice(sorted(members), size=size, replace=False)
         return sorted(int(i) for i in drawn)
 
-    def _with_newcomers(
+    def _with_unseen(
         self, state: Mapping[str, Any] | None, now: Round, seconds: Mapping[int, float]
     ) -> Mapping[str, Any]:
         if state is None:
@@ -91,8 +91,8 @@ class ByTier(ByLosses):
             }
         placed = {i for tier in state["tiers"] for i in tier}
         tiers = [list(tier) for tier in state["tiers"]]
-        for newcomer in (i for i in now.here if i not in placed):
-            tiers[nearest_tier(tiers, seconds, seconds[newcomer])].append(newcomer)
+        for unseen in (i for i in now.here if i not in placed):
+            tiers[nearest_tier(tiers, seconds, seconds[unseen])].append(unseen)
         return {**state, "tiers": tiers}
 
 
@@ -117,10 +117,10 @@ def make_tiers(latency: Mapping[int, float], count: int) -> list[list[int]]:
     return [[int(i) for i in part] for part in parts]
 
 
-def nearest_tier(tiers: Sequence[Sequence[int]], latency: Mapping[int, float], newcomer: float) -> int:
-    """The tier whose mean latency is nearest to the newcomer's."""
+def nearest_tier(tiers: Sequence[Sequence[int]], latency: Mapping[int, float], unseen: float) -> int:
+    """The tier whose mean latency is nearest to the unseen client's."""
     means = [np.mean([latency[i] for i in tier]) for tier in tiers]
-    return int(np.argmin([abs(mean - newcomer) for mean in means]))
+    return int(np.argmin([abs(mean - unseen) for mean in means]))
 
 
 def credits_each(rounds: int, tiers: int) -> int:

@@ -30,7 +30,7 @@ __all__ = [
 def one_per_client(now: Round) -> Tensor:
     """A model, a row of the bank, for every client ever seen, in order of arrival.
 
-    A newcomer starts from the given model.
+    An unseen client starts from the given model.
     """
     missing = len(now.seen) - len(now.models)
     return torch.cat([now.models, now.fleet.start().expand(missing, -1)]) if missing else now.models

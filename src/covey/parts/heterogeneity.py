@@ -1,4 +1,4 @@
-"""What the numbers of unlikeness are called, which values are high, and what they mean."""
+"""What the numbers of heterogeneity are called, which values are high, and what they mean."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MOST_CLIENTS, MOST_SAMPLES = 50, 200  # of a simulated fleet that its report loo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unlikeness:
+class Heterogeneity:
     """The five numbers; see the module for what each means."""
 
     label_skew: float
     feature_shift: float
-    concept_conflict: float
+    concept_shift: float
     size_skew: float
     device_spread: float
 
@@ -58,10 +58,12 @@ class UnitOfWork(Step):
         return 1000.0  # samples
 
 
-def measure_unlikeness(fleet: Fleet, *, privacy: Privacy | None = None) -> Unlikeness:
+def measure_heterogeneity(fleet: Fleet, *, privacy: Privacy | None = None) -> Heterogeneity:
     """Asks all clients that can be reached once, and puts their answers together."""
     if not fleet.objective.main == "accuracy":
-        raise UserError("how unlike clients are is measured class by class; this objective has no classes")
+        raise UserError(
+            "how heterogeneous clients are is measured class by class; this objective has no classes"
+        )
     here = fleet.begin(1)
     privacy = privacy or Privacy()
     # Noise grows with every number that is told: fewer of them say more.
@@ -71,7 +73,7 @@ def measure_unlikeness(fleet: Fleet, *, privacy: Privacy | None = None) -> Unlik
         raise UserError(f"{len(replies)} clients answered; at least 2 are needed to compare them")
     tables = np.stack([np.asarray(reply.stats["table"], dtype=np.float64) for reply in replies])
     seconds = fleet.seconds(UnitOfWork(), [reply.id for reply in replies])
-    return unlikeness(tables, list(seconds.values()), noise=noise_variance(step.privacy))
+    return heterogeneity(tables, list(seconds.values()), noise=noise_variance(step.privacy))
 
 
 def of_simulation(fleet: Fleet) -> dict[str, float]:
@@ -99,7 +101,7 @@ def of_simulation(fleet: Fleet) -> dict[str, float]:
     return {
         "label_skew": label_skew(counts),
         "feature_shift": shift,
-        "concept_conflict": conflict,
+        "concept_shift": conflict,
         **found,
     }
 
@@ -114,14 +116,14 @@ def noise_variance(privacy: Privacy) -> float:
     return 2 * (SENSITIVITY / privacy.epsilon) ** 2 if privacy.epsilon is not None else 0.0
 
 
-def unlikeness(tables: Array, seconds: Sequence[float], *, noise: float = 0.0) -> Unlikeness:
+def heterogeneity(tables: Array, seconds: Sequence[float], *, noise: float = 0.0) -> Heterogeneity:
     """The five numbers from the clients' tables [clients, labels, 1 + size + 1] (see `ClassMeans`)."""
     counts = np.maximum(tables[:, :, 0], 0.0)
     shift, conflict = shift_and_conflict(tables, noise)
-    return Unlikeness(
+    return Heterogeneity(
         label_skew=label_skew(counts, noise),
         feature_shift=shift,
-        concept_conflict=conflict,
+        concept_shift=conflict,
         size_skew=gini(counts.sum(axis=1)),
         device_spread=spread(np.asarray(seconds)),
     )
@@ -181,7 +183,7 @@ def shift_and_conflict(tables: Array, noise: float = 0.0) -> tuple[float, float]
 
     With D_ab the squared distance of one client's class a from the other's class b (less what chance explains), over
     the classes that both hold: B, the mean of D under the assignment of classes that makes it smallest, is what no
-    renaming explains, the feature shift; the mean of D_aa less B is what renaming explains, the concept conflict.
+    renaming explains, the feature shift; the mean of D_aa less B is what renaming explains, the concept shift.
     The assignment is chosen on one half of the numbers and D measured on the other, so that noise cannot pass for it.
     """
     clients = [described(table, noise) for table in tables]

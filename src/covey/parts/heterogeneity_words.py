@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 # The name of each number, and what a large, a small and no value mean. A small conflict is told in words of what can be
-# seen: turned pictures alone make some (a 6 is a 9), and a feature shift can hide some.
+# seen: rotated pictures alone make some (a 6 is a 9), and a feature shift can hide some.
 WORDS = {
     "label_skew": (
         "label skew",
@@ -20,8 +20,8 @@ WORDS = {
         "a class looks a little different at other clients",
         "a class looks the same everywhere",
     ),
-    "concept_conflict": (
-        "concept conflict",
+    "concept_shift": (
+        "concept shift",
         "like samples bear other labels",
         "little or no conflict of labels can be seen",
         "a label means the same everywhere",
@@ -45,7 +45,7 @@ NOTHING = 0.25  # of the bound below which a number is low: less than that is no
 LEVELS: Mapping[str, tuple[float, float]] = {
     "label_skew": (0.10, 0.35),
     "feature_shift": (0.10, 0.30),
-    "concept_conflict": (0.25, 0.50),
+    "concept_shift": (0.25, 0.50),
     "size_skew": (0.25, 0.50),
     "device_spread": (0.50, 1.50),
 }

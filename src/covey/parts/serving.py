@@ -1,4 +1,4 @@
-"""What a client uses: its flock's model, moved towards its own data as far as that helped the flock's clients."""
+"""What a client uses: its cluster's model, moved towards its own data as far as that helped the cluster's clients."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class KeepJudgements:
         shares = {slot: best_share(sums, up) for slot, sums in kept.items()}
         now.notes["serving"] = {
             "text": "Share of a client's own training in the model it uses, as judged on data kept out of it: "
-            + ", ".join(f"flock {slot}: {share:g}" for slot, share in sorted(shares.items()))
+            + ", ".join(f"cluster {slot}: {share:g}" for slot, share in sorted(shares.items()))
             + "."
         }
 

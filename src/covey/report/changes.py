@@ -37,12 +37,12 @@ def change_rows(devices: Mapping[str, Any]) -> list[list[str]]:
 def drift_words(drift: Mapping[str, Any]) -> str:
     """What changes, and how."""
     what = []
-    if drift.get("turns"):
-        what.append(f"pictures turned by {drift['turns']} quarter turns")
+    if drift.get("rotations"):
+        what.append(f"images rotated by {drift['rotations']} quarter turns")
     if drift.get("label_offset"):
         what.append(f"labels moved by {drift['label_offset']}")
-    if drift.get("pictures"):
-        what.append(f"{', '.join(drift['pictures'])} at strength {drift.get('strength', 1.0):g}")
+    if drift.get("images"):
+        what.append(f"{', '.join(drift['images'])} at strength {drift.get('strength', 1.0):g}")
     if drift.get("mix_of") is not None:
         what.append(f"the label mix of client {drift['mix_of']}")
     rounds = drift.get("rounds", 1)

@@ -39,7 +39,7 @@ function spreadRows(data) {
   const all = { ...rowOf("all clients", "var(--c7)", every), quantiles: fleet.dots.quantiles };
   const groups = Object.keys(fleet.sizes);
   if (groups.length < 2 || groups.length > 12) return [{ ...all, hue: "var(--c0)" }];
-  return [all, ...groups.map((group) => rowOf(`group ${group} (${fleet.sizes[group]})`, colourOfGroup(Number(group)), every.filter((dot) => dot.group === Number(group))))];
+  return [all, ...groups.map((group) => rowOf(`cluster ${group} (${fleet.sizes[group]})`, colourOfGroup(Number(group)), every.filter((dot) => dot.group === Number(group))))];
 }
 
 function spreadRow(root, row, x, box, middle, step, about) {
@@ -62,7 +62,7 @@ function spreadRow(root, row, x, box, middle, step, about) {
   const lift = Math.min(4.5, (step * 0.62) / Math.max(...filled.values()));
   for (const { dot, level } of piled) {
     root.append(svg("circle", { cx: x(dot.value), cy: below - 11 - level * lift, r: 2.8, fill: row.hue, opacity: 0.75,
-      onpointerenter: (event) => showTip(event.clientX, event.clientY, dot.client, [[about.title.split(",")[0], showValue(about, dot.value)], ...(dot.group >= 0 ? [["group", String(dot.group)]] : [])]),
+      onpointerenter: (event) => showTip(event.clientX, event.clientY, dot.client, [[about.title.split(",")[0], showValue(about, dot.value)], ...(dot.group >= 0 ? [["cluster", String(dot.group)]] : [])]),
       onpointerleave: hideTip }));
   }
 }
@@ -77,7 +77,7 @@ function drawFleet(place, run) {
   let top = 4;
   const lane = (name, height, gap) => { lanes.push({ name, top, bottom: top + height }); top += height + gap; };
   if (f.group) lane("group", 12, 4);
-  if (f.kind) lane("kind", 12, 4);
+  if (f.truth) lane("truth", 12, 4);
   if (lanes.length) top += 4;
   if (heat) lane("labels", heat, 22);
   if (f.worked.some((v) => v > 0)) lane("worked", 70, 22);
@@ -88,9 +88,9 @@ function drawFleet(place, run) {
   const left = (column) => box.left + column * step;
   const about = { share: /accuracy|precision|recall|f1|auc/.test(f.metric || "") };
   for (const { name, top: a, bottom: b } of lanes) {
-    if (name === "group" || name === "kind") runsOf(f[name]).forEach(([value, from, to]) =>
-      root.append(svg("rect", { x: left(from), y: a, width: Math.max(0.5, left(to) - left(from) - (step > 3 ? 1 : 0)), height: b - a, fill: colourOfGroup(value), opacity: name === "kind" ? 0.55 : 1 })));
-    if (name === "group" || name === "kind") root.append(svg("text", { x: box.left - 8, y: b - 1, "text-anchor": "end" }, name === "kind" ? "true kind" : name));
+    if (name === "group" || name === "truth") runsOf(f[name]).forEach(([value, from, to]) =>
+      root.append(svg("rect", { x: left(from), y: a, width: Math.max(0.5, left(to) - left(from) - (step > 3 ? 1 : 0)), height: b - a, fill: colourOfGroup(value), opacity: name === "truth" ? 0.55 : 1 })));
+    if (name === "group" || name === "truth") root.append(svg("text", { x: box.left - 8, y: b - 1, "text-anchor": "end" }, name === "truth" ? "true cluster" : name));
     if (name === "labels") drawHeat(root, f, box, a, rowHeight);
     if (name === "worked") drawBars(root, f, box, a, b, left, step);
     if (name === "value") drawResults(root, f, box, a, b, left, step, about);
@@ -108,7 +108,7 @@ function drawFleet(place, run) {
     fill(mark, { visibility: "visible", x: left(column) }, []);
     return showTip(clientX, clientY, clientWords(run.names, f.ids[column]), fleetRows(f, column, about));
   });
-  const order = f.group ? "ordered by group" + (f.kind ? ", then by true kind" : "") : f.kind ? "ordered by true kind" : "in order of their number";
+  const order = f.group ? "ordered by cluster" + (f.truth ? ", then by true cluster" : "") : f.truth ? "ordered by true cluster" : "in order of their number";
   const column = many ? `Each column stands for about ${Math.round(f.clients / n)} neighbours of ${showCount(f.clients)} clients` : `Each column is one of ${showCount(f.clients)} clients`;
   place.replaceChildren(html("figure", {}, caption("What clients hold, how often they worked, how well they do", `${column}, ${order}.${workedWords(f)}`), root));
 }
@@ -125,8 +125,8 @@ function workedWords(f) {
 
 function fleetRows(f, column, about) {
   const rows = [];
-  if (f.group) rows.push(["group", String(f.group[column]), colourOfGroup(f.group[column])]);
-  if (f.kind) rows.push(["true kind", String(f.kind[column])]);
+  if (f.group) rows.push(["cluster", String(f.group[column]), colourOfGroup(f.group[column])]);
+  if (f.truth) rows.push(["true cluster", String(f.truth[column])]);
   rows.push(["rounds worked", showCount(f.worked[column])]);
   if (isNumber(f.value[column])) rows.push([f.metric.split("/")[1], showValue(about, f.value[column])]);
   const sum = f.counts[column].reduce((a, b) => a + b, 0);

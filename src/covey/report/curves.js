@@ -12,7 +12,7 @@ function linesOf(data, state) {
   const all = { name: "all clients", hue: "var(--c0)", values: curve.all, clock: run.clock };
   if (state.show === "groups" && Object.keys(curve.groups).length) {
     const groups = Object.entries(curve.groups).map(([group, values]) => ({
-      name: `group ${group}`, hue: colourOfGroup(Number(group)), dash: dash(Number(group)), values, clock: run.clock }));
+      name: `cluster ${group}`, hue: colourOfGroup(Number(group)), dash: dash(Number(group)), values, clock: run.clock }));
     return [{ ...all, name: "all", hue: "var(--ink)", dash: "3 4" }, ...groups];
   }
   return [curve.low ? { ...all, low: curve.low, high: curve.high } : { ...all, name: run.label }];

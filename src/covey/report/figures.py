@@ -182,9 +182,9 @@ def draw_heatmap(
         axes.spines[:].set_visible(False)
         axes.set(xlabel=x_label, ylabel=y_label)
         if x_labels is not None:
-            turned = max((len(name) for name in x_labels), default=0) > 4
+            rotated = max((len(name) for name in x_labels), default=0) > 4
             axes.set_xticks(
-                range(columns), x_labels, rotation=60 if turned else 0, ha="right" if turned else "center"
+                range(columns), x_labels, rotation=60 if rotated else 0, ha="right" if rotated else "center"
             )
         if y_labels is not None:
             axes.set_yticks(range(rows), y_labels)

@@ -18,17 +18,17 @@ def groups_of(rows: Rows) -> dict[int, int]:
 
 
 def fleet_view(rows: Rows, group: dict[int, int], classes: Sequence[str] = ()) -> dict[str, Any]:
-    """One column per client (or a few neighbours), ordered by group, then true kind, then id."""
+    """One column per client (or a few neighbours), ordered by group, then true cluster, then id."""
     labels = sorted((n for n in rows.names if n.startswith("data/label:")), key=label_order)
-    kind = {client: int(value) for client, value in last_by_client(rows.by_client("data/kind")).items()}
+    truth = {client: int(value) for client, value in last_by_client(rows.by_client("data/cluster")).items()}
     metric = client_metric(rows)
     measured = rows.by_client(metric) if metric else rows.take(np.zeros(0, dtype=np.intp))
     value = last_by_client(measured)
     worked = rows.by_client("fleet/busy")
     times = rounds_worked(worked)
     counts = {name.removeprefix("data/label:"): last_by_client(rows.by_client(name)) for name in labels}
-    ids = sorted({*group, *kind, *value, *times, *(c for held in counts.values() for c in held)})
-    order = sorted(ids, key=lambda i: (group.get(i, -1), kind.get(i, -1), i))
+    ids = sorted({*group, *truth, *value, *times, *(c for held in counts.values() for c in held)})
+    order = sorted(ids, key=lambda i: (group.get(i, -1), truth.get(i, -1), i))
     columns = chunks(order, MOST_COLUMNS) if order else []
     return {
         "clients": len(ids),
@@ -36,7 +36,7 @@ def fleet_view(rows: Rows, group: dict[int, int], classes: Sequence[str] = ()) -
         "round": int(measured.round[-1]) if len(measured) else None,
         "ids": [column if len(column) == 1 else [column[0], column[-1], len(column)] for column in columns],
         "group": [common(group, column) for column in columns] if len(set(group.values())) > 1 else None,
-        "kind": [common(kind, column) for column in columns] if len(set(kind.values())) > 1 else None,
+        "truth": [common(truth, column) for column in columns] if len(set(truth.values())) > 1 else None,
         "labels": [class_name(label, classes) for label in counts],
         "counts": [
             [int(sum(held.get(i, 0) for i in column)) for held in counts.values()] for column in columns

@@ -24,10 +24,10 @@ function drawGraph(place, note, names) {
   for (const node of nodes) {
     const [x, y] = at.get(node.id);
     root.append(svg("circle", { cx: x, cy: y, r: node.head ? radius * 1.5 : radius, fill: colourOfGroup(groupOf(node)), stroke: node.head ? "var(--ink)" : "var(--paper)", "stroke-width": node.head ? 2 : 1.2,
-      onpointermove: (event) => showTip(event.clientX, event.clientY, names[node.id] ?? `node ${node.id}`, [...(node.head ? [["speaks for its group", ""]] : []), ...(isNumber(node.group) && !own ? [["group", String(node.group), colourOfGroup(node.group)]] : [])]), onpointerleave: hideTip }));
+      onpointermove: (event) => showTip(event.clientX, event.clientY, names[node.id] ?? `node ${node.id}`, [...(node.head ? [["speaks for its group", ""]] : []), ...(isNumber(node.group) && !own ? [["cluster", String(node.group), colourOfGroup(node.group)]] : [])]), onpointerleave: hideTip }));
     if (nodes.length <= 24) root.append(svg("text", { x, y: y + 4, "text-anchor": "middle", style: "fill:var(--paper);font-weight:600;font-size:10px;pointer-events:none" }, String(node.id)));
   }
-  const heads = nodes.some((node) => node.head) ? "Outlined nodes speak for their group. " : "";
+  const heads = nodes.some((node) => node.head) ? "Outlined nodes speak for their cluster. " : "";
   place.replaceChildren(root, groupKeys(nodes.map(groupOf)), html("p", { class: "hint" }, `${heads}The thicker a link, the more it carried.`));
 }
 

@@ -8,10 +8,10 @@ const DRAW = {
   graph: (place, note, run) => drawGraph(place, note, run.names),
 };
 const TITLES = {
-  silhouette: "How many groups: the silhouette of every k",
+  silhouette: "How many clusters: the silhouette of every k",
   scatter: "Clients by likeness",
   spread: "How far apart the models are",
-  labels: "Label mix of every client, by group",
+  labels: "Label mix of every client, by cluster",
   graph: "Who sends to whom",
 };
 
@@ -31,7 +31,7 @@ function drawNotes(place, run) {
 
 function drawChoice(place, note) {
   const points = note.k.map((k, at) => [k, note.score[at]]).filter(([, score]) => isNumber(score));
-  const { width, height, root } = canvas(place, 240, "Silhouette score by number of groups");
+  const { width, height, root } = canvas(place, 240, "Silhouette score by number of clusters");
   const box = { left: 48, right: width - 16, top: 16, bottom: height - 40 };
   const scores = points.map((p) => p[1]);
   const low = Math.min(0, ...scores), high = Math.max(...scores) * 1.08 || 1;
@@ -46,13 +46,13 @@ function drawChoice(place, note) {
     if (chosen || points.length < 60) root.append(svg("circle", { cx: x(k), cy: y(score), r: chosen ? 6 : 3, fill: chosen ? "var(--alarm)" : "var(--c0)",
       onpointerenter: (event) => showTip(event.clientX, event.clientY, `k = ${k}`, [["silhouette", digits(score, 4)]]), onpointerleave: hideTip }));
   }
-  root.append(svg("text", { x: (box.left + box.right) / 2, y: height - 4, "text-anchor": "middle" }, "number of groups k"));
+  root.append(svg("text", { x: (box.left + box.right) / 2, y: height - 4, "text-anchor": "middle" }, "number of clusters k"));
   place.replaceChildren(root);
 }
 
 function drawScatter(place, note, names) {
   const groups = note.group || note.x.map(() => 0);
-  const { width, height, root } = canvas(place, 300, "Clients in two dimensions, coloured by group");
+  const { width, height, root } = canvas(place, 300, "Clients in two dimensions, coloured by cluster");
   const box = { left: 10, right: width - 10, top: 10, bottom: height - 10 };
   const low = [Math.min(...note.x), Math.min(...note.y)], high = [Math.max(...note.x), Math.max(...note.y)];
   const x = scale(low[0], high[0], box.left + 8, box.right - 8), y = scale(low[1], high[1], box.bottom - 8, box.top + 8);
@@ -61,7 +61,7 @@ function drawScatter(place, note, names) {
   note.x.forEach((value, at) => {
     const client = note.client ? note.client[at] : at;
     root.append(svg("circle", { cx: x(value), cy: y(note.y[at]), r: radius, fill: colourOfGroup(groups[at]), opacity: 0.85,
-      onpointerenter: (event) => showTip(event.clientX, event.clientY, clientName(names, client), [["group", String(groups[at]), colourOfGroup(groups[at])]]), onpointerleave: hideTip }));
+      onpointerenter: (event) => showTip(event.clientX, event.clientY, clientName(names, client), [["cluster", String(groups[at]), colourOfGroup(groups[at])]]), onpointerleave: hideTip }));
   });
   place.replaceChildren(root, groupKeys(groups));
 }
@@ -70,7 +70,7 @@ function drawScatter(place, note, names) {
 function groupKeys(groups) {
   const distinct = [...new Set(groups)].sort((a, b) => a - b);
   if (distinct.length < 2) return "";
-  const keys = distinct.slice(0, 12).map((group) => html("span", { class: "key" }, html("span", { class: "box", style: `--hue:${colourOfGroup(group)}` }), group < 0 ? "no group" : `group ${group}`));
+  const keys = distinct.slice(0, 12).map((group) => html("span", { class: "key" }, html("span", { class: "box", style: `--hue:${colourOfGroup(group)}` }), group < 0 ? "no cluster" : `cluster ${group}`));
   const more = distinct.length > 12 ? [html("span", { class: "key" }, `and ${distinct.length - 12} more, colours repeat`)] : [];
   return html("div", { class: "legend" }, keys, more);
 }
@@ -109,7 +109,7 @@ function drawLabelCurves(place, note, names) {
     const panel = html("figure");
     grid.append(panel);
     const members = note.shares.filter((_, at) => groups[at] === group);
-    const { width, height, root } = canvas(panel, 130, `Label shares of group ${group}`);
+    const { width, height, root } = canvas(panel, 130, `Label shares of cluster ${group}`);
     const box = { left: 34, right: width - 6, top: 6, bottom: height - 20 };
     const labels = members[0].length;
     const x = scale(0, Math.max(1, labels - 1), box.left, box.right), y = scale(0, most, box.bottom, box.top);
@@ -117,7 +117,7 @@ function drawLabelCurves(place, note, names) {
     for (const shares of members.slice(0, 60)) root.append(svg("path", { class: "thin", stroke: colourOfGroup(group), d: path(shares.map((s, at) => [x(at), y(s)])) }));
     const mean = members[0].map((_, at) => members.reduce((sum, shares) => sum + shares[at], 0) / members.length);
     root.append(svg("path", { class: "line", stroke: colourOfGroup(group), d: path(mean.map((s, at) => [x(at), y(s)])) }));
-    panel.append(caption("", `${group < 0 ? "no group" : `group ${group}`}, ${sizes.get(group)} curves`), root);
+    panel.append(caption("", `${group < 0 ? "no cluster" : `cluster ${group}`}, ${sizes.get(group)} curves`), root);
   }
-  if (shown.length < sizes.size) place.append(html("p", { class: "hint" }, `The ${shown.length} largest of ${sizes.size} groups are drawn.`));
+  if (shown.length < sizes.size) place.append(html("p", { class: "hint" }, `The ${shown.length} largest of ${sizes.size} clusters are drawn.`));
 }

@@ -61,7 +61,7 @@ def columns_table(columns: Sequence[Column], caption: str) -> Html:
 
 
 def unlike(run: RunView) -> Html | None:
-    """How unlike the clients are, in numbers, with what each means."""
+    """How heterogeneous the clients are, in numbers, with what each means."""
     found = {name: run.rows.overall(f"data/{name}").value for name in WORDS}
     rows = [
         [WORDS[name][0], f"{value[0]:.2f}", level_of(name, value[0]), meaning(name, value[0])]
@@ -69,7 +69,7 @@ def unlike(run: RunView) -> Html | None:
         if len(value)
     ]
     return (
-        cells_table([["", "number", "level", "meaning"], *rows], "How unlike the clients are")
+        cells_table([["", "number", "level", "meaning"], *rows], "How heterogeneous the clients are")
         if rows
         else None
     )

@@ -1,8 +1,8 @@
 """Which method for this fleet: concluded from the scoreboard's fleets that are unlike in the same way.
 
-The evidence, `advice.json`, is made of the stored results `covey/unlike` (every method on every fleet) and
-`covey/unlikeness` (how unlike these fleets are) by `python -m experiments advice`. What is expected of a method here is
-the mean of its gains over FedAvg there, nearer fleets counting more.
+The evidence, `advice.json`, is made of the stored results `covey/scoreboard` (every method on every fleet) and
+`covey/heterogeneity` (how heterogeneous these fleets are) by `python -m experiments advice`. What is expected of a
+method here is the mean of its gains over FedAvg there, nearer fleets counting more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from covey.parts.heterogeneity import Unlikeness
+from covey.parts.heterogeneity import Heterogeneity
 from covey.parts.heterogeneity_words import LEVELS
 
 EVIDENCE = Path(__file__).parent / "advice.json"
@@ -33,7 +33,7 @@ class Row:
     """One fleet of the scoreboard: how unlike it is, and each method's mean accuracy, bytes and seconds over seeds."""
 
     fleet: str
-    unlikeness: Unlikeness
+    heterogeneity: Heterogeneity
     accuracy: Mapping[str, float]
     bytes: Mapping[str, float]
     seconds: Mapping[str, float]
@@ -55,10 +55,10 @@ class Advice:
         return [name for name, gain in self.gains.items() if gain < -2 * ENOUGH and name != ALONE]
 
 
-def advise(found: Unlikeness, rows: Sequence[Row]) -> Advice:
+def advise(found: Heterogeneity, rows: Sequence[Row]) -> Advice:
     """The method with the largest expected accuracy; FedAvg, the simplest, where none gains enough or all are alike."""
     weighed = sorted(
-        ((row, nearness(found, row.unlikeness)) for row in rows), key=lambda pair: pair[1], reverse=True
+        ((row, nearness(found, row.heterogeneity)) for row in rows), key=lambda pair: pair[1], reverse=True
     )
     gains = expected(weighed, lambda row, name: row.accuracy[name] - row.accuracy[REFERENCE])
     method = max((name for name in gains if name != ALONE), key=lambda name: gains[name])
@@ -72,12 +72,12 @@ def advise(found: Unlikeness, rows: Sequence[Row]) -> Advice:
     return Advice(method=method, gains=ordered, rows=weighed, **cost)
 
 
-def alike(found: Unlikeness) -> bool:
+def alike(found: Heterogeneity) -> bool:
     """Whether nothing about the clients' data calls for more than one plain average."""
-    return all(found.level(name) == "low" for name in ("label_skew", "feature_shift", "concept_conflict"))
+    return all(found.level(name) == "low" for name in ("label_skew", "feature_shift", "concept_shift"))
 
 
-def nearness(one: Unlikeness, other: Unlikeness) -> float:
+def nearness(one: Heterogeneity, other: Heterogeneity) -> float:
     """exp(-d^2 / (2 NEAR^2)), d the distance of the two fleets' numbers; numbers that noise hides are left out."""
     squares = []
     for name, (_, high) in LEVELS.items():
@@ -112,7 +112,7 @@ def regrets(rows: Sequence[Row]) -> dict[str, tuple[str, float]]:
     lost = {}
     for row in rows:
         others = [other for other in rows if other.fleet != row.fleet]
-        method = advise(row.unlikeness, others).method
+        method = advise(row.heterogeneity, others).method
         best = max(value for name, value in row.accuracy.items() if name != ALONE)
         lost[row.fleet] = (method, best - row.accuracy[method])
     return lost
@@ -124,4 +124,4 @@ def regrets(rows: Sequence[Row]) -> dict[str, tuple[str, float]]:
 def evidence() -> list[Row]:
     """The scoreboard's fleets, as `python -m experiments advice` wrote them into the package."""
     rows = json.loads(EVIDENCE.read_text())
-    return [Row(**{**row, "unlikeness": Unlikeness(**row["unlikeness"])}) for row in rows]
+    return [Row(**{**row, "heterogeneity": Heterogeneity(**row["heterogeneity"])}) for row in rows]

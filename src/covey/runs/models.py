@@ -1,4 +1,4 @@
-"""The trained models of a run folder: what every client uses, what a newcomer is given, and both as files."""
+"""The trained models of a run folder: what every client uses, what an unseen client is given, and both as files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TrainedModels:
 
     It is an `nn.Module` in evaluation mode; `models.served(3)` is the same with its way from raw input to answer.
     `models[2]` is model number 2 of the run (0 alone where there is one for all), before any client makes it its own:
-    what a newcomer is given.
+    what an unseen client is given.
     """
 
     network: nn.Module
@@ -66,7 +66,7 @@ class TrainedModels:
 
     def __getitem__(self, number: int) -> nn.Module:
         """Model `number` of the run, ready to use."""
-        return self.newcomer(number).module()
+        return self.unseen(number).module()
 
     def of(self, client: int | str) -> nn.Module:
         """The model that a client uses, by its number or its name."""
@@ -83,18 +83,19 @@ class TrainedModels:
         own = bool(self._how["own"]) and not torch.equal(row, self.rows[slot])
         return self._model(row, replace(facts, given=sentence(facts, own=own)))
 
-    def newcomer(self, number: int | None = None, why: str = "") -> ServedModel:
-        """What a newcomer is given: model `number` of the run, as the server has it."""
+    def unseen(self, number: int | None = None, why: str = "") -> ServedModel:
+        """What an unseen client is given: model `number` of the run, as the server has it."""
         if number is None and len(self) > 1:
             raise UserError(
-                f"there are {len(self)} models: say whose (client), or for a newcomer give labelled rows of its own "
+                f"there are {len(self)} models: say whose (client), or for an unseen client give labelled rows of its "
+                "own "
                 "(examples)"
             )
         number = 0 if number is None else number
         if not 0 <= number < len(self.rows):
             raise UserError(f"there is no model {number!r}; there are {len(self.rows)}, numbered from 0")
         base = f"model {number} of {self.facts.method} after round {self.facts.round}"
-        given = f"{base}{why}, as a newcomer is given it{self._lacks()}"
+        given = f"{base}{why}, as an unseen client is given it{self._lacks()}"
         return self._model(self._candidates[number], replace(self.facts, slot=number, given=given))
 
     def number(self, client: int | str) -> int:
@@ -109,7 +110,7 @@ class TrainedModels:
         return number
 
     def best_for(self, x: Any, y: Any) -> int:
-        """The number of the model with the lowest loss on somebody's examples: how a newcomer finds its group."""
+        """The number of the model with the lowest loss on somebody's examples: how an unseen client finds its group."""
         inputs, target = self.inputs(x), self.targets(y)
         losses = []
         for number in self:
@@ -121,22 +122,23 @@ class TrainedModels:
     def model_for(
         self, client: int | str | None = None, examples: tuple[Any, Any] | None = None
     ) -> ServedModel:
-        """What a client uses, or what a newcomer is given who has some labelled examples, or none."""
+        """What a client uses, or what an unseen client is given who has some labelled examples, or none."""
         if client is not None:
             if examples is not None:
                 raise UserError(
-                    "examples are for a newcomer; a client of the run has its model: give one of them"
+                    "examples are for an unseen client; a client of the run has its model: give one of them"
                 )
             return self.served(client)
         if examples is None:
-            return self.newcomer()
+            return self.unseen()
         fits = f", the best of {len(self)} on its {len(np.asarray(examples[1]))} labelled examples"
-        return self.newcomer(self.best_for(*examples), why=fits)
+        return self.unseen(self.best_for(*examples), why=fits)
 
     def outputs(
         self, x: Any, *, client: int | str | None = None, examples: tuple[Any, Any] | None = None
     ) -> Tensor:
-        """What the model of a client, or of a newcomer with some labelled examples, puts out (for classes: logits)."""
+        """What the model of a client, or of an unseen client with some labelled examples, puts out (for classes:
+        logits)."""
         return self.model_for(client, examples).outputs(x)
 
     def predict(
@@ -148,9 +150,9 @@ class TrainedModels:
         Parquet or Excel file, a data frame, a dict of columns, a list of dicts); for a run on pictures also pictures
         of Pillow, a file or a folder of them. What cannot be treated as in training is a `UserError`.
 
-        The answer's `probabilities` are those of all classes, and `given` says which model it was: a newcomer is given
-        one of the run's models as the server has it, with `examples` the one that fits these best, and no model is
-        trained on them.
+        The answer's `probabilities` are those of all classes, and `given` says which model it was: an unseen client is
+        given one of the run's models as the server has it, with `examples` the one that fits these best, and no model
+        is trained on them.
         """
         return self.model_for(client, examples).predict(x)
 
@@ -218,7 +220,7 @@ class TrainedModels:
         return self.stored.facts if self.stored is not None else self.remake.facts
 
     def _lacks(self) -> str:
-        """What a newcomer's model lacks that clients' models have."""
+        """What an unseen client's model lacks that clients' models have."""
         if self._how["own"]:
             return "; clients have models of their own beside it"
         if self._how["adapted"]:
@@ -349,7 +351,7 @@ def export(
     """Writes the models of a run folder into files, as clients use them; each carries its way from input to answer.
 
     `model.safetensors` where all clients use one; `model-0.safetensors`, ... where they use several of the run's; else
-    `model-NAME.safetensors` for each client and `newcomer.safetensors` for others.
+    `model-NAME.safetensors` for each client and `unseen.safetensors` for others.
 
     Args:
         folder: of a run.
@@ -405,7 +407,7 @@ def to_export(models: TrainedModels, client: int | str | None) -> Iterator[tuple
         names.add(name)
         yield f"model-{name}", models.served(one)
     for number in models:
-        yield "newcomer" if len(models) == 1 else f"newcomer-{number}", models.newcomer(number)
+        yield "unseen" if len(models) == 1 else f"unseen-{number}", models.unseen(number)
 
 
 def are_shared(stored: ServedRows | None) -> bool:
@@ -417,7 +419,7 @@ def are_shared(stored: ServedRows | None) -> bool:
 
 def shared(models: TrainedModels, number: int) -> ServedModel:
     """Model `number` of a run whose clients use its models as they are, with the mean of what was measured of them."""
-    model, stored = models.newcomer(number), models.stored
+    model, stored = models.unseen(number), models.stored
     assert stored is not None
     clients = [one for one, slot in zip(stored.clients, stored.slots.tolist(), strict=True) if slot == number]
     found = [models._measured[one] for one in clients if one in models._measured]

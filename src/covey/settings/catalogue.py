@@ -97,7 +97,7 @@ FAMILIES: dict[str, str] = {
     "aggregation": "One model for all: how do updates become a model?",
     "drift": "One model for all, clients drift apart: how are local steps corrected?",
     "label skew": "One model for all, labels skewed: who counts for how much?",
-    "clusters": "One model per kind of client: who is alike?",
+    "clusters": "One model per cluster of clients: who is alike?",
     "trees": "Tables: boosted trees in place of a network",
     "personalised": "One model, and something of each client's own: what stays at home?",
     "selection": "Who works in a round?",

@@ -214,5 +214,5 @@ def test_pacs_domains_have_their_documented_sizes(data_folder):
     pacs = load("pacs", folder=data_folder / "pacs")
     assert np.bincount(pacs.natural["domain"]).tolist() == [836, 1027, 1174, 1965]
     fleet = federate(pacs, partition="domain", clients=40, seed=0)
-    assert [share.kind for share in fleet.shares] == [i // 10 for i in range(40)]
+    assert [share.cluster for share in fleet.shares] == [i // 10 for i in range(40)]
     assert all(len(share.test) >= 1 for share in fleet.shares)

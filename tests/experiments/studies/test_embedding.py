@@ -56,7 +56,7 @@ def test_synthetic_embeddings_flip_a_tenth_of_the_bits() -> None:
 
 
 def test_groups_are_compared_with_the_truth_after_their_last_change(tmp_path: Path) -> None:
-    rows = [(-1, i, -1, "data", "kind", i % 2) for i in range(4)]
+    rows = [(-1, i, -1, "data", "cluster", i % 2) for i in range(4)]
     rows += [(1, i, -1, "groups", "group", 0) for i in range(4)]
     rows += [(3, i, -1, "groups", "group", 1) for i in (1, 3)]
     names = ("round", "client", "group", "split", "metric", "value")

@@ -16,17 +16,17 @@ def fleet(shift: str, level: int):
 def test_looks_are_angles_and_then_colours(level: int, angles: int, colours: int) -> None:
     """Levels 1 to 4 have 2 to 5 angles; from 5 on the same with three colours, one channel of which is full."""
     shares = fleet("P(x)", level).shares
-    kinds = {share.kind for share in shares}
-    assert max(kinds) < angles * colours
-    assert len(kinds) > 1
+    clusters = {share.cluster for share in shares}
+    assert max(clusters) < angles * colours
+    assert len(clusters) > 1
     x, _ = shares[0].train.tensors()
     assert x.shape[1] == colours
     if colours == 3:
-        assert bool((x[:, shares[0].kind % 3] == 1).all())
+        assert bool((x[:, shares[0].cluster % 3] == 1).all())
 
 
 def test_an_upright_client_holds_the_pictures_as_they_are() -> None:
-    share = next(one for one in fleet("P(x)", 1).shares if one.kind == 0)
+    share = next(one for one in fleet("P(x)", 1).shares if one.cluster == 0)
     own = {tuple(x.flatten().mul(16).round().int().tolist()) for x in share.train.tensors()[0]}
     stored = {tuple((x.float() / 255 * 16).round().int().flatten().tolist()) for x in load("digits").x}
     assert own <= stored
@@ -35,11 +35,11 @@ def test_an_upright_client_holds_the_pictures_as_they_are() -> None:
 def test_five_label_mixes_are_shared_by_the_clients() -> None:
     """Level 8 leaves 3 of 10 classes; whoever has the same mix has the same classes, and everybody as many samples."""
     shares = fleet("P(y)", 8).shares
-    mixes = {share.kind: set(share.train.labels().tolist()) for share in shares}
+    mixes = {share.cluster: set(share.train.labels().tolist()) for share in shares}
     assert all(len(mix) <= 3 for mix in mixes.values())
     assert {len(share.train) for share in shares} == {60}
     for share in shares:
-        assert set(share.train.labels().tolist()) == mixes[share.kind]
+        assert set(share.train.labels().tolist()) == mixes[share.cluster]
     assert 1 < len(mixes) <= 5
 
 
@@ -56,7 +56,7 @@ def test_every_client_has_an_order_of_its_own_of_the_traded_labels() -> None:
     assert len(maps) == 10
 
 
-def test_only_pictures_of_some_classes_are_turned() -> None:
+def test_only_pictures_of_some_classes_are_rotated() -> None:
     dataset = load("digits")
     whole = drawn(dataset, SHIFTS["P(x|y)"], 3, 0, count=10, train=60, test=30)
     plain = drawn(dataset, lambda clients, *_: clients, 3, 0, count=10, train=60, test=30)
@@ -67,7 +67,7 @@ def test_only_pictures_of_some_classes_are_turned() -> None:
     assert len(changed) == 3
 
 
-def test_the_number_of_kinds_is_told_where_it_is_asked_for() -> None:
+def test_the_number_of_clusters_is_told_where_it_is_asked_for() -> None:
     settings = {
         "at": [2],
         "data": {"name": "digits"},
@@ -79,7 +79,7 @@ def test_the_number_of_kinds_is_told_where_it_is_asked_for() -> None:
             "measure": {"global_test": False},
         },
         "methods": {
-            "FLUX": {"name": "flux", "after": 1, "published": True, "clusters": "kinds"},
+            "FLUX": {"name": "flux", "after": 1, "published": True, "clusters": "clusters"},
             "APFL": {"name": "apfl", "train": {"momentum": 0.0}},
         },
     }

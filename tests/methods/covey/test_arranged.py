@@ -1,9 +1,9 @@
-"""One model or many: which flocks' classes lie alike, with numbers by hand and on fleets whose truth is known."""
+"""One model or many: which clusters' classes lie alike, with numbers by hand and on fleets whose truth is known."""
 
 import numpy as np
 import pytest
 
-from covey.methods.covey.arrangement import flock_portrait, joined, likeness, squares
+from covey.methods.covey.arrangement import cluster_portrait, joined, likeness, squares
 from covey.methods.covey.portrait import Portrait
 
 CLASSES = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0]])  # their middle is 0
@@ -46,15 +46,15 @@ def test_distances_between_all_classes_by_hand():
     np.testing.assert_allclose(squares(a, a + 1.0), [[1, 9], [1, 1]])
 
 
-def test_a_flock_is_the_mean_of_its_members_by_samples_up_to_enough_of_them():
+def test_a_cluster_is_the_mean_of_its_members_by_samples_up_to_enough_of_them():
     # 2 and 16 samples count 2 and 8; one sample cannot be split into halves and counts nothing
     members = [portrait([[0.0]], (2,)), portrait([[1.0]], (16,)), portrait([[99.0]], (1,))]
-    common = flock_portrait(members, np.array([True, True, True]))
+    common = cluster_portrait(members, np.array([True, True, True]))
     assert common.counts.tolist() == [10.0]
     np.testing.assert_allclose(common.halves, 0.8)
 
 
-def test_flocks_that_lie_alike_in_pairs_become_one():
+def test_clusters_that_lie_alike_in_pairs_become_one():
     kinds = [CLASSES, CLASSES + 0.5, 30.0 - CLASSES]
     views = [[portrait(kinds[kind]) for kind in (0, 1, 2, 0, 1, 2)]]
     found = joined(views, np.array([0, 1, 2, 0, 1, 2]))
@@ -70,6 +70,6 @@ def test_one_view_that_sees_a_difference_is_enough_to_stay_apart():
     assert joined([alike, different], labels).labels.tolist() == [0, 1]
 
 
-def test_where_no_view_tells_anything_flocks_stay_as_they_are():
+def test_where_no_view_tells_anything_clusters_stay_as_they_are():
     nothing = [portrait(CLASSES, (4, 0, 0)), portrait(CLASSES + 1.0, (4, 0, 0))]
     assert joined([nothing], np.array([0, 1])).labels.tolist() == [0, 1]

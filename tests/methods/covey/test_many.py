@@ -48,7 +48,7 @@ def test_everybody_is_in_the_cluster_that_comparing_all_pairs_finds(few, monkeyp
     exact = one_round(method, empty_state(fleet), fleet)
     assert partition_of(sampled.groups) == partition_of(exact.groups)
     assert len(partition_of(exact.groups)) == 4
-    assert "12 of the 24 clients were compared" in sampled.notes["flocks"]["text"]
+    assert "12 of the 24 clients were compared" in sampled.notes["clusters"]["text"]
 
 
 def test_label_groups_are_those_of_the_portraits(few, monkeypatch):
@@ -75,7 +75,7 @@ def test_the_contract_holds_in_a_large_fleet(monkeypatch):
 
 def test_a_client_whose_data_changed_is_placed_anew(few):
     """Round 2 asks the sample again and, in turn, others: everybody is asked within a few rounds."""
-    drift = {"devices": {"drifts": [{"round": 2, "clients": list(range(24)), "turns": 1}]}}
+    drift = {"devices": {"drifts": [{"round": 2, "clients": list(range(24)), "rotations": 1}]}}
     fleet = fleet_of(resolve({**ROTATED, **drift, "rounds": 4, "method": {"name": "covey", "every": 2}}))
     method = covey(Train(lr=0.1), every=2)
     state = one_round(method, empty_state(fleet), fleet)
@@ -83,7 +83,8 @@ def test_a_client_whose_data_changed_is_placed_anew(few):
     state = one_round(method, state, fleet)
     assert not np.array_equal(before, NEAREST.of(state.memory)["halves"]), "clusters are found anew"
     assert partition_of(state.groups) == {
-        frozenset(i for i, share in enumerate(fleet.data.shares) if share.kind == kind) for kind in range(4)
+        frozenset(i for i, share in enumerate(fleet.data.shares) if share.cluster == kind)
+        for kind in range(4)
     }
 
 

@@ -165,8 +165,8 @@ def test_strokes_tell_the_direction_and_not_the_polarity_of_what_is_drawn():
     assert across[0, 1:3, 1:3].min() > 0.5  # gradients across are the first of eight directions
     np.testing.assert_allclose(across[1:], 0.0, atol=1e-6)
     np.testing.assert_allclose(drawn(1 - upright), drawn(upright), atol=1e-6)
-    turned = drawn(torch.rot90(upright, 1, (-2, -1))).reshape(8, 4, 4)
-    np.testing.assert_allclose(turned[4], np.rot90(drawn(upright).reshape(8, 4, 4)[0]), atol=1e-5)
+    rotated = drawn(torch.rot90(upright, 1, (-2, -1))).reshape(8, 4, 4)
+    np.testing.assert_allclose(rotated[4], np.rot90(drawn(upright).reshape(8, 4, 4)[0]), atol=1e-5)
 
 
 def test_bits_of_the_wrong_length_are_no_portrait():

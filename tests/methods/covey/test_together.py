@@ -47,8 +47,8 @@ def test_kinds_that_contradict_each_other_part_and_start_from_the_common_model()
 
 
 def test_kinds_that_differ_in_brightness_alone_keep_one_model() -> None:
-    state = after(6, {"name": "unlike", "kinds": 2, "pictures": ["brightness"]})
-    assert "in 2 kinds" in state.notes["flocks"]["text"]  # the bits say already that their classes lie alike
+    state = after(6, {"name": "clustered", "clusters": 2, "images": ["brightness"]})
+    assert "in 2 ways" in state.notes["clusters"]["text"]  # the bits say already that their classes lie alike
     assert set(state.groups.values()) == {0}
     assert len(state.models) == 1
 

@@ -1,4 +1,4 @@
-"""Newcomers, drift and new groups, on vectors whose place one can see."""
+"""Unseen clients, drift and new groups, on vectors whose place one can see."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_the_radius_holds_the_members_and_not_the_neighbours() -> None:
     assert radius(founded((0,), np.zeros((1, 2)), np.array([0]))) == np.inf
 
 
-def test_a_newcomer_goes_to_the_nearest_centroid_and_pulls_it() -> None:
+def test_an_unseen_client_goes_to_the_nearest_centroid_and_pulls_it() -> None:
     before = membership()
     after = joined(before, {99: place(1, 77)})
     assert after.groups[99] == 1
@@ -70,7 +70,7 @@ def test_a_lonely_stranger_goes_to_the_nearest_group() -> None:
     assert len(after.parents) == 2
 
 
-def test_two_kinds_of_strangers_found_two_groups() -> None:
+def test_two_clusters_of_strangers_found_two_groups() -> None:
     far = np.array([300.0, 300.0])
     latest = {i: place(2, 500 + i) for i in (1, 2)} | {i: far + place(0, 500 + i) for i in (3, 4)}
     after = drifted(membership(), latest)

@@ -15,7 +15,7 @@ from covey.testing import small_fleet
 
 
 def kinds_and_shares(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Clients of five kinds, each with nearly all samples of one label."""
+    """Clients of five clusters, each with nearly all samples of one label."""
     rng = np.random.default_rng(0)
     kinds = rng.integers(0, 5, count)
     shares = 0.02 * rng.dirichlet(np.ones(5), count)

@@ -102,7 +102,7 @@ def test_clusters_are_numbered_by_their_first_member() -> None:
     assert numbered(np.array([3, -1, 0, 3, -1, 0])).tolist() == [0, 1, 2, 0, 3, 2]
 
 
-def test_newcomers_are_placed_and_nobody_moves() -> None:
+def test_unseen_are_placed_and_nobody_moves() -> None:
     # Clusters at 0 (0, 1, 2 -> members 0.1 apart) and at 10; on a line, so distances are differences.
     spots = np.array([0.0, 0.1, 0.2, 10.0, 10.3])
     labels = np.array([0, 0, 0, 1, 1])

@@ -61,7 +61,7 @@ def test_every_method_that_clusters_vectors_leaves_them(name: str) -> None:
     assert len(notes["scatter-after"]["group"]) == 8
 
 
-def test_a_newcomer_is_on_the_map() -> None:
+def test_an_unseen_client_is_on_the_map() -> None:
     late = Devices(joins=({"clients": [7], "round": 2},))
     settings = {"method": {"name": "ladd"}, "data": {"clients": 8}}
     notes = final(resolve(settings).method, small_fleet(devices=late), rounds=2).notes

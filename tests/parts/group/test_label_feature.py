@@ -57,7 +57,7 @@ def tells(labels: dict[int, int]) -> dict[int, Reply]:
     return {i: Reply(id=i, stats={"label": label}) for i, label in labels.items()}
 
 
-def test_everybody_is_asked_once_and_a_newcomer_is_placed_at_once(a_round) -> None:
+def test_everybody_is_asked_once_and_an_unseen_client_is_placed_at_once(a_round) -> None:
     now = a_round(here=[0, 1, 2], answers=tells({0: 4, 1: 4, 2: 7}))
     assert by_label(now) == {0: 4, 1: 4, 2: 7}
     later = a_round(here=[0, 1, 2, 9], groups={0: 4, 1: 4, 2: 7}, answers=tells({9: 7}))

@@ -5,7 +5,7 @@ import pytest
 
 from covey.methods.divfl import most_central
 from covey.methods.flips import equitable
-from covey.methods.hics import entropy, unlikeness
+from covey.methods.hics import entropy, heterogeneity
 from covey.methods.refl import PRESENCE, LeastAvailable
 from tests.made_up_rounds import make_round
 
@@ -23,7 +23,7 @@ def test_hics_reads_the_label_mix_off_biases() -> None:
     """Equal biases have the entropy log 4; one that stands out has nearly none."""
     assert entropy(np.zeros(4), 1.0) == pytest.approx(np.log(4))
     assert entropy(np.array([9.0, 0, 0, 0]), 0.1) == pytest.approx(0, abs=1e-6)
-    table = unlikeness(np.eye(2), np.array([1.0, 0.5]), 10.0)
+    table = heterogeneity(np.eye(2), np.array([1.0, 0.5]), 10.0)
     assert table[0, 1] == pytest.approx(np.pi / 2 + 5)
 
 

@@ -25,7 +25,7 @@ def test_every_combination_is_a_configuration() -> None:
 
 
 def test_commas_inside_brackets_belong_to_a_value() -> None:
-    assert axis("shift.turns=[0,1],[0,1,2]") == ("shift.turns", ["[0,1]", "[0,1,2]"])
+    assert axis("shift.rotations=[0,1],[0,1,2]") == ("shift.rotations", ["[0,1]", "[0,1,2]"])
     assert axis("a.b='x,y',z") == ("a.b", ["'x,y'", "z"])
 
 

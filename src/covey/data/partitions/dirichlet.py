@@ -34,10 +34,10 @@ def dir_class(
     """Per class, p ~ Dir(alpha) over the clients; the shuffled class is cut by cumulative p.
 
     Sizes vary as much as label mixes do (CFL). A client below `minimum` samples is topped up to it, in its
-    own label mix, from the clients that can spare most of those labels. Smaller alpha: more unlike clients.
+    own label mix, from the clients that can spare most of those labels. Smaller alpha: more heterogeneous clients.
 
     Args:
-        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
         minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
@@ -58,7 +58,7 @@ def dir_class_capped(
     topped up as in dir-class. Sizes are closer to each other. The embedding paper uses alpha = 10.
 
     Args:
-        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
         minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
@@ -90,7 +90,7 @@ def dir_client(
     are all used up draws from what is left.
 
     Args:
-        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
         size: samples of a client; none shares all samples out equally.
     """
     check_enough(samples=len(labels), clients=clients, minimum=1 if size is None else size)
@@ -113,7 +113,7 @@ def dir_client_prior(
     in proportion to q times size. Clients below `minimum` samples are topped up as in dir-class.
 
     Args:
-        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
         minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)

@@ -154,7 +154,7 @@ def iid_of_n(
     Args:
         iid_clients: how many clients are IID.
         most_classes: of the other clients.
-        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
         published: whether skewed clients draw from the whole pools, and so share samples.
     """
     check_enough(samples=len(labels), clients=clients)

@@ -56,7 +56,7 @@ def domain(
     must be a multiple of the number of domains.
 
     Args:
-        alpha: concentration of the Dirichlet distribution; smaller makes clients more unlike.
+        alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
         minimum: the fewest samples that a client gets.
         leaky: whether local test samples are trained on as well: a fault of some published results, to show its size.
     """

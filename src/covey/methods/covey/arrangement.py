@@ -1,4 +1,4 @@
-"""One model or many: flocks that look different while their classes lie alike share one."""
+"""One model or many: clusters that look different while their classes lie alike share one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from covey.methods.covey.portrait import Portrait
 Floats = NDArray[np.float64]
 
 ALIKE = 0.8  # r from which on classes lie alike: seen are 0.88 and more (brightness to blur), 0.74 and less (turns)
-TELLING = 0.2  # share of a flock's class means that is not noise, from which on a view says anything
+TELLING = 0.2  # share of a cluster's class means that is not noise, from which on a view says anything
 MISTAKEN = (
     0.25  # of their distance at home: if a class lies so near to another one elsewhere, it is taken for it
 )
@@ -22,26 +22,26 @@ MISTAKEN = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Joined:
-    """Flocks after those whose classes lie alike became one, and the lowest likeness r of two that did."""
+    """Clusters after those whose classes lie alike became one, and the lowest likeness r of two that did."""
 
     labels: Labels
     likeness: float = 1.0
 
 
 def joined(views: Sequence[Sequence[Portrait]], labels: Labels) -> Joined:
-    """The flocks that `labels` names, joined from the most alike on; all flocks of a joint one are alike in pairs.
+    """The clusters that `labels` names, joined from the most alike on; all clusters of a joint one are alike in pairs.
 
-    `views` holds everybody's portraits, once for each way of looking. Two flocks are alike where every view that tells
-    anything says so, and one does.
+    `views` holds everybody's portraits, once for each way of looking. Two clusters are alike where every view that
+    tells anything says so, and one does.
     """
     count = int(labels.max(initial=0)) + 1
-    common = [[flock_portrait(view, labels == flock) for flock in range(count)] for view in views]
+    common = [[cluster_portrait(view, labels == cluster) for cluster in range(count)] for view in views]
     alike = np.ones((count, count))
     for a in range(count):
         for b in range(a):
             alike[a, b] = alike[b, a] = min(likeness(view[a], view[b]) for view in common)
     alike[np.isinf(alike)] = -1.0  # no view tells anything
-    sets, lowest = [[flock] for flock in range(count)], 1.0
+    sets, lowest = [[cluster] for cluster in range(count)], 1.0
     while True:
         pairs = [
             (float(alike[np.ix_(sets[a], sets[b])].min()), a, b) for a in range(len(sets)) for b in range(a)
@@ -51,12 +51,12 @@ def joined(views: Sequence[Sequence[Portrait]], labels: Labels) -> Joined:
             break
         lowest = min(lowest, best)
         sets[b] += sets.pop(a)
-    names = {flock: place for place, members in enumerate(sets) for flock in members}
-    return Joined(labels=numbered(np.array([names[int(flock)] for flock in labels])), likeness=lowest)
+    names = {cluster: place for place, members in enumerate(sets) for cluster in members}
+    return Joined(labels=numbered(np.array([names[int(cluster)] for cluster in labels])), likeness=lowest)
 
 
-def flock_portrait(portraits: Sequence[Portrait], members: NDArray[np.bool_]) -> Portrait:
-    """What a flock's classes look like: its members' means, weighted as in the distances."""
+def cluster_portrait(portraits: Sequence[Portrait], members: NDArray[np.bool_]) -> Portrait:
+    """What a cluster's classes look like: its members' means, weighted as in the distances."""
     chosen = [portrait for portrait, is_in in zip(portraits, members, strict=True) if is_in]
     seen = np.stack([portrait.weights for portrait in chosen])
     total = seen.sum(axis=0)
@@ -66,7 +66,8 @@ def flock_portrait(portraits: Sequence[Portrait], members: NDArray[np.bool_]) ->
 
 
 def likeness(one: Portrait, other: Portrait) -> float:
-    """r of two flocks in one view; -1 where a class is taken for another one, infinite where the view tells nothing."""
+    """r of two clusters in one view; -1 where a class is taken for another one, infinite where the view tells
+    nothing."""
     both = (one.counts > 0) & (other.counts > 0)
     if both.sum() < 2:
         return np.inf
@@ -87,7 +88,7 @@ def signal(a: Floats, b: Floats) -> float:
 
 
 def is_mistaken(a: Floats, b: Floats) -> bool:
-    """Whether any class of one flock lies where another class of the other one does, for want of a common scale.
+    """Whether any class of one cluster lies where another class of the other one does, for want of a common scale.
 
     Patients who are ill from another blood pressure on have classes in the same arrangement, and contradict each other.
     """
@@ -98,6 +99,6 @@ def is_mistaken(a: Floats, b: Floats) -> bool:
 
 
 def squares(a: Floats, b: Floats) -> Floats:
-    """Unbiased squared distances of all classes of one flock from all of the other."""
+    """Unbiased squared distances of all classes of one cluster from all of the other."""
     inside_a, inside_b = (a[0] * a[1]).sum(axis=1), (b[0] * b[1]).sum(axis=1)
     return np.asarray(inside_a[:, None] + inside_b[None, :] - a[0] @ b[1].T - a[1] @ b[0].T)

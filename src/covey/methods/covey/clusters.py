@@ -1,6 +1,7 @@
-"""Flocks: clients whose classes look alike, found by average linkage on unbiased distances and a cut that knows noise.
+"""Clusters: clients whose classes look alike, found by average linkage on unbiased distances and a cut that knows
+noise.
 
-One flock is a valid answer, and the answer on IID data and under label skew alone.
+One cluster is a valid answer, and the answer on IID data and under label skew alone.
 """
 
 from __future__ import annotations
@@ -77,17 +78,20 @@ def on_a_map(found: ClassDistances, directions: int = 4) -> Floats:
 
 Labels = NDArray[np.int64]
 
-APART = 0.1  # two flocks are at least so far apart, in units of the distance between classes
-TIGHT = 0.35  # and their members are closer to each other than this share of the distance to the next flock,
+APART = 0.1  # two clusters are at least so far apart, in units of the distance between classes
+TIGHT = (
+    0.35  # and their members are closer to each other than this share of the distance to the next cluster,
+)
 GAP = 0.5  # or nobody is in between: low margins are at least half of the usual ones
 SIGMAS = 4.0  # which must stand out of its noise by so many standard errors
-MOST = 12  # flocks
-SETTLING = 20  # times that everybody may move to a nearer flock
+MOST = 12  # clusters
+SETTLING = 20  # times that everybody may move to a nearer cluster
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """One clustering: a label per client, how far the nearest two flocks are apart, and how wide flocks are inside."""
+    """One clustering: a label per client, how far the nearest two clusters are apart, and how wide clusters are
+    inside."""
 
     labels: Labels
     apart: float
@@ -98,11 +102,11 @@ class Cut:
         return int(self.labels.max(initial=0)) + 1
 
 
-def flocks(found: ClassDistances, *, min_size: int = 2) -> Cut:
-    """The finest cut of the tree whose flocks stand apart; everybody is one flock where no cut does.
+def clusters(found: ClassDistances, *, min_size: int = 2) -> Cut:
+    """The finest cut of the tree whose clusters stand apart; everybody is one cluster where no cut does.
 
-    A cut counts when its nearest flocks are APART, by more than SIGMAS standard errors, and wide inside by less than
-    TIGHT of that or with a GAP between them. Flocks below `min_size` join the nearest other one first.
+    A cut counts when its nearest clusters are APART, by more than SIGMAS standard errors, and wide inside by less than
+    TIGHT of that or with a GAP between them. Clusters below `min_size` join the nearest other one first.
     """
     one = Cut(labels=np.zeros(len(found.distance), np.int64), apart=0.0, inside=0.0)
     best = one
@@ -117,7 +121,7 @@ def flocks(found: ClassDistances, *, min_size: int = 2) -> Cut:
 
 
 def judged(found: ClassDistances, labels: Labels) -> Cut | None:
-    """The clustering with its distances; None where its flocks do not stand apart."""
+    """The clustering with its distances; None where its clusters do not stand apart."""
     count = int(labels.max(initial=0)) + 1
     if count < 2:
         return None
@@ -135,10 +139,11 @@ def judged(found: ClassDistances, labels: Labels) -> Cut | None:
 
 
 def gap(found: ClassDistances, labels: Labels) -> float:
-    """How empty the space between flocks is: of each flock the tenth-percentile margin over the median one; the least.
+    """How empty the space between clusters is: of each cluster the tenth-percentile margin over the median one; the
+    least.
 
-    A client's margin is how much nearer its own flock is than the next. Where kinds differ, nobody is in between, and
-    all margins are alike; a cut through a continuum, as between writers' hands, leaves many clients close to it.
+    A client's margin is how much nearer its own cluster is than the next. Where clusters differ, nobody is in between,
+    and all margins are alike; a cut through a continuum, as between writers' hands, leaves many clients close to it.
     """
     inside = np.eye(int(labels.max()) + 1)[labels]
     weight = found.weight @ inside
@@ -149,9 +154,9 @@ def gap(found: ClassDistances, labels: Labels) -> float:
     others = np.where(inside > 0, np.inf, mean).min(axis=1)
     margins = others - own
     shares = []
-    for flock in range(inside.shape[1]):
-        middle = float(np.median(margins[labels == flock]))
-        low = float(np.percentile(margins[labels == flock], 10))
+    for cluster in range(inside.shape[1]):
+        middle = float(np.median(margins[labels == cluster]))
+        low = float(np.percentile(margins[labels == cluster], 10))
         shares.append(low / middle if middle > 0 else 0.0)
     return min(shares)
 
@@ -222,9 +227,9 @@ def cut_into(merges: list[tuple[int, int]], clients: int, count: int) -> Labels:
 
 
 def settled(found: ClassDistances, labels: Labels) -> Labels:
-    """Everybody goes to the flock whose other members are nearest on the whole, again and again until nobody moves.
+    """Everybody goes to the cluster whose other members are nearest on the whole, again and again until nobody moves.
 
-    Who is alone in a flock stays, for others to come. A tree never takes a merge back; this puts right what it joined
+    Who is alone in a cluster stays, for others to come. A tree never takes a merge back; this puts right what it joined
     too early.
     """
     for _ in range(SETTLING):
@@ -260,7 +265,7 @@ def without_small(found: ClassDistances, labels: Labels, least: int) -> Labels:
         small = names[sizes.argmin()]
         others = [name for name in names if name != small]
         far = {name: mean_distance(found, labels == small, labels == name) for name in others}
-        # without a common class nothing is known: the largest flock it is
+        # without a common class nothing is known: the largest cluster it is
         known = [name for name in others if far[name][2] > 0]
         largest = max(others, key=lambda name: int((labels == name).sum()))
         labels[labels == small] = min(known, key=lambda name: far[name][0]) if known else largest
@@ -269,9 +274,9 @@ def without_small(found: ClassDistances, labels: Labels, least: int) -> Labels:
 def renamed(
     labels: Labels, ids: tuple[int, ...], before: Mapping[int, int], first_free: int
 ) -> dict[int, int]:
-    """The flocks under the names they had: each takes the old name that most of its members had, the largest first.
+    """The clusters under the names they had: each takes the old name that most of its members had, the largest first.
 
-    A flock that shares no member with an old one that is still free gets a new name, from `first_free` on.
+    A cluster that shares no member with an old one that is still free gets a new name, from `first_free` on.
     """
     names: dict[int, int] = {}
     taken: set[int] = set()

@@ -1,4 +1,4 @@
-"""Flocks that live on: found from private portraits, found anew when clients come or their data change."""
+"""Clusters that live on: found from private portraits, found anew when clients come or their data change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares, gives_of, needs_of
 from covey.core.round import Group, Reply, Round
 from covey.core.shows import NOTHING, Budget, Shows, by_answers, showing
-from covey.methods.covey.arrangement import Joined, flock_portrait, joined
+from covey.methods.covey.arrangement import Joined, cluster_portrait, joined
 from covey.methods.covey.clusters import (
     ClassDistances,
     Cut,
     class_distances,
-    flocks,
+    clusters,
     on_a_map,
     renamed,
 )
@@ -40,8 +40,8 @@ PART = 2.0
 STAY = -1.5  # by which it is worse, when the rounds of trial are over: one model for good
 
 Decision = Literal["trial", "apart", "together"]
-FOUND: Key[dict[int, int]] = Key("flocks as found")
-FOUND_PARENTS: Key[list[int]] = Key("the flock that each flock as found came from")
+FOUND: Key[dict[int, int]] = Key("clusters as found")
+FOUND_PARENTS: Key[list[int]] = Key("the cluster that each cluster as found came from")
 DECISION: Key[Decision] = Key("one model or many")
 # of each round: samples, right under the model as received, right after training
 EVIDENCE: Key[list[list[float]]] = Key("held-out hits", 'add "evidence" to after')
@@ -103,13 +103,13 @@ class Together:
         over = len(told) >= self.rounds
         decision: Decision = "apart" if z > PART or (over and z > STAY) else "together" if over else "trial"
         words = {
-            "apart": "so each flock has a model of its own from now on",
-            "together": "so all flocks share one model",
+            "apart": "so each cluster has a model of its own from now on",
+            "together": "so all clusters share one model",
             "trial": "so they share one model so far",
         }
         now.notes["one model or many"] = {
             "text": f"After a client's own training {own:.1%} of the samples that it kept out are right, under the "
-            f"average of all flocks {averaged:.1%}, a difference of {z:.1f} standard errors: {words[decision]}."
+            f"average of all clusters {averaged:.1%}, a difference of {z:.1f} standard errors: {words[decision]}."
         }
         return decision
 
@@ -140,18 +140,18 @@ def keep_evidence(now: Round) -> None:
 
 Told = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
 
-PORTRAITS: Key[dict[int, Told]] = Key("portraits", 'set group = "flocks"')
-PARENTS: Key[list[int]] = Key("the flock that each flock came from")  # itself, for the first ones
+PORTRAITS: Key[dict[int, Told]] = Key("portraits", 'set group = "portraits"')
+PARENTS: Key[list[int]] = Key("the cluster that each cluster came from")  # itself, for the first ones
 
 
 @validated
 @dataclass(frozen=True, kw_only=True)
 class ByPortrait:
-    """Everybody describes its classes once; clients whose classes look alike, or lie alike, are a flock.
+    """Everybody describes its classes once; clients whose classes look alike, or lie alike, are a cluster.
 
-    With `every` > 0 whoever is here describes itself again every so many rounds. Where anything new was told, flocks
-    are found anew, and each keeps the number (so the model) that most of its members had. `join`: kinds that look
-    different while their classes lie alike are one flock.
+    With `every` > 0 whoever is here describes itself again every so many rounds. Where anything new was told, clusters
+    are found anew, and each keeps the number (so the model) that most of its members had. `join`: clusters that look
+    different while their classes lie alike are one cluster.
     """
 
     describe: DescribeClasses | SketchClasses = DescribeClasses()
@@ -203,7 +203,7 @@ class ByPortrait:
                 others += self.in_turn(now)
             self.place(now, ask, others, groups, flip)
         if found:
-            now.notes["flocks"] = told_in_words(found.cut, found.likeness, groups, len(sample))
+            now.notes["clusters"] = told_in_words(found.cut, found.likeness, groups, len(sample))
         return groups
 
     def place(
@@ -246,7 +246,7 @@ class ByPortrait:
         return {name: reply.stats[name] for name in self.describe.told} if fits else None
 
     def found(self, now: Round) -> Found:
-        """The flocks of all clients whose portraits are kept."""
+        """The clusters of all clients whose portraits are kept."""
         portraits = portraits_in(now, self.describe)
         ids = tuple(portraits)
         best, compared, cut = finest(list(portraits.values()), self.min_size)
@@ -255,7 +255,7 @@ class ByPortrait:
         parents = PARENTS.get(now.memory, [])
         groups = renamed(one.labels, ids, now.groups, len(parents))
         PARENTS.keep(now.memory, with_parents(parents, groups, now.groups))
-        now.notes["flocks"] = told_in_words(cut, one.likeness, groups)
+        now.notes["clusters"] = told_in_words(cut, one.likeness, groups)
         places = dict(zip(ids, on_a_map(compared), strict=True))
         shares = {i: one[0].counts / max(1.0, float(one[0].counts.sum())) for i, one in portraits.items()}
         note_groups(now, places, groups, shares=shares, title="Clients by how their classes look")
@@ -264,7 +264,7 @@ class ByPortrait:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """Flocks as they were found: of whom, in which view, and what it showed."""
+    """Clusters as they were found: of whom, in which view, and what it showed."""
 
     ids: Sequence[int]
     groups: dict[int, int]
@@ -278,14 +278,14 @@ class Found:
         """What others are placed by: the portraits of the clusters before any were joined."""
         inside = [self.cut.labels == cluster for cluster in range(self.cut.count)]
         names = [self.groups[self.ids[int(np.flatnonzero(members)[0])]] for members in inside]
-        common = [flock_portrait(self.views[self.view], members) for members in inside]
+        common = [cluster_portrait(self.views[self.view], members) for members in inside]
         return Nearest.of(self.view, common, names, [int(members.sum()) for members in inside])
 
 
 def finest(portraits: Sequence[Sequence[Portrait]], min_size: int) -> tuple[int, ClassDistances, Cut]:
-    """The view in which most flocks stand apart, the first of equal ones: what one view cannot see another may."""
+    """The view in which most clusters stand apart, the first of equal ones: what one view cannot see another may."""
     seen = [class_distances(view) for view in zip(*portraits, strict=True)]
-    cuts = [flocks(compared, min_size=min_size) for compared in seen]
+    cuts = [clusters(compared, min_size=min_size) for compared in seen]
     best = max(range(len(cuts)), key=lambda view: cuts[view].count)
     return best, seen[best], cuts[best]
 
@@ -296,19 +296,20 @@ def outstanding_label(told: Told) -> int:
 
 
 def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapping[int, int]) -> list[int]:
-    """Every new flock comes from the one that most of its members were in; of newcomers alone, from none: itself."""
+    """Every new cluster comes from the one that most of its members were in; of unseen clients alone, from none:
+    itself."""
     found = list(parents)
-    for flock in range(len(found), max(groups.values(), default=-1) + 1):
-        left = [before[i] for i, now_in in groups.items() if now_in == flock and i in before]
-        found.append(max(sorted(set(left)), key=left.count) if left else flock)
+    for cluster in range(len(found), max(groups.values(), default=-1) + 1):
+        left = [before[i] for i, now_in in groups.items() if now_in == cluster and i in before]
+        found.append(max(sorted(set(left)), key=left.count) if left else cluster)
     return found
 
 
-@register("bank part", "per-flock")
+@register("bank part", "per-cluster")
 @showing(NOTHING)
 @declares(needs=(GROUPS, PORTRAITS), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
-def one_per_flock(now: Round) -> Tensor:
-    """A row for every flock; one that was found later starts from the model of the flock that it came from."""
+def one_per_cluster(now: Round) -> Tensor:
+    """A row for every cluster; one that was found later starts from the model of the cluster that it came from."""
     return one_per_parent(now, PARENTS.of(now.memory))
 
 
@@ -335,21 +336,24 @@ def told_in_words(cut: Cut, likeness: float, groups: Mapping[int, int], compared
             "joined the nearest."
         }
     if cut.count == 1:
-        return {"text": f"The {len(groups)} clients' classes look alike: one flock, one model for everybody."}
+        return {
+            "text": f"The {len(groups)} clients' classes look alike: one cluster, one model for everybody."
+        }
     sizes = sorted(Counter(groups.values()).values(), reverse=True)
     differ = (
-        f"A class differs between the two nearest kinds {cut.apart:.2f} times as much as two classes differ at one "
-        f"client, and {cut.inside:.2f} times inside a kind."
+        f"A class differs between the two nearest clusters {cut.apart:.2f} times as much as two classes differ at one "
+        f"client, and {cut.inside:.2f} times inside a cluster."
     )
     alike = f"classes lie alike (correlation {likeness:.2f} or more), so that one model learns them from more data"
     if len(sizes) == 1:
         return {
-            "text": f"The clients' classes look different, in {cut.count} kinds, but their {alike}: one flock. {differ}"
+            "text": f"The clients' classes look different, in {cut.count} ways, but their {alike}: one cluster. "
+            "{differ}"
         }
     shared = (
-        "" if len(sizes) == cut.count else f" Of {cut.count} kinds some became one flock, as their {alike}."
+        "" if len(sizes) == cut.count else f" Some of {cut.count} clusters were merged, as their {alike}."
     )
     return {
-        "text": f"The clients' classes look different: {len(sizes)} flocks of {', '.join(map(str, sizes))} clients, "
+        "text": f"The clients' classes look different: {len(sizes)} clusters of {', '.join(map(str, sizes))} clients, "
         f"each with a model of its own.{shared} {differ}"
     }

@@ -251,7 +251,7 @@ def classes_of(classes: int) -> int:
 def classes_in(view: Data) -> NDArray[np.int64]:
     """The class of every sample; of real targets, whether it is above the client's own median.
 
-    What makes a target high is then compared as what makes a class: clients who disagree about it are no flock.
+    What makes a target high is then compared as what makes a class: clients who disagree about it are no cluster.
     """
     labels = view.labels()
     if view.dataset.classes:

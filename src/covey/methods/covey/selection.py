@@ -1,4 +1,4 @@
-"""Who of a flock works: the fair schedule over the label groups of every flock."""
+"""Who of a cluster works: the fair schedule over the label groups of every cluster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from covey.parts.selection.fair import LAST_CHOSEN, pool
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithinFlocks:
-    """Lets `select` choose among finer groups: every flock is cut by its members' label features.
+class WithinClusters:
+    """Lets `select` choose among finer groups: every cluster is cut by its members' label features.
 
     The label feature (CFIC, eq. 2) is read off the label counts of the clients' portraits, so nobody is asked again.
     """
@@ -27,7 +27,7 @@ class WithinFlocks:
         shown = shows_of(self.select)
         return NOTHING if shown == NOTHING else Shows(what="every client's exact loss", instead=SAME_AS_COVEY)
 
-    def privately(self, budget: Budget) -> WithinFlocks:
+    def privately(self, budget: Budget) -> WithinClusters:
         """The same, by a selection that knows no losses."""
         return replace(self, select=private_form(self.select, budget))
 
@@ -50,8 +50,8 @@ def told_in_words(now: Round, pool: Sequence[int], finer: Mapping[int, int], cho
     among = "" if pool is now.here else f" (chosen among {len(pool):,} of them, drawn at random)"
     return (
         f"Round {now.number}: {len(set(chosen))} of {len(now.here)} clients work{among}, from "
-        f"{kinds(now.groups, chosen)} of {kinds(now.groups, pool)} flocks and {kinds(finer, chosen)} of "
-        f"{kinds(finer, pool)} groups (clients of one flock whose most outstanding label is the same). A round is "
+        f"{kinds(now.groups, chosen)} of {kinds(now.groups, pool)} clusters and {kinds(finer, chosen)} of "
+        f"{kinds(finer, pool)} groups (clients of one cluster whose most outstanding label is the same). A round is "
         "chosen as a whole, for what it is worth in its time: large groups, groups with a high loss and those who "
         f"waited long are worth more. The longest wait is {waits} {'round' if waits == 1 else 'rounds'}."
     )
@@ -63,7 +63,7 @@ def kinds(groups: Mapping[int, int], ids: Sequence[int]) -> int:
 
 
 def label_groups(now: Round, ids: Collection[int] | None = None) -> dict[int, int]:
-    """The group inside its flock of everybody, or of these: those whose label stands out most are one."""
+    """The group inside its cluster of everybody, or of these: those whose label stands out most are one."""
     told, known = PORTRAITS.of(now.memory), OUTSTANDING.get(now.memory, {})
     wanted = [*told, *known] if ids is None else ids
     labels = {

@@ -1,4 +1,4 @@
-"""Over which links a flock's models travel when there is no server."""
+"""Over which links a cluster's models travel when there is no server."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from covey.parts.steps.size import sizes
 
 # client -> the last round in which it took the present model
 REFRESHED: Key[dict[int, int]] = Key("refreshed")
-Finer = Callable[[Round], Mapping[int, int]]  # the groups inside flocks: client -> group
+Finer = Callable[[Round], Mapping[int, int]]  # the groups inside clusters: client -> group
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlockTopology:
-    """The mix: each flock's groups (as `finer` names them) stand on a graph of their own, dealt at random.
+class ClusterTopology:
+    """The mix: each cluster's groups (as `finer` names them) stand on a graph of their own, dealt at random.
 
     The representative of a group is, among those who are here and hold its latest model, the member with most samples;
     only those who trained are heard.
@@ -55,7 +55,7 @@ class FlockTopology:
         }
         factors = [
             upload(places.groups, heard, places.samples, worked),
-            between(places.lead, places.backbone, np.arange(len(places.flock)), "auto", len(now.seen)),
+            between(places.lead, places.backbone, np.arange(len(places.cluster)), "auto", len(now.seen)),
             download(places.groups, places.lead, places.here),
         ]
         first = collect(len(now.seen), [row_of[reply.id] for reply in now.replies])
@@ -80,44 +80,44 @@ class FlockTopology:
         names = sorted(set(finer.values()))
         number = {name: place for place, name in enumerate(names)}
         groups = np.array([number.get(finer.get(i, -1), -1) for i in now.seen])
-        flock_of = {number[name]: now.groups[i] for i, name in finer.items()}
+        cluster_of = {number[name]: now.groups[i] for i, name in finer.items()}
         known = sizes(now, [i for i in now.here if i in finer])
         samples = [known.get(i, 1) for i in now.seen]
         here = np.array([i in set(now.here) and i in finer for i in now.seen])
-        flock = np.array([flock_of[place] for place in range(len(names))])
+        cluster = np.array([cluster_of[place] for place in range(len(names))])
         latest = REFRESHED.get(now.memory, {})
         order = succession(samples, [latest.get(i, 0) for i in now.seen])
         return Places(
             groups=groups,
-            flock=flock,
+            cluster=cluster,
             samples=samples,
             here=here,
             lead=representatives(groups, order, here),
-            backbone=self.linked(flock, now.fleet.seed),
+            backbone=self.linked(cluster, now.fleet.seed),
         )
 
-    def linked(self, flock: Ints, seed: int) -> csr_array:
-        """A graph for every flock; its groups' places on it are dealt at random."""
+    def linked(self, cluster: Ints, seed: int) -> csr_array:
+        """A graph for every cluster; its groups' places on it are dealt at random."""
         joined = block_diag(
             [
-                adjacency(graph(self.backbone, int((flock == one).sum()), seed=seed))
-                for one in np.unique(flock)
+                adjacency(graph(self.backbone, int((cluster == one).sum()), seed=seed))
+                for one in np.unique(cluster)
             ],
             format="csr",
         )
-        # the k-th place of the joined graph belongs to this group: flock by flock, inside each as drawn
-        hat = stream(seed, "places").random(len(flock))
-        order = np.lexsort((hat, flock))
+        # the k-th place of the joined graph belongs to this group: cluster by cluster, inside each as drawn
+        hat = stream(seed, "places").random(len(cluster))
+        order = np.lexsort((hat, cluster))
         place = np.argsort(order)
         return csr_array(joined[place][:, place])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Places:
-    """Rows by group, groups by flock, and who stands for each group."""
+    """Rows by group, groups by cluster, and who stands for each group."""
 
     groups: Ints  # of every row; -1: not known
-    flock: Ints  # of every group
+    cluster: Ints  # of every group
     samples: Sequence[int]
     here: np.ndarray
     lead: dict[int, int]  # group -> row
@@ -126,10 +126,10 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class FromRepresentative:
-    """Everybody works on the model that it holds; who holds an old one (a newcomer, who was away) is sent the present
-    one by its representative first."""
+    """Everybody works on the model that it holds; who holds an old one (an unseen client, who was away) is sent the
+    present one by its representative first."""
 
-    mix: FlockTopology
+    mix: ClusterTopology
 
     needs: ClassVar[Facts] = (MODEL_PER_CLIENT, GROUPS)
 

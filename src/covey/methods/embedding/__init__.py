@@ -206,7 +206,7 @@ def embedding(
     noise (`denoise`; not with the published search), builds Ward's tree and takes the cut with the
     best Calinski-Harabasz index (`search`: exact, the paper's "bayes", or "published"). Then every cluster trains
     its own model, `per_round` clients per round in all or per cluster; the first `n_shared` tensors are common to all.
-    Newcomers go to the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those
+    Unseen clients go to the nearest centroid; with `every` > 0 all clients report again every so many rounds, and those
     that drifted migrate.
 
     Args:

@@ -38,7 +38,7 @@ class Told:
     has: NDArray[np.bool_]  # [n, labels]; all true for P(y)
     clusters: Labels
     reach: Array  # [clusters]
-    changed: int = 0  # newcomers and changed clients since the last clustering
+    changed: int = 0  # unseen clients and changed clients since the last clustering
 
     @staticmethod
     def of(memory: Mapping[str, Any]) -> Told | None:
@@ -53,7 +53,7 @@ class BySummary:
     ask: which summary. distance: between shares of P(y) or P(X, y); P(X|y) always takes the mean Hellinger distance
     (eq. 3). watch: every so many rounds clients are asked whether their data moved by more than `tolerance` (total
     variation); 0 never asks. missing: a label that one of two clients lacks sets their P(X|y) apart, or is ignored.
-    Newcomers and moved clients are placed one by one, and nobody else moves, until
+    Unseen clients and moved clients are placed one by one, and nobody else moves, until
     they are more than the share `recluster` of all: then everything is clustered anew.
     """
 
@@ -93,7 +93,7 @@ class BySummary:
             )
 
     def _listen(self, now: Round, told: Told | None) -> list[Reply]:
-        """Summaries that are new in this round: of newcomers, and of clients whose data moved."""
+        """Summaries that are new in this round: of unseen clients, and of clients whose data moved."""
         known = set() if told is None else set(told.ids.tolist())
         ask = answers(now, self.ask, lambda reply: reply if "shares" in reply.stats else None)
         replies = list(news(now, known, ask).values())

@@ -87,7 +87,7 @@ class LabelClusters:
 
 
 def _joined(heard: Heard[Array]) -> dict[int, int]:
-    """For each newcomer the client, of those known before, whom it is most like."""
+    """For each unseen client the client, of those known before, whom it is most like."""
     return _nearest({i: told for i, told in heard.known.items() if i not in heard.news}, heard.news)
 
 

@@ -1,1 +1,1 @@
-"""Who is alike: distances, clusterings, newcomers."""
+"""Who is alike: distances, clusterings, unseen clients."""

@@ -1,4 +1,4 @@
-"""Groups that live on: newcomers go to the nearest centroid, clients that drift migrate, strangers found a group.
+"""Groups that live on: unseen clients go to the nearest centroid, clients that drift migrate, strangers found a group.
 
 All functions take a `Membership` and give a new one. Vectors are the clients' latest; centroids are the means of their
 groups' members, so that they follow whatever the members do.
@@ -63,7 +63,7 @@ def distances(vectors: Floats, means: Floats) -> NDArray[np.float64]:
 
 
 def settled(vectors: Floats, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Everybody goes once to the group with the nearest mean, where a newcomer with the same vector would go.
+    """Everybody goes once to the group with the nearest mean, where an unseen client with the same vector would go.
 
     A tree never takes a merge back; this puts right the few that it placed too early.
     """
@@ -89,7 +89,7 @@ def radius(membership: Membership) -> float:
 
 
 def joined(membership: Membership, arrived: Mapping[int, Floats]) -> Membership:
-    """Newcomers go to the group with the nearest centroid."""
+    """Unseen clients go to the group with the nearest centroid."""
     if not arrived:
         return membership
     vectors = np.stack(list(arrived.values()))

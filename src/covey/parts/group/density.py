@@ -1,4 +1,4 @@
-"""HACCS' clusters: groups of clients by density, and newcomers placed without moving the others."""
+"""HACCS' clusters: groups of clients by density, and unseen clients placed without moving the others."""
 
 import warnings
 from collections.abc import Callable
@@ -149,9 +149,9 @@ def nearest_fellow(labels: Labels, table: Callable[[Labels], Array]) -> Array:
 
 
 def place(table: Array, labels: Labels, reach: Array) -> Labels:
-    """Clusters for m newcomers, one after another; nobody else moves.
+    """Clusters for m unseen clients, one after another; nobody else moves.
 
-    `table` [m, n + m] holds their distances to the n placed clients (`labels`) and to one another. A newcomer
+    `table` [m, n + m] holds their distances to the n placed clients (`labels`) and to one another. An unseen client
     joins its nearest client's cluster if that cluster's `reach` [k] allows, else it starts a cluster, which
     later ones may join within the middle reach.
     """

@@ -93,7 +93,7 @@ def with_labels(now: Round, ids: Iterable[int], epsilon: float | None = None) ->
 def by_label(now: Round) -> dict[int, int]:
     """CFIC's clusters: clients whose most unusual label is the same are a group.
 
-    A newcomer is asked, and placed, as soon as it can be reached.
+    An unseen client is asked, and placed, as soon as it can be reached.
     """
     return with_labels(now, now.here)
 

@@ -210,14 +210,14 @@ function fillCard(card, row, detail) {
   const working = Object.values(detail.working || {}).at(-1);
   const bar = make("div", { class: "bar", role: "progressbar", "aria-label": `Rounds of ${row.name}`, "aria-valuemin": 0, "aria-valuemax": row.rounds, "aria-valuenow": row.round }, make("i", {}));
   bar.firstChild.style.width = `${100 * share}%`;
-  const flock = make("div", { class: "flock", "aria-hidden": "true" }, groups.map(([group, size]) => { const part = make("i", {}); part.style.flex = size; part.style.background = `var(--c${group % 10})`; return part; }));
+  const cluster = make("div", { class: "cluster", "aria-hidden": "true" }, groups.map(([group, size]) => { const part = make("i", {}); part.style.flex = size; part.style.background = `var(--c${group % 10})`; return part; }));
   card.replaceChildren(
     make("h3", {}, make("a", { href: `report?run=${encodeURIComponent(row.id)}` }, row.name), make("span", { class: "dim" }, `seed ${row.seed}`)),
     make("p", {}, make("span", { class: "big" }, metric(state.metric, value(row, state.metric)) || "–"), ` ${state.about[state.metric] ? state.about[state.metric].title : ""}`),
     spark(curve), bar,
     make("p", {}, `round ${count(row.round)} of ${count(row.rounds)}${isNumber(row.left) ? `, ${seconds(row.left)} left` : ""}`),
     make("p", {}, `${working ? `${count(working)} devices at work · ` : ""}${seconds(row.seconds)} of the fleet · ${bytes(row.bytes)} · ${count(row.messages)} messages`),
-    ...(groups.length ? [make("p", {}, `${groups.length} group${groups.length > 1 ? "s" : ""}: ${groups.slice(0, 8).map(([, size]) => size).join(", ")} clients`), flock] : []),
+    ...(groups.length ? [make("p", {}, `${groups.length} cluster${groups.length > 1 ? "s" : ""}: ${groups.slice(0, 8).map(([, size]) => size).join(", ")} clients`), cluster] : []),
     ...(row.waits && row.waits.length ? [make("p", {}, `waits for ${row.waits.slice(0, 6).join(", ")}`)] : []));
 }
 

@@ -15,9 +15,9 @@ cost:updates                 local updates of all clients together: who trains e
 best90:seconds:SPLIT/METRIC  seconds (or bytes, round) until 90 % of the best last value of any run of the case and seed
 evaluation:bytes             what measuring would have cost
 epsilon:most                 the most privacy loss of any client
-groups:agreement             adjusted Rand index of the clients' last groups against their true kinds
+groups:agreement             adjusted Rand index of the clients' last groups against their true clusters
 groups:count                 how many groups there are in the end
-kinds:worst:SPLIT/METRIC     the lowest mean over the clients of one true kind, after the last round
+clusters:worst:SPLIT/METRIC     the lowest mean over the clients of one true cluster, after the last round
 note:NAME.KEY                a number that the method left in its notes
 ratio:COLUMN:RUN             another column's number divided by that of the run of this name, seed by seed
 difference:COLUMN:RUN        the same, less that of the run of this name
@@ -70,7 +70,7 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
         return float(whole) if name in ("bytes", "total") else _number(cost.get(name))
     if kind == "groups":
         return groups_cell(name, folder)
-    if kind == "kinds":
+    if kind == "clusters":
         return min(accuracy_by_kind(folder, name.partition(":")[2]).values(), default=None)
     if kind == "evaluation":
         return _number(summary["cost"]["evaluation_bytes"])
@@ -108,16 +108,16 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
 
 
 def accuracy_by_kind(folder: Path, name: str) -> dict[int, float]:
-    """The mean of the clients' own last values by their true kind."""
+    """The mean of the clients' own last values by their true cluster."""
     rows = read_run(folder).rows
-    kinds = rows.of("data/kind")
-    kind_of = dict(zip(kinds.client.tolist(), kinds.value.astype(int).tolist(), strict=True))
+    clusters = rows.of("data/cluster")
+    cluster_of = dict(zip(clusters.client.tolist(), clusters.value.astype(int).tolist(), strict=True))
     every = rows.by_client(name)
     last = every.take(every.round == every.round.max(initial=0))
     parts: dict[int, list[float]] = {}
     for client, value in zip(last.client.tolist(), last.value.tolist(), strict=True):
-        if client in kind_of:
-            parts.setdefault(kind_of[client], []).append(value)
+        if client in cluster_of:
+            parts.setdefault(cluster_of[client], []).append(value)
     return {kind: float(np.mean(values)) for kind, values in sorted(parts.items())}
 
 
@@ -160,20 +160,20 @@ def _inside(rounds: np.ndarray, span: str) -> np.ndarray:
 
 
 def groups_cell(name: str, folder: Path) -> float | None:
-    """How many groups the clients are in at the end, or how well these agree with their true kinds."""
+    """How many groups the clients are in at the end, or how well these agree with their true clusters."""
     from sklearn.metrics import adjusted_rand_score
 
     columns = ["round", "client", "split", "metric", "value"]
     table = pq.read_table(folder / "metrics.parquet", columns=columns).to_pylist()
-    kinds = {row["client"]: row["value"] for row in table if row["metric"] == "kind"}
+    clusters = {row["client"]: row["value"] for row in table if row["metric"] == "cluster"}
     changes = [row for row in table if row["split"] == "groups"]
     groups = {row["client"]: row["value"] for row in sorted(changes, key=lambda row: row["round"])}
     if name == "count":
         return float(len(set(groups.values()))) if groups else None
-    both = sorted(set(kinds) & set(groups))
+    both = sorted(set(clusters) & set(groups))
     if name != "agreement" or not both:
         return None
-    return float(adjusted_rand_score([kinds[i] for i in both], [groups[i] for i in both]))
+    return float(adjusted_rand_score([clusters[i] for i in both], [groups[i] for i in both]))
 
 
 def share_that_worked(folder: Path, summary: dict[str, Any]) -> float:

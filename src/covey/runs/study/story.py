@@ -8,7 +8,7 @@ method, baseline      the two that are run on it
 measure, what         the number that is compared (see `cells.py`), and its name in the table
 better = "lower"      of costs; then the ratio is shown, else the difference
 beside                another number that must not suffer, shown in brackets
-kinds                 whether the accuracy of every true kind of clients is shown, too
+clusters                 whether the accuracy of every true cluster of clients is shown, too
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Line:
     what: str
     better: Literal["higher", "lower"] = "higher"
     beside: str = ""
-    kinds: bool = False
+    clusters: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +113,11 @@ def number_words(numbers: Sequence[Number], line: Line) -> str:
 
 
 def aside(line: Line, folders: Sequence[Path]) -> str:
-    """What else the line shows: the mean accuracy of each kind, or the number that must not suffer."""
-    if line.kinds:
+    """What else the line shows: the mean accuracy of each cluster, or the number that must not suffer."""
+    if line.clusters:
         tables = [accuracy_by_kind(folder, "local-test/accuracy") for folder in folders]
-        kinds = sorted({kind for table in tables for kind in table})
-        means = [sum(table[kind] for table in tables) / len(tables) for kind in kinds]
+        clusters = sorted({cluster for table in tables for cluster in table})
+        means = [sum(table[cluster] for table in tables) / len(tables) for cluster in clusters]
         return "\n(" + " ".join(f"{100 * mean:.0f}" for mean in means) + ")"
     if line.beside:
         numbers = [cell(line.beside, folder) for folder in folders]
