@@ -30,6 +30,7 @@ $(ENGINES)/ready: pyproject.toml constraints-engines.txt
 	touch $@
 
 demo: $(VENV)/ready
+	$(BIN)/covey doctor --compile
 	$(BIN)/covey demo
 	@echo "next: . $(BIN)/activate, and covey is a command here (covey --help)"
 

@@ -1,7 +1,7 @@
 """Lanes: trains small models on a CPU many times faster than PyTorch, one sample a vector lane."""
 
 from lanes.compiled.isa import LanesError, host
-from lanes.compiled.library import ensure_built
+from lanes.compiled.library import ensure_built, object_files
 from lanes.plan import Objective, Optimiser, Plan, Refusal, plan
 from lanes.trainer import Batches, Trainer
 
@@ -15,5 +15,6 @@ __all__ = [
     "Trainer",
     "ensure_built",
     "host",
+    "object_files",
     "plan",
 ]

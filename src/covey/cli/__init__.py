@@ -21,6 +21,7 @@ from covey.cli import (
     certs,
     convert,
     demo,
+    doctor,
     export,
     health,
     lists,
@@ -77,6 +78,7 @@ for module in (
     serve,
     status,
     health,
+    doctor,
 ):
     module.register(app)
 

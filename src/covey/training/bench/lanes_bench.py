@@ -16,7 +16,7 @@ from covey.training.bench.clipping import Clipping
 from covey.training.bench.torch_bench import TorchBench
 from covey.training.objective import Objective
 from covey.training.rows import Layout
-from lanes import LanesError, Plan, Trainer, ensure_built, host, plan
+from lanes import LanesError, Plan, Trainer, ensure_built, host, object_files, plan
 from lanes import Refusal as Refusal  # for `choose`
 
 Say = Callable[[str], None]
@@ -44,6 +44,14 @@ def compile_kernels(say: Say | None = None) -> None:
     """Has the kernels compiled ahead of time; what is wrong with them is said when they are used."""
     with suppress(ImportError, LanesError, OSError):
         ensure_built(host(), say)
+
+
+def is_compiled() -> bool:
+    """Whether the kernels for this machine are there."""
+    try:
+        return all(path.exists() for path in object_files(host()).values())
+    except (ImportError, LanesError, OSError):
+        return False
 
 
 def instruction_set() -> str:
