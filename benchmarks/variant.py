@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from benchmarks import engines, raw
 from benchmarks.meter import Meter
+from benchmarks.peers.environments import ONE_THREAD
 from benchmarks.workloads import WORKLOADS, Workload
 from covey.fleet.engine import Engine
 
@@ -27,7 +28,7 @@ if importlib.util.find_spec("ray"):  # a Ray cluster on this machine, against th
 
 def command(name: str, workload: str) -> list[str]:
     """How to start a variant on a workload."""
-    return [sys.executable, "-m", "benchmarks.variant", name, workload]
+    return ["env", ONE_THREAD, sys.executable, "-m", "benchmarks.variant", name, workload]
 
 
 def main() -> None:

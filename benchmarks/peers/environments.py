@@ -11,6 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = "torch==2.13.0"  # first and by its exact version: any other spec may pull the GPU build
+# of every process that is measured, ours and theirs: a second one spins between batches
+ONE_THREAD = "OMP_NUM_THREADS=1"
 WORKLOADS_NEED = ("numpy", "scipy", "psutil", "platformdirs")
 
 
@@ -114,4 +116,4 @@ def command(peer: Peer, workload: str, rounds: int, *more: str) -> list[str]:
     paths = f"PYTHONPATH={ROOT / 'src'}{os.pathsep}{ROOT}"
     python = str(folder(peer) / "bin" / "python")
     started = [python, "-m", peer.module, workload, str(rounds), *more]
-    return ["env", paths, "OMP_NUM_THREADS=1", *settings, *started]
+    return ["env", paths, ONE_THREAD, *settings, *started]

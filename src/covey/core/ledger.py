@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from covey.core.privacy_loss import Loss, Told, add_loss, answers_called, losses_of, plain_losses
+from covey.core.privacy_loss import Loss, Told, add_loss, answers_called, losses_of, plain_by_client
 
 MAX_EXAMPLES = 50  # problems kept word for word; the rest is only counted
 LONGEST_KEPT = 50  # rounds of which it is remembered who sent the longest update
@@ -210,7 +210,7 @@ class Ledger:
             "refused": self.refused,
             "problems": [[what, asdict(problem)] for what, problem in self.problems],
             "epsilon": {str(client): spent for client, spent in self.epsilon.items()},
-            "told": {str(client): plain_losses(told) for client, told in self.told.items()},
+            "told": plain_by_client(self.told),
             "longest": [list(one) for one in self.longest],
             "conduct": {str(client): dict(vars(one)) for client, one in self.conduct.items()},
             "barred": {str(client): why for client, why in self.barred.items()},

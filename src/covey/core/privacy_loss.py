@@ -58,6 +58,18 @@ def plain_losses(told: Mapping[Loss, int]) -> list[list[Any]]:
     return [[*(getattr(loss, name) for name in IN_A_FILE), times] for loss, times in told.items()]
 
 
+def plain_by_client(told: Mapping[int, Mapping[Loss, int]]) -> dict[str, list[list[Any]]]:
+    """Everybody's as a file keeps them; those of clients that told the same are made once."""
+    made: dict[tuple[tuple[Loss, int], ...], list[list[Any]]] = {}
+    found: dict[str, list[list[Any]]] = {}
+    for client, losses in told.items():
+        key = tuple(losses.items())
+        if key not in made:
+            made[key] = plain_losses(losses)
+        found[str(client)] = made[key]
+    return found
+
+
 def losses_of(plain: Iterable[Iterable[Any]]) -> Told:
     """Of what a file kept."""
     told: Told = {}
