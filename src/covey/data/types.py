@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
@@ -200,6 +201,13 @@ class Samples:
         share = np.asarray(self.shift.tilt)[self.dataset.labels()[self.index].astype(np.int64)]
         tilted: NDArray[np.bool_] = (self.index * GOLDEN) % 1.0 < share
         return tilted
+
+
+def mark_of(view: View) -> tuple[Dataset, Hashable]:
+    """The data set that samples are of, and what tells these from all other samples of it."""
+    if isinstance(view, Samples):
+        return view.dataset, (view.shift, view.index.tobytes())
+    return view.dataset, tuple(blake2b(part.numpy().tobytes()).digest() for part in view.tensors())
 
 
 @dataclass(frozen=True, eq=False)

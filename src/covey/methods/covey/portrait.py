@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
-from covey.data.types import Dataset, Samples
+from covey.data.types import Dataset, mark_of
 from covey.data.types import View as Data
 from covey.errors import UserError
 from covey.methods.covey.views import BITS, views_of
@@ -179,14 +179,6 @@ class Answer:
     bits: NDArray[np.uint8]
     views: NDArray[np.int64]
     spent: float
-
-
-def mark_of(view: Data) -> tuple[Dataset, Hashable]:
-    """The data set that a client's samples are of, and what tells these from all other samples of it."""
-    if isinstance(view, Samples):
-        return view.dataset, (view.shift, view.index.tobytes())
-    x, y = view.tensors()
-    return view.dataset, tuple(hashlib.blake2b(part.numpy().tobytes()).digest() for part in (x, y))
 
 
 @lru_cache(maxsize=64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from covey.core.needs import Fact, gives_of
 from covey.core.round import Client, Method, Reply, Step, Task
+from covey.parts.steps.adapted import trained_before_use
 from covey.parts.steps.private import stays_at_home
-from covey.parts.steps.train import Train, best_row, local_fit
+from covey.parts.steps.train import Train, best_row
 from covey.training.rows import Layout
 
 OWN_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
@@ -62,10 +63,7 @@ def served_row(
     elif share:
         assert serving.adapt is not None
         stream = client.stream(*ADAPTING, "round", client.round) if rng is None else rng
-        alone = replace(client, state=dict(client.state), rng=stream)
-        trained = row
-        for _ in range(serving.updates):
-            trained = local_fit(serving.adapt, alone, trained).row
+        trained = trained_before_use(client, serving.adapt, serving.updates, row, stream)
         row = torch.lerp(row, trained, share)
     if client.live:
         client.state[SERVED] = {"row": row, "slot": slot, "share": share, "own": serving.own}
