@@ -40,7 +40,7 @@ def asked(site: Any, step: Any, **changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "step",
     [TRAIN, Quiet(step=TRAIN), Evaluate(), SecureUpdate(step=TRAIN, clip=0.5)],
-    ids=lambda s: s.cluster,
+    ids=lambda s: s.kind,
 )
 def test_what_has_no_noise_of_the_sites_own_does_not_leave(step: Any) -> None:
     answer = asked(sites(budget=3.0)[100], step)

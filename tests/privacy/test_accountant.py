@@ -60,7 +60,7 @@ def test_sampling_is_never_credited_where_data_decide() -> None:
     assert spent[Sampling()] > 5 * spent[POISSON]
 
 
-@pytest.mark.parametrize("sampling", [POISSON, FIXED, Sampling()], ids=lambda s: s.cluster)
+@pytest.mark.parametrize("sampling", [POISSON, FIXED, Sampling()], ids=lambda s: s.kind)
 def test_epsilon_in_noise_out_and_back(sampling) -> None:
     noise = noise_for(3.0, 1e-5, sampling=sampling, times=25)
     back = epsilon_of([Sums(noise=noise, sampling=sampling, times=25)], 1e-5)
