@@ -36,10 +36,10 @@ def run(seed: int, margin: float, workers: int) -> tuple[float, bytes]:
             measure={"every": 50},
             engine={"workers": workers},
         )
-        chosen = done.summary["engine"]["winograd"]
+        chosen = done.summary.engine["winograd"]
         if not chosen:
             raise SystemExit("no layer could use Winograd's method: nothing would be compared")
-        accuracy = float(done.summary["last"]["global-test/accuracy"])
+        accuracy = done.summary.last["global-test/accuracy"]
         return accuracy, np.asarray(done.state.models).tobytes()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from covey.core.round import Watcher
 from covey.errors import UserError
 from covey.files import write_atomically
+from covey.folder.summary import Summary
 from covey.report.seeds import Number, differences, from_json, ratios, to_json, value_of
 from covey.runs.config import Config, resolve
 from covey.runs.place import finished_summary
@@ -114,7 +115,7 @@ def refusal(experiment: Experiment, row: Row, case: Case) -> str:
 
 def one_run(
     config: Config, folder: Path, watch: Callable[[int], Any], say: Callable[[str], None] | None
-) -> dict[str, Any]:
+) -> Summary:
     """The summary of the run in this folder, which is made, or gone on with, unless it is finished.
 
     An unfinished run of other sources, and one of changed sources where the present ones are clean, starts anew.
@@ -140,7 +141,7 @@ def one_run(
         watchers: list[Watcher] = [watcher, note_origin]
         done_run = run_or_resume(config, folder, watchers=watchers, say=say, report=False)
     note_origin()
-    return dict(done_run.summary)
+    return done_run.summary
 
 
 def add_reached(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from covey.errors import SpoiledRunError, UserError
+from covey.files import finite
 from covey.runs.config import resolve
 from experiments.execute import Announce, one_run, run_folder
 from experiments.merge import merged
@@ -81,9 +82,9 @@ def tune_rows(experiment: Experiment, out: Path, live: Announce, say: Callable[[
                     say(f"{title}: counts as 0: {error}")
                     values.append(0.0)
                     continue
-                values.append(float(summary["last"].get(metric) or 0.0))
-                rounds += int(summary["rounds_done"])
-                sent += sum(summary["cost"][way] for way in ("bytes_up", "bytes_down", "bytes_peer"))
+                values.append(finite(summary.last.get(metric)) or 0.0)
+                rounds += summary.rounds_done
+                sent += summary.cost.bytes
                 cpu += float(read_origin(folder).get("cpu_seconds", 0.0))
             scores.append(float(np.mean(values)))
         best = tries_of(row)[int(np.argmax(scores))]

@@ -152,7 +152,7 @@ def test_numbers_may_be_numpys(tmp_path: Path) -> None:
         target=np.float64(0.5),
         out=tmp_path / "r",
     )
-    assert done.summary["rounds_done"] == 2
+    assert done.summary.rounds_done == 2
     assert "hidden = [\n    4,\n]" in (tmp_path / "r" / "config.toml").read_text()
 
 

@@ -246,7 +246,7 @@ def test_changed_code_is_said_and_needs_a_word(mine: Path, tmp_path: Path) -> No
     with pytest.raises(UserError, match=r"the method '.*mine.py:few' .* has changed .*--changed-code"):
         resume(tmp_path / "run", report=False)
     done = resume(tmp_path / "run", report=False, changed_code=True)
-    hashes = [origin["sha256"] for origin in done.summary["own"]]
+    hashes = [origin.sha256 for origin in done.summary.own]
     assert len(set(hashes)) == 2  # both are told
     kept = load_checkpoint(tmp_path / "run")
     assert kept is not None

@@ -101,7 +101,7 @@ def numbers(answers: Sequence[Floats], test: Sequence[Pair], classes: int) -> di
             "log loss": float(np.average(squares, weights=sizes)),
             "RMSE": float(np.average(np.sqrt(squares), weights=sizes)),
         }
-    hits, losses, brier = [], [], []
+    hits, losses, brier = list[float](), list[float](), list[float]()
     for chances, (_, y) in zip(answers, test, strict=True):
         if not len(y):
             hits, losses, brier = [*hits, 0.0], [*losses, 0.0], [*brier, 0.0]

@@ -94,7 +94,7 @@ def test_a_frame_goes_straight_into_a_run(tmp_path: Any) -> None:
     run = covey.run(
         "fedavg", whole, rounds=1, label="ill", client="hospital", out=tmp_path, progress=False, report=False
     )
-    assert (run.summary["clients"], run.summary["dataset"]) == (3, "table")
+    assert (run.summary.clients, run.summary.dataset) == (3, "table")
 
 
 def test_a_torch_dataset_a_loader_and_a_pair_go_straight_into_a_run() -> None:

@@ -68,10 +68,10 @@ def test_a_run_ends_when_the_number_it_watches_has_not_improved(tmp_path: Path) 
     )
     said: list[str] = []
     done = run_config(config, tmp_path / "run", report=False, say=said.append)
-    best = done.summary["best"]["global-test/loss"]["round"]
-    assert done.summary["rounds_done"] == best + 3 < 40
+    best = done.summary.best["global-test/loss"].round
+    assert done.summary.rounds_done == best + 3 < 40
     assert said[-1] == f"ended after round {best + 3} of 40: no better global-test/loss for 3 rounds"
-    assert done.summary["finished"]
+    assert done.summary.finished
     with pytest.raises(UserError, match=r"stop\.metric is 'global-test/f1', which is not measured"):
         resolve({**TABLES, "stop": {"metric": "global-test/f1"}})
 

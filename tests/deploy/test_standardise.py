@@ -184,7 +184,7 @@ def test_models_of_sites_are_used_under_the_scale_that_these_told(tmp_path: Path
         models = load_models(tmp_path / name)
         assert models.facts.inputs.scale == tuple(fleet.spec.scale or ())
         right = (models.predict(x) == np.array(DATA.dataset.classes)[y]).mean()
-        assert right == pytest.approx(run.summary["last"]["global-test/accuracy"])
+        assert right == pytest.approx(run.summary.last["global-test/accuracy"])
         if name == "fedavg":
             assert torch.equal(models.served("site-1").row, run.state.models[0])
             continue

@@ -6,7 +6,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from covey.core.ledger import Cost
 from covey.folder.rows import SCHEMA, table_of
+from covey.folder.summary import Costs, Summary
 from covey.runs.study.cells import read_cell, series
 
 
@@ -34,8 +36,8 @@ def test_accuracy_against_messages(folder: Path) -> None:
 
 
 def test_messages_of_one_kind(folder: Path) -> None:
-    peers = {"messages": 20, "bytes_up": 0, "bytes_down": 0, "bytes_peer": 800, "seconds": 1.5}
-    summary = {"cost": {**peers, "messages": 25, "by_kind": {"mix.peers": peers}}}
+    peers = Cost(messages=20, bytes_peer=800, seconds=1.5)
+    summary = Summary(cost=Costs(messages=25, bytes_peer=800, seconds=1.5, by_kind={"mix.peers": peers}))
     assert read_cell("cost:messages", summary, folder) == 25
     assert read_cell("cost:messages:mix.peers", summary, folder) == 20
     assert read_cell("cost:bytes:mix.peers", summary, folder) == 800
@@ -47,6 +49,6 @@ def test_accuracy_after_the_same_time_for_all(tmp_path: Path) -> None:
     times = [(1, 10.0, 0.2), (2, 25.0, 0.4), (3, 40.0, 0.9)]
     rows = [[number, at, 0, -1, -1, "local-test", "accuracy-mean", value] for number, at, value in times]
     pq.write_table(table_of(rows), tmp_path / "metrics.parquet")
-    assert read_cell("after:local-test/accuracy-mean:30:5", {}, tmp_path) == pytest.approx(0.3)
-    assert read_cell("after:local-test/accuracy-mean:30:1", {}, tmp_path) == 0.4
-    assert read_cell("after:local-test/accuracy-mean:50:5", {}, tmp_path) is None
+    assert read_cell("after:local-test/accuracy-mean:30:5", Summary(), tmp_path) == pytest.approx(0.3)
+    assert read_cell("after:local-test/accuracy-mean:30:1", Summary(), tmp_path) == 0.4
+    assert read_cell("after:local-test/accuracy-mean:50:5", Summary(), tmp_path) is None

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from covey.errors import UserError
+from covey.folder.summary import Summary
 from covey.runs.study.cells import read_cell
 from experiments.smooth import kernel_smoothed, smoothed
 from experiments.spec import read_experiment
@@ -54,7 +55,7 @@ def test_means_over_parts_of_a_run(tmp_path: Path) -> None:
     pq.write_table(pa.table(table), tmp_path / "metrics.parquet")
 
     def mean(span: str) -> float | None:
-        return read_cell(f"mean:global-test/accuracy:{span}", {}, tmp_path)
+        return read_cell(f"mean:global-test/accuracy:{span}", Summary(), tmp_path)
 
     assert mean("0%-20%") == (1 + 4) / 2, "round 0, before training, is in no part"
     assert mean("80%-100%") == (81 + 100) / 2
@@ -62,7 +63,7 @@ def test_means_over_parts_of_a_run(tmp_path: Path) -> None:
     assert mean("50-60") is None
 
     def spread(span: str) -> float | None:
-        return read_cell(f"spread:global-test/accuracy:{span}", {}, tmp_path)
+        return read_cell(f"spread:global-test/accuracy:{span}", Summary(), tmp_path)
 
     assert spread("80%-100%") == pytest.approx(19 / 2**0.5), "81 and 100"
     assert spread("1-3") == pytest.approx((49 / 3) ** 0.5), "1, 4, 9: squares of -11/3, -2/3, 13/3 over 2"

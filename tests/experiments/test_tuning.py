@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from covey.errors import SpoiledRunError, UserError
+from covey.folder.summary import Costs, Summary
 from experiments import tuning
 from experiments.benchmark_page import tuning_lines, where_known
 from experiments.spec import Row, read_experiment
@@ -49,9 +50,9 @@ def test_the_best_mean_over_the_cases_wins_and_its_cost_is_kept(
 
     def run(config: Any, folder: Path, *_: Any) -> dict[str, Any]:
         case = "IID" if "IID" in folder.parts else "P(y|x) strong"
-        cost = {"bytes_up": 4, "bytes_down": 6, "bytes_peer": 0}
+        cost = Costs(bytes_up=4, bytes_down=6, bytes_peer=0)
         last = {"local-test/accuracy-mean": score[config["train"]["lr"], case]}
-        return {"last": last, "rounds_done": 2, "cost": cost}
+        return Summary(last=last, rounds_done=2, cost=cost)
 
     monkeypatch.setattr(tuning, "one_run", run)
     row = Row(
@@ -73,8 +74,8 @@ def test_a_try_whose_training_diverges_counts_as_nothing_and_the_others_go_on(
     def run(config: Any, *_: Any) -> dict[str, Any]:
         if config["train"]["lr"] == 9.0:
             raise SpoiledRunError("round 1: training diverges", round=1)
-        cost = {"bytes_up": 1, "bytes_down": 1, "bytes_peer": 0}
-        return {"last": {"local-test/accuracy-mean": 0.3}, "rounds_done": 1, "cost": cost}
+        cost = Costs(bytes_up=1, bytes_down=1, bytes_peer=0)
+        return Summary(last={"local-test/accuracy-mean": 0.3}, rounds_done=1, cost=cost)
 
     monkeypatch.setattr(tuning, "one_run", run)
     tries = [{"train": {"lr": 0.2}}]

@@ -65,8 +65,8 @@ def test_a_run_names_its_liars_and_nobody_where_nobody_lies(
     config = resolve({**tables, "train": {"lr": 0.1, "epochs": 1}, "engine": {"lanes": False}})
     said: list[str] = []
     done = run_config(config, tmp_path / "honest", say=said.append, report=False)
-    assert "odd clients" not in done.summary["notes"]
+    assert "odd clients" not in done.summary.notes
     monkeypatch.setattr(runs, "fleet_of", lambda config, _say: attacked(fleet_of(config), (2, 5), "scale"))
     done = run_config(config, tmp_path / "attacked", say=said.append, report=False)
     assert said[-1].startswith("2 clients stand out: of 6 updates of client 2 6 were longer than")
-    assert said[-1] == done.summary["notes"]["odd clients"]["text"]
+    assert said[-1] == done.summary.notes["odd clients"]["text"]

@@ -50,7 +50,9 @@ def test_a_journal_alone_says_what_the_summary_would_say(tmp_path: Path) -> None
     ]
     assert run.summary.cost.bytes_up == wanted["cost"]["bytes_up"]
     assert run.summary.cost.seconds == pytest.approx(wanted["cost"]["seconds"])
-    assert run.summary.by_kind["train.sgd"].messages == wanted["cost"]["by_kind"]["train.sgd"]["messages"]
+    assert (
+        run.summary.cost.by_kind["train.sgd"].messages == wanted["cost"]["by_kind"]["train.sgd"]["messages"]
+    )
     assert run.summary.lost.count == wanted["lost"]["count"]
     (reached,) = run.summary.targets
     assert (reached.metric, reached.target) == ("local-test/accuracy-mean", made.target)

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,10 +158,7 @@ def becomes(use: Callable[[], Any], same: Callable[[Any], bool]) -> str:
 
 def same_end(clean: Run, rows: Any) -> Callable[[Run], bool]:
     def same(done: Run) -> bool:
-        a, b = (
-            {key: value for key, value in summary.items() if key != "wall_seconds"}
-            for summary in (clean.summary, done.summary)
-        )
+        a, b = (replace(run.summary, wall_seconds=None) for run in (clean, done))
         return (
             torch.equal(clean.state.models, done.state.models)
             and a == b

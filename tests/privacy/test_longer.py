@@ -39,7 +39,7 @@ def made(folder: Path, method: dict[str, Any] = FEDAVG, rounds: int = 3, **priva
 
 def lost(done: Run, whose: str = "client") -> float:
     """What the updates cost whoever lost most, as summary.json says it."""
-    return max(one[whose]["updates"] for one in done.summary["privacy"]["clients"].values())
+    return max(one[whose]["updates"] for one in done.summary.privacy["clients"].values())
 
 
 def test_more_rounds_are_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -166,4 +166,4 @@ def test_from_python_with_another_epsilon(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"was planned for 2"):
         covey_run("fedavg", rounds=3, private={"epsilon": 30, "accountant": "rdp"}, **settings)
     run = covey_run("fedavg", rounds=3, private={"epsilon": 50, "accountant": "rdp"}, **settings)
-    assert run.summary["rounds_done"] == 3
+    assert run.summary.rounds_done == 3

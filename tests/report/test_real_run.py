@@ -42,7 +42,7 @@ def test_the_summary_follows_from_the_rows(folder: Path) -> None:
         assert curve.value[curve.round == best.round].tolist() == [best.value]
     (target,) = run.summary.targets
     assert target == reach(run.rows, target.metric, target.target)
-    for kind, cost in run.summary.by_kind.items():
+    for kind, cost in run.summary.cost.by_kind.items():
         if not kind.endswith(MEASURING):
             assert run.rows.overall(f"fleet/messages:{kind}").value.sum() == cost.messages
     assert run.rows.bytes.max() == run.summary.cost.bytes

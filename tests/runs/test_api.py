@@ -64,12 +64,12 @@ def test_a_table_with_a_client_column_knows_its_clients(tmp_path: Path) -> None:
     table.write_text("\n".join(["age,pressure,state,hospital", *rows]))
     data = covey.read_table(table, label="state", client="hospital")
     run = covey.run("fedavg", data, rounds=1, out=tmp_path / "run", **QUIET)
-    assert (run.summary["clients"], read_run(tmp_path / "run").summary.clients) == (3, 3)
+    assert (run.summary.clients, read_run(tmp_path / "run").summary.clients) == (3, 3)
     assert read_tables(tmp_path / "run" / "config.toml")["partition"]["name"] == "natural"
     shared = covey.run(
         "fedavg", data, rounds=1, clients=4, partition={"name": "iid"}, out=tmp_path / "iid", **QUIET
     )
-    assert shared.summary["clients"] == 4
+    assert shared.summary.clients == 4
 
 
 def test_targets_without_classes_are_shared_out_evenly(tmp_path: Path) -> None:
@@ -100,12 +100,12 @@ def test_a_folder_of_ones_own_data_tells_the_truth(tmp_path: Path) -> None:
     ):
         assert tables[table]["name"].startswith(f"given:{name}@")
     assert (tables["data"]["clients"], tables["train"]["lr"]) == (3, 0.2)
-    assert (run.summary["dataset"], run.summary["model"], run.summary["method"]) == (
+    assert (run.summary.dataset, run.summary.model, run.summary.method) == (
         "blobs",
         "Sequential",
         "fedavg",
     )
-    assert "local-test/mistakes-worst10" in run.summary["last"]
+    assert "local-test/mistakes-worst10" in run.summary.last
     again = [sys.executable, "-m", "covey", "run", str(tmp_path / "run" / "config.toml")]
     here = {**os.environ, "PYTHONPATH": str(Path(covey.__file__).parents[1])}
     refused = subprocess.run(again, capture_output=True, text=True, cwd=tmp_path, check=False, env=here)
@@ -136,7 +136,7 @@ def test_called_again_with_more_rounds_it_makes_them(tmp_path: Path) -> None:
     more = covey.run(mine(), data, net(), rounds=4, out=tmp_path / "run", **QUIET)
     straight = covey.run(mine(), data, net(), rounds=4, out=tmp_path / "straight", **QUIET)
     assert torch.equal(more.state.models, straight.state.models)
-    assert more.summary["rounds_done"] == 4
+    assert more.summary.rounds_done == 4
     with pytest.raises(UserError, match="2, but 4 rounds are done"):
         covey.run(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
     with pytest.raises(UserError, match="other settings"):
@@ -186,7 +186,7 @@ def test_with_seeds_it_is_a_study_with_intervals_and_tests_that_goes_on(tmp_path
     assert (list(study), study.failed) == (["ours", "alone"], {})
     one = covey.run(mine(), data, net(), rounds=2, seed=4, out=tmp_path / "one", **QUIET)
     ours, others = study.values("ours"), study.values("alone")
-    assert (list(ours), ours[4]) == ([3, 4], one.summary["last"]["local-test/accuracy-mean"])
+    assert (list(ours), ours[4]) == ([3, 4], one.summary.last["local-test/accuracy-mean"])
     test = study.tests()["alone"]
     assert test.difference == pytest.approx(sum(others[s] - ours[s] for s in (3, 4)) / 2)
     shown = str(study)
@@ -238,7 +238,7 @@ def test_the_frame_holds_every_measurement(tmp_path: Path, monkeypatch: pytest.M
         "value",
     ]
     rows = [row for row in table.to_pylist() if (row["split"], row["metric"]) == ("global-test", "accuracy")]
-    assert rows[-1]["value"] == run.summary["last"]["global-test/accuracy"]
+    assert rows[-1]["value"] == run.summary.last["global-test/accuracy"]
 
 
 def test_a_frame_is_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +316,7 @@ def test_a_configuration_is_a_file_tables_or_complete_and_arguments_count_more(t
 def test_a_folder_is_opened_and_resumed(tmp_path: Path) -> None:
     covey.run(rounds=1, out=tmp_path / "run", **QUIET)
     opened = covey.Run(tmp_path / "run")
-    assert (opened.label, opened.state.round, opened.summary["rounds_done"]) == ("fedavg", 1, 1)
+    assert (opened.label, opened.state.round, opened.summary.rounds_done) == ("fedavg", 1, 1)
     longer = covey.resume(tmp_path / "run", rounds=2, progress=False, report=False)
     straight = covey.run(rounds=2, out=tmp_path / "straight", **QUIET)
     assert torch.equal(longer.state.models, straight.state.models)

@@ -43,7 +43,7 @@ def test_a_model_predicts_what_the_run_measured(digits: covey.Run) -> None:
     found = models.predict(data.x[data.test])
     assert found.dtype.kind == "U"  # classes by name
     right = found == np.array(data.classes)[data.labels()[data.test].astype(int)]
-    assert right.mean() == pytest.approx(digits.summary["last"]["global-test/accuracy"])
+    assert right.mean() == pytest.approx(digits.summary.last["global-test/accuracy"])
 
 
 def test_every_client_has_its_own_model(rotated: covey.Run) -> None:
@@ -54,7 +54,7 @@ def test_every_client_has_its_own_model(rotated: covey.Run) -> None:
     for client, share in enumerate(data.shares):
         x, y = data.dataset.x[share.test.index], share.test.labels().astype(int)
         scores.append((models.predict(x, client=client) == np.array(data.dataset.classes)[y]).mean())
-    assert np.mean(scores) == pytest.approx(rotated.summary["last"]["local-test/accuracy-mean"])
+    assert np.mean(scores) == pytest.approx(rotated.summary.last["local-test/accuracy-mean"])
     with pytest.raises(UserError, match=r"there are 3 models: say whose \(client\)"):
         models.predict(data.dataset.x[:2])
     with pytest.raises(UserError, match="client 9 was not in the run"):

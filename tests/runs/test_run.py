@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +34,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def same(a: Run, b: Run) -> None:
     assert torch.equal(a.state.models, b.state.models)
-    assert {**a.summary, "wall_seconds": 0} == {**b.summary, "wall_seconds": 0}
+    assert replace(a.summary, wall_seconds=0) == replace(b.summary, wall_seconds=0)
     tables = [pq.read_table(done.folder / "metrics.parquet") for done in (a, b)]
     assert tables[0].equals(tables[1])
 
@@ -69,8 +70,8 @@ def test_killed_before_its_summary_a_run_has_the_same_summary(
     assert not (tmp_path / "run" / "summary.json").exists()
     done = resume(tmp_path / "run")
     same(done, straight)
-    assert done.summary["engine"]["trainer"]
-    assert done.summary["clients"] == 4
+    assert done.summary.engine["trainer"]
+    assert done.summary.clients == 4
 
 
 def test_files_of_an_earlier_end_are_gone_while_a_run_goes_on(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_files_of_an_earlier_end_are_gone_while_a_run_goes_on(tmp_path: Path) ->
         }
         assert read_run(folder).summary.rounds_done == end.state.round
 
-    assert resume(folder, watchers=[look]).summary["finished"]
+    assert resume(folder, watchers=[look]).summary.finished
 
 
 # ---------------------------------------------------------------------------------------------- who may write
@@ -107,7 +108,7 @@ def test_a_folder_that_was_filled_meanwhile_is_left_alone(
     monkeypatch.setattr(covey.runs.run, "fleet_of", slow)
     with pytest.raises(UserError, match="is not empty"):
         run_config(resolve(TABLES), tmp_path / "run", report=False)
-    assert resume(tmp_path / "run", report=False).summary["seed"] == 5
+    assert resume(tmp_path / "run", report=False).summary.seed == 5
 
 
 def test_a_folder_says_what_ran_or_is_not_written(tmp_path: Path) -> None:

@@ -58,13 +58,13 @@ def test_a_tracker_is_told_of_begin_rounds_and_end(told: Path, tmp_path: Path) -
     last = lines(told)[3]
     assert last[1:] == [
         3,
-        done.summary["last"]["global-test/accuracy"],
-        sum(done.summary["cost"][way] for way in ("bytes_up", "bytes_down")),
+        done.summary.last["global-test/accuracy"],
+        done.summary.cost.bytes,
     ]
     assert lines(told)[-1] == ["end", True, 3]
     written = tomllib.loads((tmp_path / "run" / "config.toml").read_text())["tracker"]
     assert written[0]["fails_in"] == 0  # with every default
-    assert [origin["kind"] for origin in done.summary["own"]] == ["tracker"]
+    assert [origin.kind for origin in done.summary.own] == ["tracker"]
 
 
 def test_it_is_told_that_a_run_was_interrupted_and_goes_on(told: Path, tmp_path: Path) -> None:

@@ -230,11 +230,11 @@ def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | Non
             finished[name] = run_or_resume(config, folder / name, watchers=[watch], report=False)
     write_report([read_run(done.folder) for done in finished.values()], folder / "report.html")
     show_runs(list(finished.values()), folder)
-    last = {name: done.summary["last"] for name, done in finished.items()}
+    last = {name: done.summary.last for name, done in finished.items()}
     score = {name: float(values["local-test/accuracy-mean"]) for name, values in last.items()}
     spread = {name: float(values.get("local-test/accuracy-std", 0.0)) for name, values in last.items()}
     numbers = ", ".join(f"{name} {value:.1%}" for name, value in score.items())
-    said = verdict(advice.method, score, spread, clients=int(finished[advice.method].summary["clients"]))
+    said = verdict(advice.method, score, spread, clients=finished[advice.method].summary.clients)
     Console().print(
         f"{said} after {rounds} rounds ({numbers} on the clients' own test data).", highlight=False
     )

@@ -189,8 +189,8 @@ class Ledger:
         """The latest problem of this round, for the end of a sentence; nothing where there was none."""
         return f". {self.last_problem()}" if self.lost_in_round or self.refused_in_round else ""
 
-    def examples(self, what: str) -> list[dict[str, Any]]:
-        return [asdict(problem) for kind, problem in self.problems if kind == what]
+    def examples(self, what: str) -> tuple[Problem, ...]:
+        return tuple(problem for kind, problem in self.problems if kind == what)
 
     @property
     def cost(self) -> Cost:

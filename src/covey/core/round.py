@@ -396,7 +396,7 @@ def check_run(method: Any, fleet: Any, rounds: Any) -> None:
         getattr(method.select, "per_round", 0),
         len(getattr(getattr(fleet, "data", None), "shares", ())),
     )
-    if there and isinstance(asked, int) and asked > there and getattr(fleet, "name", "run") == "run":
+    if there and isinstance(asked, int) and asked > there and not getattr(fleet, "is_child", False):
         warnings.warn(f"per_round is {asked}, but there are {there} clients: all of them work", stacklevel=4)
 
 

@@ -383,6 +383,10 @@ class SiteFleet:
         return self.books.ledger
 
     @property
+    def is_child(self) -> bool:
+        return self.books.is_child
+
+    @property
     def answers(self) -> Answers:
         return self.books.answers
 

@@ -176,6 +176,10 @@ class LocalFleet:
         return self.books.ledger
 
     @property
+    def is_child(self) -> bool:
+        return self.books.is_child
+
+    @property
     def answers(self) -> Answers:
         return self.books.answers
 

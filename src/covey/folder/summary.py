@@ -1,22 +1,24 @@
-"""`summary.json`, typed: read from a file, or worked out from the rows of a run that goes on."""
+"""`summary.json`: one type that a run writes and every reader gets, also of a run that goes on."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from covey.core.ledger import Cost, Problem
+from covey.core.ledger import Cost, Ledger, Problem
 from covey.errors import UserError
+from covey.files import finite
 from covey.folder.rows import Rows
+from covey.settings.registry import Origin
 from covey.training.metrics import BUILT_IN, Metrics, higher_is_better, split_name
 
 KNOWN_SCHEMA = 1
 MEASURED = ("global-test/", "local-test/")
 MEASURING = " (measuring)"  # ends the name of a step kind that only observed the run
 COSTS = ("messages", "bytes_up", "bytes_down", "bytes_peer", "seconds")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +48,29 @@ class Losses:
     examples: tuple[Problem, ...] = ()
 
 
+@dataclass(kw_only=True)
+class Costs(Cost):
+    """What a run cost in all, by step kind, and what measuring it took apart from that."""
+
+    evaluation_bytes: int = 0
+    by_kind: Mapping[str, Cost] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> "Costs":
+        """The ledger's totals."""
+        measured = {f"{kind}{MEASURING}": cost for kind, cost in ledger.measuring.items()}
+        return cls(
+            **{**vars(ledger.cost), "seconds": ledger.clock},
+            evaluation_bytes=sum(cost.bytes for cost in ledger.measuring.values()),
+            by_kind={**ledger.total, **measured},
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """All of `summary.json`."""
+    """All of `summary.json`, as it is written and read."""
 
+    schema: int = KNOWN_SCHEMA
     covey: str = ""
     name: str = ""
     method: str = ""
@@ -64,17 +85,20 @@ class Summary:
     last: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Best] = field(default_factory=dict)
     targets: tuple[Target, ...] = ()
-    cost: Cost = field(default_factory=Cost)
-    evaluation_bytes: int = 0
-    by_kind: Mapping[str, Cost] = field(default_factory=dict)
+    cost: Costs = field(default_factory=Costs)
     lost: Losses = field(default_factory=Losses)
     refused: Losses = field(default_factory=Losses)
     epsilon: Mapping[str, float] = field(default_factory=dict)
     privacy: Mapping[str, Any] = field(default_factory=dict)  # delta, and what each client lost by kind
     engine: Mapping[str, Any] = field(default_factory=dict)
+    own: tuple[Origin, ...] = ()
     wall_seconds: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
     serving: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for the file and for trackers; null is a number that is not finite."""
+        return {name: finite(part) for name, part in asdict(self).items()}
 
 
 def parse_summary(raw: object, where: str) -> Summary:
@@ -85,116 +109,52 @@ def parse_summary(raw: object, where: str) -> Summary:
         raise UserError(
             f"{where} has schema {raw['schema']!r}; this version reads schema {KNOWN_SCHEMA}: update covey."
         )
-    cost = table(raw.get("cost"), "cost", where)
-
-    def read(name: str, parse: Callable[[Any], T], nothing: T) -> T:
+    found: dict[str, Any] = {}
+    for name, kind in get_type_hints(Summary).items():
+        if raw.get(name) is None:
+            continue
         try:
-            return parse(raw[name]) if raw.get(name) is not None else nothing
+            found[name] = read_as(kind, raw[name])
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as problem:
             raise UserError(f"{where} is damaged: the field {name!r} cannot be read.") from problem
-
-    empty = Summary()
-    return Summary(
-        **{
-            f.name: read(f.name, kind, getattr(empty, f.name))
-            for f in fields(Summary)
-            if (kind := PLAIN.get(f.name))
-        },
-        last=read("last", lambda v: {k: number(x) for k, x in v.items()}, {}),
-        best=read(
-            "best",
-            lambda v: {k: Best(value=number(b["value"]), round=whole(b["round"])) for k, b in v.items()},
-            {},
-        ),
-        targets=read("targets", lambda v: tuple(parse_target(t) for t in v), ()),
-        cost=read("cost", parse_cost, Cost()),
-        evaluation_bytes=read("cost", lambda v: whole(v.get("evaluation_bytes", 0)), 0),
-        by_kind=read("cost", lambda v: {k: parse_cost(c) for k, c in v.get("by_kind", {}).items()}, {})
-        if cost
-        else {},
-        lost=read("lost", parse_losses, Losses()),
-        refused=read("refused", parse_losses, Losses()),
-        epsilon=read(
-            "epsilon", lambda v: {str(k): math.inf if x is None else float(x) for k, x in v.items()}, {}
-        ),
-        privacy=table(raw.get("privacy"), "privacy", where),
-        engine=table(raw.get("engine"), "engine", where),
-        notes=table(raw.get("notes"), "notes", where),
-        serving=read("serving", lambda v: {str(k): tuple(map(whole, slots)) for k, slots in v.items()}, {}),
-    )
+    spent = {key: math.inf if math.isnan(value) else value for key, value in found.get("epsilon", {}).items()}
+    return Summary(**{**found, "epsilon": spent})
 
 
-def text(value: object) -> str:
-    """A string, and nothing that only looks like one."""
-    if not isinstance(value, str):
+def read_as(kind: Any, value: Any) -> Any:
+    """A value of a JSON file as the type that it was written from; what only looks like one is a TypeError.
+
+    null is a number that is not finite, and 3.0 the whole number 3.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin is UnionType:  # T | None
+        return None if value is None else read_as(inner[0], value)
+    if kind is float and value is None:
+        return math.nan
+    if is_dataclass(kind):
+        return of_plain(kind, value)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    wanted: Any = {float: (int, float), tuple: list, Mapping: dict}.get(origin or kind, kind)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
         raise TypeError
-    return value
-
-
-def flag(value: object) -> bool:
-    """A truth value, and nothing that only looks like one."""
-    if not isinstance(value, bool):
+    if origin is tuple:
+        return tuple(read_as(inner[0], one) for one in value)
+    if origin is Mapping:
+        return {key: read_as(inner[1], one) for key, one in value.items()}
+    if kind is int and not -(2**63) <= value < 2**63:
         raise TypeError
-    return value
+    return float(value) if kind is float else value
 
 
-def number(value: Any) -> float:
-    """A number; JSON's null stands for one that is not finite."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+def of_plain(kind: Any, value: Mapping[str, Any]) -> Any:
+    """A dataclass of its plain values; what is absent has its default."""
+    if not isinstance(value, dict):
         raise TypeError
-    return math.nan if value is None else float(value)
-
-
-def whole(value: Any) -> int:
-    """A whole number of 64 bits, also one that was written as 3.0."""
-    found = int(value) if isinstance(value, float) and value.is_integer() else value
-    if type(found) is not int or not -(2**63) <= found < 2**63:
-        raise TypeError
-    return found
-
-
-PLAIN: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("covey", "name", "method", "dataset", "model"), text),
-    **dict.fromkeys(("parameters", "clients", "seed", "rounds", "rounds_done"), whole),
-    "finished": flag,
-    "wall_seconds": number,
-}
-
-
-def table(value: object, name: str, where: str) -> Mapping[str, Any]:
-    """A JSON object, empty when absent."""
-    if value is not None and not isinstance(value, dict):
-        raise UserError(f"{where} is damaged: the field {name!r} cannot be read.")
-    return value or {}
-
-
-def parse_cost(raw: Mapping[str, Any]) -> Cost:
-    """The five costs of one table; absent ones are 0."""
-    counts = {name: whole(raw.get(name, 0)) for name in COSTS if name != "seconds"}
-    return Cost(**counts, seconds=number(raw.get("seconds", 0.0)))
-
-
-def parse_target(raw: Mapping[str, Any]) -> Target:
-    """One entry of "targets"."""
-    round, seconds, sent = (raw.get(name) for name in ("round", "seconds", "bytes"))
-    return Target(
-        metric=text(raw["metric"]),
-        target=number(raw["target"]),
-        round=None if round is None else whole(round),
-        seconds=None if seconds is None else number(seconds),
-        bytes=None if sent is None else whole(sent),
-    )
-
-
-def parse_losses(raw: Mapping[str, Any]) -> Losses:
-    """One of "lost" and "refused"."""
-    examples = (
-        Problem(
-            client=whole(e["client"]), kind=text(e["kind"]), round=whole(e["round"]), reason=str(e["reason"])
-        )
-        for e in raw.get("examples", [])
-    )
-    return Losses(count=whole(raw["count"]), examples=tuple(examples))
+    hints = get_type_hints(kind)
+    return kind(**{name: read_as(hint, value[name]) for name, hint in hints.items() if name in value})
 
 
 def progress_of(rows: Rows, known: Summary, metrics: Metrics = BUILT_IN) -> Summary:
@@ -212,7 +172,8 @@ def progress_of(rows: Rows, known: Summary, metrics: Metrics = BUILT_IN) -> Summ
             if split_name(name)[2] != "std" and highest is not None:
                 best[name] = best_of(curve, highest=highest)
     by_kind = {kind: cost_of(rows, kind) for kind in kinds_of(rows)}
-    measuring = {kind: cost for kind, cost in known.by_kind.items() if kind.endswith(MEASURING)}
+    measuring = {kind: cost for kind, cost in known.cost.by_kind.items() if kind.endswith(MEASURING)}
+    costs = {name: sum(getattr(cost, name) for cost in by_kind.values()) for name in COSTS}
     lost, refused = (int(total_of(rows, name)) for name in ("lost", "refused"))
     clients = rows.client[rows.client >= 0]
     return replace(
@@ -223,8 +184,7 @@ def progress_of(rows: Rows, known: Summary, metrics: Metrics = BUILT_IN) -> Summ
         last=last,
         best=best,
         targets=tuple(reach(rows, wanted.metric, wanted.target, metrics) for wanted in known.targets),
-        cost=Cost(**{name: sum(getattr(cost, name) for cost in by_kind.values()) for name in COSTS}),
-        by_kind=by_kind | measuring,
+        cost=Costs(**costs, evaluation_bytes=known.cost.evaluation_bytes, by_kind=by_kind | measuring),
         lost=replace(known.lost, count=lost),
         refused=replace(known.refused, count=refused),
     )

@@ -77,7 +77,7 @@ def unlike(run: RunView) -> Html | None:
 
 def cost(run: RunView) -> Html:
     """Messages, bytes and seconds of each step kind; evaluation apart."""
-    if not run.summary.by_kind:
+    if not run.summary.cost.by_kind:
         return tag("p", "No step was booked.", class_="hint")
     return markup(
         columns_table(cost_columns(run), "What each kind of step cost"),

@@ -146,7 +146,7 @@ def unfinished(runs: Sequence[RunView], labels: Sequence[str]) -> list[str]:
 
 def cost_columns(run: RunView) -> list[Column]:
     """One row per step kind, then their sum; what only served to measure the run comes after it."""
-    kinds = run.summary.by_kind
+    kinds = run.summary.cost.by_kind
     training = sorted(kind for kind in kinds if not kind.endswith(MEASURING))
     evaluation = sorted(kind for kind in kinds if kind.endswith(MEASURING))
     names = [*training, "all", *evaluation]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +11,9 @@ import pyarrow.parquet as pq
 from covey.errors import UserError
 from covey.files import remove
 from covey.folder.checksums import SERVED, Index, check_config, check_files, read_index
+from covey.folder.read import read_summary
 from covey.folder.served_rows import ServedRows
+from covey.folder.summary import Summary
 from covey.runs.config import Config, resolve
 from covey.settings.toml import read_tables
 from covey.terminal import printable
@@ -83,30 +83,22 @@ def measured_in(folder: Path, index: Index, round: int) -> dict[int, dict[str, f
     return found
 
 
-def summary_in(folder: Path) -> dict[str, Any]:
+def summary_in(folder: Path) -> Summary:
     """What summary.json holds, whether the run has come to its end or was interrupted."""
-    path = folder / "summary.json"
-    try:
-        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return summary
-    except FileNotFoundError as error:
-        raise UserError(f"{short(folder)} has no summary.json: its run has not been stopped yet") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged: it is not the summary of a run") from error
+    if (found := read_summary(folder / "summary.json")) is None:
+        raise UserError(f"{short(folder)} has no summary.json: its run has not been stopped yet")
+    return found
 
 
-def finished_summary(folder: Path) -> dict[str, Any] | None:
+def finished_summary(folder: Path) -> Summary | None:
     """The summary of a run that has come to its end, with all its files as they were written; None for any other."""
     index = read_index(folder)
     path = folder / "summary.json"
     if index is None or (index.kept and path.name not in index.files) or not path.exists():
         return None
     check_files(folder, index)
-    try:
-        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return summary if summary["finished"] else None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged: it is not the summary of a run") from error
+    summary = summary_in(folder)
+    return summary if summary.finished else None
 
 
 def check_free(folder: Path) -> None:

@@ -14,10 +14,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from covey.core.ledger import Ledger
 from covey.core.round import Fleet, Measurement, Method, RoundEnd, State, Task, empty_state, served
 from covey.errors import UserError
-from covey.files import finite, remove, storing, strict_json, write_atomically
+from covey.files import remove, storing, strict_json, write_atomically
 from covey.fleet.local import LocalFleet
 from covey.fleet.odd import odd_in_words
 from covey.fleet.used import Used, rows_in_use
@@ -26,6 +25,7 @@ from covey.folder.checkpoint import Checkpoint, save_checkpoint
 from covey.folder.checksums import ABOUT, SERVED, Index, Piece, read_index, write_index
 from covey.folder.journal import Journal, Row, data_rows, fleet_measurements
 from covey.folder.served_rows import ServedRows, facts_of, gathered
+from covey.folder.summary import Best, Costs, Losses, Summary, Target
 from covey.parts.group.figures import with_true_labels
 from covey.parts.heterogeneity import of_simulation
 from covey.parts.steps.served import Serving
@@ -66,9 +66,9 @@ class Recorder:
         self.metrics = Metrics.of(fleet.objective, config.measure.told)
         self.journal = Journal(folder / "metrics.jsonl")
         self.groups: dict[int, int] = {}
-        self.best: dict[str, dict[str, float]] = {}
+        self.best: dict[str, dict[str, Any]] = {}
         self.last: dict[str, float] = {}
-        self.reached: dict[str, float] | None = None
+        self.reached: dict[str, Any] | None = None
         self.clients = len(fleet.members())
         self.engine: Mapping[str, Any] = {}
         self.origins = origins_of(config)
@@ -193,7 +193,7 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------------ the end
 
-    def finish(self, state: State, *, finished: bool) -> dict[str, Any]:
+    def finish(self, state: State, *, finished: bool) -> Summary:
         """Writes the last checkpoint, metrics.parquet and summary.json; returns the summary."""
         with storing(self.folder):
             self.save()
@@ -204,7 +204,7 @@ class Recorder:
             pq.write_table(self.journal.table(), parquet, compression="zstd")
             written = {
                 "metrics.parquet": parquet.getvalue(),
-                "summary.json": strict_json(summary, indent=1).encode(),
+                "summary.json": strict_json(summary.plain(), indent=1).encode(),
                 SERVED: served_rows(method, state, self.fleet, tasks, make=finished).to_bytes(),
             }
             for name, content in written.items():
@@ -217,44 +217,41 @@ class Recorder:
                 remove(self.journal.path)
         return summary
 
-    def summary(self, state: State, tasks: Mapping[int, Task], *, finished: bool) -> dict[str, Any]:
+    def summary(self, state: State, tasks: Mapping[int, Task], *, finished: bool) -> Summary:
         """What summary.json holds; its schema is in docs/run-folder.md. `tasks` are what clients are given to use."""
-        ledger, top, layout = self.fleet.ledger, self.config.top, self.fleet.layout
-        targets = []
-        if top.target is not None:
-            nothing = {"round": None, "seconds": None, "bytes": None}
-            targets.append(
-                {"metric": self.target_metric(), "target": top.target, **(self.reached or nothing)}
-            )
+        ledger, top = self.fleet.ledger, self.config.top
+        target = (
+            Target(metric=self.target_metric(), target=top.target, **(self.reached or {}))
+            if top.target is not None
+            else None
+        )
         private, data = self.config.tables.get("private", {}), self.config["data"]
-        whole = {
-            "schema": 1,
-            "covey": __version__,
-            "name": top.name or self.config.method_name,
-            "method": self.config.method_name,
-            "dataset": self.fleet.dataset_name or data_name(data["name"], data.get("path")),
-            "model": bare_name(self.config["model"]["name"]),
-            "parameters": layout.trainable,
-            "clients": self.clients,
-            "seed": top.seed,
-            "rounds": top.rounds,
-            "rounds_done": state.round,
-            "finished": finished,
-            "last": self.last,
-            "best": self.best,
-            "targets": targets,
-            "cost": cost_summary(ledger),
-            "lost": {"count": ledger.lost, "examples": ledger.examples("lost")},
-            "refused": {"count": ledger.refused, "examples": ledger.examples("refused")},
-            "epsilon": {str(client): spent for client, spent in ledger.epsilon.items()},
-            "privacy": statement(ledger.told, private.get("delta", DELTA), private.get("accountant", "pld")),
-            "engine": dict(self.engine),
-            "own": [asdict(origin) for origin in self.origins],
-            "wall_seconds": self.wall + time.perf_counter() - self.started,
-            "notes": self.notes(state),
-            "serving": slots_serving(tasks),
-        }
-        return {name: finite(part) for name, part in whole.items()}
+        return Summary(
+            covey=__version__,
+            name=top.name or self.config.method_name,
+            method=self.config.method_name,
+            dataset=self.fleet.dataset_name or data_name(data["name"], data.get("path")),
+            model=bare_name(self.config["model"]["name"]),
+            parameters=self.fleet.layout.trainable,
+            clients=self.clients,
+            seed=top.seed,
+            rounds=top.rounds,
+            rounds_done=state.round,
+            finished=finished,
+            last=self.last,
+            best={name: Best(**best) for name, best in self.best.items()},
+            targets=(target,) if target else (),
+            cost=Costs.of(ledger),
+            lost=Losses(count=ledger.lost, examples=ledger.examples("lost")),
+            refused=Losses(count=ledger.refused, examples=ledger.examples("refused")),
+            epsilon={str(client): spent for client, spent in ledger.epsilon.items()},
+            privacy=statement(ledger.told, private.get("delta", DELTA), private.get("accountant", "pld")),
+            engine=dict(self.engine),
+            own=tuple(self.origins),
+            wall_seconds=self.wall + time.perf_counter() - self.started,
+            notes=self.notes(state),
+            serving=slots_serving(tasks),
+        )
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the method left for the report, who stands out, and what only a simulation can draw."""
@@ -266,12 +263,12 @@ class Recorder:
         return with_true_labels(notes, state.groups, data.label_counts())
 
 
-def slots_serving(tasks: Mapping[int, Task]) -> dict[str, list[int]]:
+def slots_serving(tasks: Mapping[int, Task]) -> dict[str, tuple[int, ...]]:
     """Which rows of the bank serve each client; `all` are those that serve most, for whoever is not named."""
     slots = {client: task.slots for client, task in tasks.items()}
     usual = Counter(slots.values()).most_common(1)[0][0] if slots else ()
-    others = {str(client): list(rows) for client, rows in slots.items() if rows != usual}
-    return {"all": list(usual), **others}
+    others = {str(client): rows for client, rows in slots.items() if rows != usual}
+    return {"all": usual, **others}
 
 
 def served_rows(
@@ -297,27 +294,3 @@ def remove_derived(folder: Path) -> None:
         write_index(folder, replace(index, files=index.lasting))
     for name in DERIVED:
         remove(folder / name)
-
-
-def cost_summary(ledger: Ledger) -> dict[str, Any]:
-    """The ledger's totals, with what measuring cost apart."""
-    whole = ledger.cost
-    kinds = {**ledger.total, **{f"{kind} (measuring)": cost for kind, cost in ledger.measuring.items()}}
-    return {
-        "messages": whole.messages,
-        "bytes_up": whole.bytes_up,
-        "bytes_down": whole.bytes_down,
-        "bytes_peer": whole.bytes_peer,
-        "seconds": ledger.clock,
-        "evaluation_bytes": sum(cost.bytes for cost in ledger.measuring.values()),
-        "by_kind": {
-            kind: {
-                "messages": cost.messages,
-                "bytes_up": cost.bytes_up,
-                "bytes_down": cost.bytes_down,
-                "bytes_peer": cost.bytes_peer,
-                "seconds": cost.seconds,
-            }
-            for kind, cost in kinds.items()
-        },
-    }

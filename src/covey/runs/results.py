@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from covey.folder.checkpoint import read_checkpoint
 from covey.folder.read import RunView, read_run
+from covey.folder.summary import Summary
 from covey.report.payload import kept_rounds
 from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns
 from covey.report.table import Column, headline_metric, rich_table, summary_columns
@@ -135,7 +136,7 @@ class Run(Result):
         *,
         label: str = "",
         state: State | None = None,
-        summary: Mapping[str, Any] | None = None,
+        summary: Summary | None = None,
     ) -> None:
         super().__init__({label: Path(folder)}, Path(folder))
         self._label, self._state, self._summary = label, state, summary
@@ -158,7 +159,7 @@ class Run(Result):
         return self._state
 
     @property
-    def summary(self) -> Mapping[str, Any]:
+    def summary(self) -> Summary:
         """What summary.json holds (docs/run-folder.md)."""
         if self._summary is None:
             self._summary = summary_in(self.folder)

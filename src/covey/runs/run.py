@@ -288,7 +288,7 @@ def _go(
     summary = recorder.finish(state, finished=True)
     if say is not None and (odd := odd_in_words(fleet.ledger)):
         say(odd)
-    tracking.end(summary)
+    tracking.end(summary.plain())
     if report:
         with storing(folder):
             write_page(folder)
@@ -355,7 +355,7 @@ def _run(
             if checkpoint and done:
                 fleet.load(checkpoint.fleet)
                 recorder.go_back(checkpoint)
-                summary = recorder.finish(checkpoint.state, finished=False)
+                summary = recorder.finish(checkpoint.state, finished=False).plain()
         command = "run" if fleet.simulated else "serve"
         interrupted = Interrupted(folder, done, command, summary)
         interrupted.pruned = isinstance(stopped, Pruned)

@@ -1,5 +1,6 @@
 """The studies of the embedding paper: quantiser, attacks, agreement of groups, sizes that fit the ledger."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from covey.folder.summary import Costs, Summary, Target
 from covey.report.seeds import Bound
 from covey.runs.study.cells import read_cell
 from experiments.spec import read_experiment
@@ -62,16 +64,17 @@ def test_groups_are_compared_with_the_truth_after_their_last_change(tmp_path: Pa
     names = ("round", "client", "group", "split", "metric", "value")
     table = pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)})
     pq.write_table(table, tmp_path / "metrics.parquet")
-    assert read_cell("groups:agreement", {}, tmp_path) == 1
-    assert read_cell("groups:count", {}, tmp_path) == 2
+    assert read_cell("groups:agreement", Summary(), tmp_path) == 1
+    assert read_cell("groups:count", Summary(), tmp_path) == 2
 
 
 def test_bytes_with_measuring() -> None:
-    cost = {"bytes_up": 10, "bytes_down": 20, "bytes_peer": 0, "evaluation_bytes": 12, "by_kind": {}}
-    summary = {"cost": cost, "targets": [{"round": 2, "bytes": 15}], "rounds_done": 4}
+    target = Target(metric="global-test/accuracy", target=0.9, round=2, bytes=15)
+    cost = Costs(bytes_up=10, bytes_down=20, evaluation_bytes=12)
+    summary = Summary(cost=cost, targets=(target,), rounds_done=4)
     assert read_cell("cost:total", summary, Path()) == 42
     assert read_cell("to:total", summary, Path()) == 15 + 6
-    summary["targets"] = [{"round": None, "bytes": None}]
+    summary = replace(summary, targets=(replace(target, round=None, bytes=None),))
     assert read_cell("to:total", summary, Path()) == Bound(42.0, "over"), (
         "missed: more than all that was sent"
     )

@@ -55,7 +55,7 @@ def test_every_method_is_run_with_every_seed_to_the_same_bits_as_alone(study, tm
     alone = run_config(
         resolve({**SMALL, "seed": 1, "method": {"name": "fedavg"}}), tmp_path / "run", report=False
     )
-    assert alone.summary["last"] == read_run(study.runs["fedavg"][1].folder).summary.last
+    assert alone.summary.last == read_run(study.runs["fedavg"][1].folder).summary.last
 
 
 def test_the_page_has_means_single_runs_and_paired_tests(study) -> None:

@@ -71,7 +71,7 @@ def test_ones_own_trains_a_run_to_the_same_bits_on_every_engine(lion: str, tmp_p
         }
         done = run_config(resolve(tables), tmp_path / mode, report=False)
         rows.append(done.state.models)
-        assert [origin["kind"] for origin in done.summary["own"]] == ["optimiser"]
+        assert [origin.kind for origin in done.summary.own] == ["optimiser"]
     assert torch.equal(rows[0], rows[1])
     assert torch.equal(rows[0], rows[2])
     plain = run_config(

@@ -37,48 +37,49 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from covey.core.ledger import Cost
 from covey.errors import UserError
 from covey.folder.read import read_run
+from covey.folder.summary import Summary
 from covey.report.seeds import Bound, Number
 
 OF_SEVERAL_RUNS = ("ratio:", "difference:", "best90:")  # what no run tells by itself
 
 
-def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
+def read_cell(what: str, summary: Summary, folder: Path) -> Number:
     """The number, or None where the run has none; a bound for a target that was not reached."""
     kind, _, name = what.partition(":")
     if kind == "last":
-        return _number(summary["last"].get(name))
+        return _number(summary.last.get(name))
     if kind == "best":
-        return _number(summary["best"].get(name, {}).get("value"))
+        return _number(summary.best[name].value) if name in summary.best else None
     if kind == "to":
-        target = summary["targets"][0] if summary["targets"] else {}
-        if name == "total" and target.get("round"):
-            share = target["round"] / summary["rounds_done"]
-            return float(target["bytes"] + share * summary["cost"]["evaluation_bytes"])
-        reached_at = _number(target.get(name))
-        return _whole_cost(name, summary) if target and reached_at is None else reached_at
+        if not summary.targets:
+            return None
+        target = summary.targets[0]
+        if name == "total" and target.round and target.bytes is not None:
+            return target.bytes + target.round / summary.rounds_done * summary.cost.evaluation_bytes
+        reached_at = _number(getattr(target, name, None))
+        return _whole_cost(name, summary) if reached_at is None else reached_at
     if kind == "cost":
         if name == "updates":
             return float(series(folder, "fleet/replied")[1].sum())
         name, _, step = name.partition(":")
-        cost = summary["cost"]["by_kind"].get(step, {}) if step else summary["cost"]
-        if not cost:
-            return 0.0
-        whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
-        whole += cost["evaluation_bytes"] if name == "total" else 0
-        return float(whole) if name in ("bytes", "total") else _number(cost.get(name))
+        cost = summary.cost.by_kind.get(step, Cost()) if step else summary.cost
+        if name == "total":
+            return float(cost.bytes + summary.cost.evaluation_bytes)
+        return _number(getattr(cost, name, None))
     if kind == "groups":
         return groups_cell(name, folder)
     if kind == "clusters":
         return min(accuracy_by_kind(folder, name.partition(":")[2]).values(), default=None)
     if kind == "evaluation":
-        return _number(summary["cost"]["evaluation_bytes"])
+        return float(summary.cost.evaluation_bytes)
     if kind == "epsilon":
-        return max((math.inf if e is None else float(e) for e in summary["epsilon"].values()), default=None)
+        return max(summary.epsilon.values(), default=None)
     if kind == "note":
         note, _, key = name.partition(".")
-        return _number((summary["notes"].get(note) or {}).get(key))
+        return _number((summary.notes.get(note) or {}).get(key))
     if kind in ("mean", "spread"):
         name, _, span = name.rpartition(":")
         rounds, values = series(folder, name)
@@ -88,10 +89,10 @@ def read_cell(what: str, summary: dict[str, Any], folder: Path) -> Number:
         return float(inside.mean()) if len(inside) else None
     if kind == "reach":
         name, _, window = name.rpartition(":")
-        target = _number(summary["targets"][0]["target"]) if summary["targets"] else None
-        if target is None:
+        if not summary.targets:
             return None
-        found = reached(*series(folder, name, "seconds"), target, int(window))
+        wanted = summary.targets[0].target
+        found = reached(*series(folder, name, "seconds"), wanted, int(window))
         return _whole_cost("seconds", summary) if found is None else found
     if kind == "after":
         name, limit, window = name.rsplit(":", 2)
@@ -130,15 +131,13 @@ def reached(seconds: np.ndarray, values: np.ndarray, target: float, window: int)
     return float(seconds[window - 1 + over[0]]) if len(over) else None
 
 
-def _whole_cost(name: str, summary: dict[str, Any]) -> Bound:
+def _whole_cost(name: str, summary: Summary) -> Bound:
     """A target that was not reached costs more than the whole run did."""
-    cost = summary["cost"]
     if name == "round":
-        return Bound(float(summary["rounds_done"]))
+        return Bound(float(summary.rounds_done))
     if name == "seconds":
-        return Bound(float(cost["seconds"]))
-    whole = cost["bytes_up"] + cost["bytes_down"] + cost["bytes_peer"]
-    return Bound(float(whole + (cost["evaluation_bytes"] if name == "total" else 0)))
+        return Bound(summary.cost.seconds)
+    return Bound(float(summary.cost.bytes + (summary.cost.evaluation_bytes if name == "total" else 0)))
 
 
 def first_over(folder: Path, name: str, unit: str, level: float) -> Number:
@@ -176,15 +175,15 @@ def groups_cell(name: str, folder: Path) -> float | None:
     return float(adjusted_rand_score([clusters[i] for i in both], [groups[i] for i in both]))
 
 
-def share_that_worked(folder: Path, summary: dict[str, Any]) -> float:
+def share_that_worked(folder: Path, summary: Summary) -> float:
     """Of all clients, the share that ever trained."""
     table = pq.read_table(folder / "metrics.parquet", columns=["client", "split", "metric"])
     busy = pc.and_(pc.equal(table["split"], "fleet"), pc.equal(table["metric"], "busy"))
-    return len(pc.unique(table.filter(busy)["client"])) / int(summary["clients"])
+    return len(pc.unique(table.filter(busy)["client"])) / summary.clients
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def series(folder: Path, name: str, x: str = "round") -> tuple[np.ndarray, np.ndarray]:

@@ -96,7 +96,7 @@ def one_by_one(jobs: list[Job], show: Many, ended: Callable[[Job, Outcome], None
         try:
             watch = show.watcher(job.title)
             run = run_or_resume(job.config, job.folder, watchers=[watch], say=show.say, report=False)
-            outcome = Outcome(last=run.summary["last"])
+            outcome = Outcome(last=run.summary.plain()["last"])
         except Interrupted:
             raise
         except Exception as error:  # the others are worth having, whatever one of them does

@@ -73,7 +73,7 @@ def do(job: dict[str, Any], tell: Tell) -> None:
         done = run_or_resume(
             config, Path(job["folder"]), watchers=watchers, say=lambda text: tell({"say": text}), report=False
         )
-        tell({"done": done.summary["last"]})
+        tell({"done": done.summary.plain()["last"]})
     except Interrupted as interrupted:
         tell({"interrupted": str(interrupted)})
         if not interrupted.pruned:
