@@ -63,7 +63,7 @@ def test_a_tenth_of_the_clients_lies_and_at_least_one() -> None:
 
 
 def test_by_default_an_update_times_minus_nine_does_little_harm() -> None:
-    """Two of ten, in every round: a bound of ten times the others' length lets it through."""
+    """Two of ten, in every round; without the guard they take the model with them."""
     method = fedavg(Train(lr=0.1, batch=16), per_round=10)
     data = federate(load("digits"), partition="iid", clients=10, seed=0)
 
@@ -79,5 +79,5 @@ def test_by_default_an_update_times_minus_nine_does_little_harm() -> None:
             fleet.close()
 
     honest = accuracy(None)
-    assert accuracy("scale", norm=10) < honest - 0.2
+    assert accuracy("scale", norm=0) < honest - 0.2
     assert accuracy("scale") > honest - 0.1

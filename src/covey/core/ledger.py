@@ -62,6 +62,9 @@ class Conduct:
     long: int = 0
     against: int = 0
     times: float = 0.0  # the others' length that the longest had
+    compared: int = 0  # updates whose direction was compared with the others' of the same model
+    cosine: float = 0.0  # sum of their median cosines to the others
+    apart: float = 0.0  # sum of how far these lie above the others'
 
 
 @dataclass(kw_only=True)
@@ -169,6 +172,11 @@ class Ledger:
     def note_longest(self, round: int, client: int, times: float) -> None:
         """Who sent the longest update of the round beside the others': whom to ask first should the run be spoiled."""
         self.longest = [*self.longest[1 - LONGEST_KEPT :], (round, client, times)]
+
+    def note_direction(self, client: int, *, cosine: float, apart: float) -> None:
+        """How an update points beside the others' of its model."""
+        one = self.conduct.setdefault(client, Conduct())
+        one.compared, one.cosine, one.apart = one.compared + 1, one.cosine + cosine, one.apart + apart
 
     def note_conduct(self, client: int, *, long: bool, against: bool, times: float) -> None:
         """One more update of a client: whether it was too long, and backwards, beside the others'."""

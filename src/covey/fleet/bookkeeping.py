@@ -13,6 +13,7 @@ from covey.core.ledger import Busy, Cost, Ledger, Problem
 from covey.core.reply_schema import Known, objection
 from covey.core.round import Reply, Step, Task
 from covey.errors import UserError
+from covey.fleet.direction import note_directions, refused_for_direction
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.odd import note_conduct
 from covey.fleet.work import Call, Outcome
@@ -166,6 +167,9 @@ class Bookkeeping:
         if replies[place].id not in refusals:
             self.ledger.note_longest(call.round, replies[place].id, times)
         note_conduct(replies, tasks, lengths, self.layout, self.guard, self.ledger)
+        if self.guard.norm:
+            compared = note_directions(replies, tasks, lengths, self.layout, call, self.ledger)
+            refusals = refused_for_direction(replies, compared, self.ledger) | refusals
         shortened = self.guard.shortened(replies, tasks, lengths, self.layout)
         return refusals, {i: reply for i, reply in shortened.items() if i not in refusals}
 

@@ -141,7 +141,8 @@ class Guard:
     model (of all others of the round, where fewer than three train it), and to no less than a twentieth of the model w
     that it started from; with b times the batches of the others it may be sqrt(b) times as long. More than ten times
     the median of the round's others and longer than w, it is refused. Where fewer than ten clients are asked none is
-    shortened, and alone in its round an update may be ten times as long as w.
+    shortened, and alone in its round an update may be ten times as long as w. With it goes the check of directions: a
+    client whose updates have pointed away from the others', beyond what different data do, is refused.
     samples: at real sites, a client may say that it has so many times as many samples as the median of the others.
     """
 

@@ -1,0 +1,96 @@
+"""Whose updates point away from the others', round after round: remembered, and refused where it is beyond chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from covey.core.ledger import Conduct, Ledger
+from covey.core.messages import Reply, Task
+from covey.fleet import guard
+from covey.fleet.guard import Lengths
+from covey.fleet.odd import update
+from covey.fleet.work import Call
+from covey.parts.mix.gram import products
+from covey.streams import stream
+from covey.training.rows import Layout
+
+ENOUGH = 5  # replies of a model among which a direction says something
+UPDATES = 2  # of a client before it is judged
+AWAY = -0.05  # its mean cosine to the others' updates ...
+APART = 0.15  # ... which lies this much below theirs to each other, and so many
+DEVIATIONS = 3.0  # deviations below the other clients' means
+COLUMNS = 1 << 15  # of large models so many are compared, drawn anew in every round
+
+
+def note_directions(
+    replies: Sequence[Reply],
+    tasks: Mapping[int, Task],
+    lengths: Lengths,
+    layout: Layout,
+    call: Call,
+    ledger: Ledger,
+) -> list[int]:
+    """Remembers each client's median cosine to the others of its model; the places of those that were compared."""
+    if max(lengths.asked, len(replies)) < guard.ENOUGH:
+        return []
+    columns = None
+    if layout.trainable > COLUMNS:
+        rng = stream(call.seed, "guard", "round", call.round)
+        columns = torch.from_numpy(np.sort(rng.choice(layout.trainable, COLUMNS, replace=False)))
+    compared = []
+    for slot in sorted(set(lengths.slots)):
+        here = [p for p, other in enumerate(lengths.slots) if other == slot and not tasks[replies[p].id].keep]
+        if len(here) < ENOUGH:
+            continue
+        updates = [update(replies[p], tasks[replies[p].id], layout) for p in here]
+        cosines = median_cosines(products([u if columns is None else u[columns] for u in updates]))
+        usual = float(np.median(cosines))
+        for place, cosine in zip(here, cosines.tolist(), strict=True):
+            ledger.note_direction(replies[place].id, cosine=cosine, apart=cosine - usual)
+        compared += here
+    return compared
+
+
+def median_cosines(gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each vector the median of its cosines to the others, given all inner products; a zero vector has cosine 0."""
+    lengths = np.sqrt(np.diag(gram))
+    norms = np.outer(lengths, lengths)
+    cosines = np.divide(gram, norms, out=np.zeros_like(gram), where=norms > 0)
+    count = len(gram)
+    others = cosines[~np.eye(count, dtype=bool)].reshape(count, count - 1)
+    return np.asarray(np.median(others, axis=1))
+
+
+def astray(ledger: Ledger) -> dict[int, Conduct]:
+    """The clients whose updates have pointed away from the others' beyond what merely different data do."""
+    known = {client: one for client, one in ledger.conduct.items() if one.compared}
+    if not known:
+        return {}
+    means = np.array([one.apart / one.compared for one in known.values()])
+    middle = float(np.median(means))
+    spread = 1.4826 * float(np.median(np.abs(means - middle)))  # the deviation, if they are normal
+    limit = min(-APART, middle - DEVIATIONS * spread)
+    return {
+        client: one
+        for (client, one), mean in zip(known.items(), means.tolist(), strict=True)
+        if one.compared >= UPDATES and mean < limit and one.cosine / one.compared < AWAY
+    }
+
+
+def refused_for_direction(
+    replies: Sequence[Reply], compared: Sequence[int], ledger: Ledger
+) -> dict[int, str]:
+    """Why the updates of those who lead astray are not used, by client; always fewer than half of those compared."""
+    found = astray(ledger)
+    wrong = [replies[place].id for place in compared if replies[place].id in found]
+    if 2 * len(wrong) >= len(compared):
+        return {}
+    return {
+        client: f"its updates point away from the others' (cosine {found[client].cosine / found[client].compared:.2f} "
+        f"in the mean of {found[client].compared}; guard.norm = 0 takes them)"
+        for client in wrong
+    }
