@@ -77,14 +77,13 @@ def wrong_types() -> Outcome:
     from dataclasses import replace
 
     from covey.core.round import run_rounds
-    from covey.settings.catalogue import METHODS
     from covey.testing import small_fleet
     from tests.fleet.test_wrong_types import WRONG, Mine
-    from tests.hostile.liar import method
+    from tests.hostile.liar import ALL, method
 
     warnings.simplefilter("ignore")
     bare, tried = [], 0
-    for name in METHODS:
+    for name in ALL:
         made = method(name)
         for changes, why in (WRONG[tried // 2 % 8], WRONG[(tried // 2 + 3) % 8]):
             tried += 1
@@ -95,5 +94,5 @@ def wrong_types() -> Outcome:
                 pass
             except Exception as error:
                 bare.append(f"{name}: {type(error).__name__}: {error}")
-    said = f"{tried - len(bare)} of {tried} replies are one sentence of {len(METHODS)} methods"
+    said = f"{tried - len(bare)} of {tried} replies are one sentence of {len(ALL)} methods"
     return held(said) if not bare else broke(f"{said}; {bare[:3]}")

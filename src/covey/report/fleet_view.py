@@ -1,5 +1,6 @@
 """The clients of a run for the page: their labels, how often and when they worked, how well they do."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,17 +11,24 @@ from covey.folder.rows import Rows
 from covey.report.thin import MOST_BARS_A_ROUND, MOST_COLUMNS, MOST_DOTS, chunks, evenly, short, short_one
 
 
+def whole(value: float, instead: int) -> int:
+    """A count or a number of a group, as a journal says it: where that is none, something else."""
+    return int(value) if math.isfinite(value) else instead
+
+
 def groups_of(rows: Rows) -> dict[int, int]:
     """Each client's latest group; empty when the method does not group, or every client is its own group."""
     changes = rows.by_client("groups/group")
-    found = {int(c): int(g) for c, g in zip(changes.client, changes.value, strict=True)}
+    found = {int(c): whole(g, -1) for c, g in zip(changes.client, changes.value, strict=True)}
     return found if len(set(found.values())) < len(found) else {}
 
 
 def fleet_view(rows: Rows, group: dict[int, int], classes: Sequence[str] = ()) -> dict[str, Any]:
     """One column per client (or a few neighbours), ordered by group, then true cluster, then id."""
     labels = sorted((n for n in rows.names if n.startswith("data/label:")), key=label_order)
-    truth = {client: int(value) for client, value in last_by_client(rows.by_client("data/cluster")).items()}
+    truth = {
+        client: whole(value, -1) for client, value in last_by_client(rows.by_client("data/cluster")).items()
+    }
     metric = client_metric(rows)
     measured = rows.by_client(metric) if metric else rows.take(np.zeros(0, dtype=np.intp))
     value = last_by_client(measured)
@@ -39,7 +47,7 @@ def fleet_view(rows: Rows, group: dict[int, int], classes: Sequence[str] = ()) -
         "truth": [common(truth, column) for column in columns] if len(set(truth.values())) > 1 else None,
         "labels": [class_name(label, classes) for label in counts],
         "counts": [
-            [int(sum(held.get(i, 0) for i in column)) for held in counts.values()] for column in columns
+            [whole(sum(held.get(i, 0) for i in column), 0) for held in counts.values()] for column in columns
         ],
         "worked": short((float(np.mean([times.get(i, 0) for i in column])) for column in columns), 4),
         "often": short(np.quantile([times.get(i, 0) for i in ids], (0, 0.5, 1)) if ids else [], 4),
@@ -152,5 +160,5 @@ def strip_of(rows: Rows, ends: dict[int, float], rounds: NDArray[np.int32]) -> d
     }
     return {
         "seconds": short((ends[int(r)] - before[int(r)] for r in rounds), 4),
-        "missed": [int(sum(count.get(int(r), 0) for count in counts.values())) for r in rounds],
+        "missed": [whole(sum(count.get(int(r), 0) for count in counts.values()), 0) for r in rounds],
     }
