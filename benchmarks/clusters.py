@@ -94,31 +94,31 @@ def agreement(one: Mapping[int, int], other: Mapping[int, int]) -> float:
 
 
 def time_of(count: int) -> None:
-    """A row: clients, seconds, memory, clusters, agreement with the kinds."""
+    """A row: clients, seconds, memory, clusters, agreement with the true clusters."""
     clients = fleet("rotated", min(DISTINCT, count), seed=0)
     replies, describing = portraits(clients)
     groups, seconds = clustered(replies, count)
-    kinds = {i: clients.data.shares[i % len(replies)].kind for i in groups}
+    true = {i: clients.data.shares[i % len(replies)].cluster for i in groups}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"| {count:,} | {seconds:.1f} | {memory:,.0f} | {1000 * describing:.2f} | {len(set(groups.values()))} "
-        f"| {agreement(groups, kinds):.4f} |",
+        f"| {agreement(groups, true):.4f} |",
         flush=True,
     )
 
 
 def agree(name: str, clients: int, seed: int) -> None:
-    """A row: the exact tree of all clients and the sample's clusters, against each other and against the kinds."""
+    """A row: the exact tree of all clients and the sample's clusters, against each other and against the true clusters."""
     made = fleet(name, clients, seed)
     replies, _ = portraits(made)
     sampled, quick = clustered(replies, len(replies))
     setattr(grouping, "COMPARED", len(replies))  # noqa: B010
     exact, slow = clustered(replies, len(replies))
-    kinds = {i: made.data.shares[i].kind for i in exact}
+    true = {i: made.data.shares[i].cluster for i in exact}
     counts = [len(set(groups.values())) for groups in (exact, sampled)]
     print(
         f"| {name} | {seed} | {counts[0]} | {counts[1]} | {agreement(sampled, exact):.4f} "
-        f"| {agreement(exact, kinds):.4f} | {agreement(sampled, kinds):.4f} | {slow:.1f} | {quick:.1f} |",
+        f"| {agreement(exact, true):.4f} | {agreement(sampled, true):.4f} | {slow:.1f} | {quick:.1f} |",
         flush=True,
     )
 
@@ -144,7 +144,7 @@ def main(words: list[str]) -> None:
             alone("time", "--one", "time", count)
         return
     print(
-        "| fleet | seed | clusters, exact | by sample | index of the two | exact and kinds | sample and kinds |",
+        "| fleet | seed | clusters, exact | by sample | index of the two | exact and true clusters | sample and true clusters |",
         end="",
     )
     print(
