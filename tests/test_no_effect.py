@@ -96,9 +96,14 @@ BY_THEMSELVES = {
         "data.test_fraction",
         "data.test_samples",
         "data.validation",
+        "data.encoder",
         "data.resplit",
     ),
-    *("model.name", "model.buffers"),  # buffers: of a model that has none, either way is the same
+    *(
+        "model.name",
+        "model.train",
+        "model.buffers",
+    ),  # buffers: of a model that has none, either way is the same
     *("private.level", "private.epsilon", "private.noise", "private.clip", "private.secure"),
     "private.least",  # one table for all methods of a comparison: one without groups has none that is too small
     *("train.epochs", "train.batch", "train.batches", "train.optimiser", "train.lr", "train.lr_decay"),

@@ -11,17 +11,20 @@ from typing import Any
 
 import torch
 
+from covey.core.ledger import Cost
 from covey.core.needs import Facts, gives_of, own_model_of
 from covey.core.round import Client, Method, Reply, State, Step, Task, run_rounds, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
+from covey.fleet.holders import SEND_FROZEN
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, Executor, Job, Outcome
 from covey.folder.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from covey.runs.config import Config, resolve
 from covey.settings.catalogue import METHODS
 from covey.settings.toml import read_tables
+from covey.training.frozen import Frozen
 from covey.training.models import build
 from covey.training.rows import BufferPolicy, Layout
 
@@ -30,6 +33,8 @@ ROUNDS = 3
 TRAIN = {"lr": 0.1, "batch": 16}
 CONTRACT = 4  # every so manieth sample: bits need a few batches per client, not many
 MakeFleet = Callable[..., LocalFleet]
+HEAD = ("3",)  # the last layer of the contract's model
+HEAD_SIZE = 64 * 10 + 10
 
 
 @cache
@@ -79,6 +84,8 @@ def check_method(
     check_dropout(method, fleet)
     check_broken(method, fleet)
     check_unseen(method, fleet)
+    if not model:  # of a method's own model all is grown
+        check_frozen(method)
 
 
 def config_of(name: str, settings: Mapping[str, Any]) -> Config:
@@ -221,3 +228,27 @@ def check_unseen(method: Method, make: MakeFleet) -> None:
     state = final(method, fleet)
     assert unseen in state.seen, "an unseen client is never seen"
     assert unseen in served(method, state, fleet, [unseen]), "an unseen client is not served"
+
+
+def check_frozen(method: Method, rounds: int = 2) -> None:
+    """Of a model with a frozen layer the rows hold the head alone, also through bytes and after a resume.
+
+    The frozen layer stays as it was, and is booked once for every client that has been sent a row.
+    """
+    make = partial(small_fleet, every=CONTRACT, model={"train": HEAD})
+    fleet = make()
+    before = fleet.frozen.digest
+    straight = final(method, fleet, rounds)
+    assert fleet.layout.size == straight.models.shape[1] == HEAD_SIZE, "a row holds more than what trains"
+    assert torch.isfinite(straight.models).all(), "a frozen layer leaves NaN or infinity in the bank"
+    assert Frozen.of(fleet.model).digest == before, "what is frozen was changed"
+    sent = fleet.ledger.total.get(SEND_FROZEN, Cost())
+    assert sent.bytes_down == sent.messages * fleet.frozen.nbytes, (
+        "the frozen part is not booked as it travels"
+    )
+    assert sent.messages == len(fleet.holders.clients) <= CLIENTS, "the frozen part is sent more than once"
+    first = make(mode="wire")
+    part = final(method, first, rounds - 1)
+    second = make(mode="wire")
+    second.load(first.save())
+    same(straight, final(method, second, rounds, part), "with a frozen layer a resumed run differs")

@@ -182,6 +182,36 @@ def test_what_is_measured_and_booked_is_the_same(host: LocalFleet) -> None:
     assert found[0] == found[1]
 
 
+@dataclass(frozen=True)
+class FrozenMemory(Step):
+    """Tells in which mapped file of its process the frozen layer of a client's model lies."""
+
+    kind: ClassVar[str] = "query.frozen-memory"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        place = client.bench.on_torch().model.get_parameter("1.weight").data_ptr()
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            first, last = (int(end, 16) for end in line.split()[0].split("-"))
+            if first <= place < last:
+                return Reply(id=client.id, stats={"file": " ".join(line.split()[5:])})
+        return Reply(id=client.id)
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+def test_a_frozen_part_is_in_the_nodes_store_and_gives_the_local_engines_bits(host: LocalFleet) -> None:
+    method = fedavg(TRAIN, per_round=4)
+    model = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1, train=["3"])
+    fleet = LocalFleet(small_federation(), model, seed=5, engine=Engine(mode="ray", lanes=False))
+    fleet._parent = host
+    there = run_rounds(method, fleet, rounds=3)
+    same(final(method, small_fleet(model={"train": ["3"]})), there, "ray and local differ")
+    files = {r.stats["file"] for r in fleet.ask(FrozenMemory(), dict.fromkeys(fleet.begin(4), Task()))}
+    assert all("plasma" in file for file in files), files
+    fleet.close()
+
+
 def test_the_fast_trainer_gives_its_own_bits_on_actors(host: LocalFleet) -> None:
     pytest.importorskip("numba")
     method = fedavg(TRAIN, per_round=4)

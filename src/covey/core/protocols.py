@@ -17,6 +17,7 @@ from covey.core.reply_schema import Known, Stat
 from covey.data.types import Dataset, Federation, View
 from covey.streams import stream
 from covey.training.bench.base import Bench
+from covey.training.frozen import Frozen
 from covey.training.objective import Objective
 from covey.training.rows import Layout
 
@@ -188,6 +189,11 @@ class Fleet(Protocol):
 
     @property
     def layout(self) -> Layout: ...
+    @property
+    def frozen(self) -> Frozen:
+        """What nobody trains of the model, which is in no row."""
+        ...
+
     @property
     def objective(self) -> Objective: ...
     @property

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -30,6 +30,14 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 def class_name(value: object) -> str:
     """What a cell of the label column is called as a class."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class EncodedFrom(NamedTuple):
+    """The samples of which features were made, and by which encoder: its setting and its digest."""
+
+    dataset: Dataset
+    setting: Any
+    digest: str
 
 
 class Scale(NamedTuple):
@@ -63,6 +71,7 @@ class Dataset:
         schema: how the inputs are made of a table's columns.
         resized: whether images of any size were brought to this one.
         notes: what was decided while the data were read, in a sentence each.
+        encoded_from: where `x` are features, the samples that they were made of, and by which encoder.
 
     Examples:
         >>> data = covey.load("digits")
@@ -86,6 +95,7 @@ class Dataset:
     schema: Schema | None = None
     resized: bool = False
     notes: tuple[str, ...] = ()
+    encoded_from: EncodedFrom | None = None
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}: {_about(self.x, len(self.train), len(self.test), self.classes)})"

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ from covey.core.round import Mixing, Reply, Step, Task
 from covey.data.schema import Schema
 from covey.data.types import Federation, Scale
 from covey.deploy.arrivals import first_arrivals
+from covey.deploy.frozen_sender import FrozenSender
+from covey.deploy.frozen_store import LACKS
 from covey.deploy.outcomes import book_unheard, outcome_of, row_bytes
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import HELLO, names_mark
@@ -37,10 +39,12 @@ from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.executors import Serial
 from covey.fleet.guard import Guard
+from covey.fleet.holders import same_frozen
 from covey.fleet.work import Call, Job, Outcome
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.mix.peers import peer_links
 from covey.parts.steps.scale import TellScale, of_scale, to_scale
+from covey.training.frozen import Frozen
 from covey.training.objective import Objective, lowest_loss
 from covey.training.rows import Layout, fresh_row
 from covey.version import __version__
@@ -103,6 +107,9 @@ class SiteFleet:
         self.objective: Objective = spec.goal
         self.layout = Layout.of(self.model, spec.buffers)
         self.books = Bookkeeping(layout=self.layout, known=self.known, guard=guard or Guard(), seed=seed)
+        self.frozen = Frozen.of(self.model)
+        self.spec = replace(spec, frozen=self.frozen.digest)
+        self.frozen_sender = FrozenSender(self.frozen, self.spec, transport)
         self.schemas = ReplySchemas()
         self.registry = SiteRegistry(
             transport,
@@ -136,7 +143,7 @@ class SiteFleet:
         if not self.books.is_child:
             self.turnout.open()
         least = max(1, self.turnout.quorum, self.least if round == 1 or not self.registry.sites else 0)
-        self.here = self._believed(self.registry.wait(least, self.patience, round))
+        self.here = self._believed(self._equipped(self.registry.wait(least, self.patience, round)))
         if not self.books.is_child and (fewer := self.turnout.fewer(len(self.here), self.least)):
             self.say(f"round {round} {fewer}")
         for client in self.here:
@@ -149,6 +156,11 @@ class SiteFleet:
         self.info["sites"] = ", ".join(f"{site.name} = {i}" for i, site in sites)
         self.info["names"] = {str(i): site.name for i, site in sites}
         return [i for i in self.here if i not in self.underway]
+
+    def _equipped(self, here: list[int]) -> list[int]:
+        """Those of the sites that have the frozen part of the model; whoever lacks it is sent it first."""
+        there = {i: self.registry.sites[i] for i in here}
+        return self.frozen_sender.send(there, self.ledger, self.deadline, self.say)
 
     def _use(self, scale: Scale | None) -> None:
         """Sites and the server's own test data are standardised alike, and nobody is asked again."""
@@ -295,6 +307,8 @@ class SiteFleet:
         """Puts it into the status what became of a question; a refusal is said."""
         if self.turnout.note(outcome.id, name, outcome.refused):
             self.say(f"round {self.books.round}: site {name} refused: {outcome.refused}")
+        if LACKS in outcome.refused and outcome.id in self.registry.sites:
+            self.frozen_sender.forget(self.registry.sites[outcome.id].node)
         self.status.answered(outcome.id, name, seconds=seconds, lost=outcome.lost, refused=outcome.refused)
 
     def _request(self, call: Call, client: int, task: Task, limit: float, protocol: int) -> bytes:
@@ -322,7 +336,8 @@ class SiteFleet:
         if not tasks:
             return []
         if self._server_executor is None:
-            self._server_executor = Serial(ClientData(self.server_data, Devices()), self.spec.bench)
+            bench = partial(self.spec.bench, self.model)
+            self._server_executor = Serial(ClientData(self.server_data, Devices()), bench)
         return self._server_executor(
             call, [Job(ids=(i,), tasks=(t,), states=({},)) for i, t in tasks.items()]
         )
@@ -415,6 +430,7 @@ class SiteFleet:
             "trainer": self.info["trainer"],
             "least": self.least,
             "own": self.server_data_digest,
+            **({"frozen": self.frozen.digest} if self.frozen.digest else {}),
             "scale": of_scale(self.spec.scale),
             **({"schema": self.schema.plain()} if self.schema else {}),
         }
@@ -424,6 +440,7 @@ class SiteFleet:
             raise UserError("this run is a simulation; go on with: covey run --resume")
         if "scale" in saved:
             self._use(to_scale(saved["scale"], self.spec.shape[0]))
+        same_frozen(saved.get("frozen", ""), self.frozen)
         if saved["own"] != self.server_data_digest:
             raise UserError("the run began with other test data at the server; give the same --data again")
         if saved["trainer"] != self.info["trainer"]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from covey.core.round import Client, Reply, Step, Task
 from covey.deploy.turnout import is_training
@@ -32,7 +32,7 @@ class Work:
     """What a site has just done for a run.
 
     method: the run's, empty for a model that the method makes for itself. measures: whether it measures the run, for
-    the first time in this round.
+    the first time in this round. network: makes the model that its rows belong to.
     """
 
     run: str
@@ -43,6 +43,7 @@ class Work:
     reply: Reply
     client: Client
     spec: ModelSpec
+    network: Callable[[], nn.Module]
 
 
 class Home:
@@ -101,9 +102,10 @@ class Home:
             model=spec.name,
             settings=dict(spec.settings),
             digest=digest(kept["row"]).hex(),
+            frozen=spec.frozen,
         )
         facts = replace(facts, given=given or sentence(facts, own=bool(kept["own"])) + ending)
-        write_model(self.path(work.run), ServedModel(network=spec.build(), row=kept["row"], facts=facts))
+        write_model(self.path(work.run), ServedModel(network=work.network(), row=kept["row"], facts=facts))
         self.used[work.run] = not given
         for old in newest(self.folder)[KEPT:]:
             old.unlink()

@@ -26,7 +26,7 @@ from covey.errors import UserError
 from covey.fleet.fit import check_steps
 from covey.parts.steps.scale import TellScale
 from covey.runs.config import Config
-from covey.runs.sections import DataSection, ModelSection, own_settings
+from covey.runs.sections import DataSection, model_settings, own_settings
 from covey.training.bench.choose import choose_bench
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
@@ -87,7 +87,7 @@ def site_fleet(
     model = config["model"]
     spec = ModelSpec(
         name=model["name"],
-        settings=own_settings(model, ModelSection),
+        settings=model_settings(model),
         shape=tuple(dataset.x.shape[1:]),
         outputs=len(dataset.classes) or 1,
         objective=config.top.objective,

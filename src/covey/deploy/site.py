@@ -7,11 +7,12 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from torch import nn
 
 from covey.core.codec import named_from_bytes, to_bytes
 from covey.core.round import Reply, Task
@@ -20,6 +21,7 @@ from covey.data.schema import Schema
 from covey.data.table import read_table
 from covey.data.types import Dataset, Indices, Samples, Scale, View
 from covey.deploy.columns import NoisyColumns, own_columns
+from covey.deploy.frozen_store import FrozenStore
 from covey.deploy.home import Home, Work
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.protocol import SPOKEN, Span, agreed
@@ -185,6 +187,7 @@ class Site:
         self.account = PrivacyAccount(folder, data=lambda: self.own.digest, budget=budget)
         self.columns = NoisyColumns(self.account, folder)
         self.memory = Memory(folder, self.account)
+        self.frozen = FrozenStore(folder, self.bounds)
         self.benches: dict[str, Bench] = {}
         self.left_out = ""
         self.unfit = ""  # why the table does not fit, as this site's log has it
@@ -197,6 +200,9 @@ class Site:
             request = named_from_bytes(block)
             greeted = "hello" in request
             agreed(request, "the server", self.speaks, self.version)
+            if "frozen" in request:
+                with only_installed(self.allowed):
+                    return to_bytes(self.frozen.answer(request["frozen"]))
             if greeted:
                 self.hear(str(request.get("left_out", "")))
                 if request.get("lanes") is True:
@@ -342,6 +348,7 @@ class Site:
                 reply=outcome.reply,
                 client=client_of(call, client, outcome.state, data, bench),  # type: ignore[arg-type]
                 spec=spec,
+                network=partial(self._network, spec),
             )
             if (path := self.home.keep(work, kept)) is not None:
                 self.say(f"this site's model of the run: {path}")
@@ -357,11 +364,21 @@ class Site:
         bench = self.benches.pop(key, None)
         if bench is None:
             self.bounds.check_model(spec)
-            bench = spec.bench()
+            bench = spec.bench(self._network(spec))
         self.benches[key] = bench
         if len(self.benches) > BENCHES_KEPT:
             del self.benches[next(iter(self.benches))]
         return bench
+
+    def _network(self, spec: ModelSpec) -> nn.Module:
+        """The model with the frozen part that this site was sent."""
+        try:
+            model = spec.build()
+            if spec.frozen:
+                self.frozen.get(spec.frozen).put_into(model)
+        except (UserError, ValueError) as error:
+            raise Refused(str(error)) from error
+        return model
 
     def _permitted(self, step: Any, *, within: bool = False) -> Any:
         """The step, and every step within it, under this site's rules and its own budget.

@@ -147,13 +147,16 @@ class ModelSpec:
     lanes: bool = False
     child: bool = False  # a method's own model, of the registry CHILD_MODELS
     scale: Scale | None = None  # by which inputs are standardised, if not as a site's own data set says
+    frozen: str = ""  # the digest of what nobody trains of it
 
     def plain(self) -> dict[str, Any]:
-        """What travels: names without the files that they are in here, and a scale only where there is one."""
+        """What travels: names without the files that they are in here, and of scale and frozen part what there is."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["scale"] = of_scale(self.scale)
         if self.scale is None:
             del fields["scale"]
+        if not self.frozen:
+            del fields["frozen"]
         return {**fields, "name": bare_name(self.name), "objective": bare_name(self.objective)}
 
     def build(self, seed: int = 0) -> nn.Module:
@@ -188,13 +191,14 @@ class ModelSpec:
             settings=maker.settings,
             child=True,
             lanes=lanes,
+            frozen="",
         )
 
-    def bench(self) -> Bench:
-        """The bench that runs it, with the trainer that the server decided on."""
+    def bench(self, model: nn.Module | None = None) -> Bench:
+        """The bench that runs it (or the `model` that was built already), with the server's choice of trainer."""
         try:
             make, info = choose_bench(
-                self.build(), self.goal, self.shape, buffers=self.buffers, lanes=self.lanes
+                model or self.build(), self.goal, self.shape, buffers=self.buffers, lanes=self.lanes
             )
         except UserError as error:
             raise Refused(str(error)) from error

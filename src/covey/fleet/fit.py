@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from covey.data.types import Dataset, Federation, Samples
 from covey.errors import UserError
 from covey.fleet.devices import Devices
+from covey.training.frozen import copy_sharing
 from covey.training.objective import Classification, Objective, Regression
 
 
@@ -100,7 +100,7 @@ def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> N
     x, y = Samples(dataset, dataset.train[:2]).tensors()
     try:
         with torch.no_grad():
-            outputs = copy.deepcopy(model).eval()(x)
+            outputs = copy_sharing(model).eval()(x)
             if not isinstance(outputs, Tensor):
                 raise UserError(f"the model gives a {type(outputs).__name__}; it must give one tensor")
             classes = len(dataset.classes)
@@ -118,10 +118,10 @@ def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> N
 
 
 def check_parameters(model: nn.Module) -> None:
-    """Something can be trained, and all of it is float32, as rows are."""
+    """Something can be trained, and all of that is float32, as rows are."""
     parameters = list(model.parameters())
     if not any(parameter.requires_grad for parameter in parameters):
         raise UserError(f"the model ({type(model).__name__}) has no parameter that can be trained")
-    other = next((p.dtype for p in parameters if p.dtype != torch.float32), None)
+    other = next((p.dtype for p in parameters if p.requires_grad and p.dtype != torch.float32), None)
     if other is not None:
-        raise UserError(f"the model has parameters of {other}; allowed: torch.float32 (model.float())")
+        raise UserError(f"the model trains parameters of {other}; allowed: torch.float32 (model.float())")

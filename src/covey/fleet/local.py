@@ -25,6 +25,7 @@ from covey.fleet.executors import Cohort, Processes, Serial, Threads
 from covey.fleet.fit import check_fit, check_parts
 from covey.fleet.flight import Flight
 from covey.fleet.guard import Guard
+from covey.fleet.holders import Holders
 from covey.fleet.memory import memory_bound
 from covey.fleet.peer_costs import cost_of_links
 from covey.fleet.profiles import Device
@@ -33,6 +34,7 @@ from covey.parts.mix.apply import apply_mixings
 from covey.parts.mix.peers import peer_links
 from covey.training.bench import Bench
 from covey.training.bench.choose import choose_bench
+from covey.training.frozen import Frozen, hollow
 from covey.training.objective import Classification, Objective, lowest_loss
 from covey.training.rows import BufferPolicy, Layout, fresh_row
 
@@ -90,6 +92,8 @@ class LocalFleet:
         self.devices = devices or Devices()
         self.objective: Objective = objective or Classification()
         self.layout = Layout.of(model, buffers)
+        self.frozen = Frozen.of(model)
+        self.holders = Holders(self.frozen)
         self.books = Bookkeeping(
             layout=self.layout,
             known=self.known,
@@ -200,6 +204,8 @@ class LocalFleet:
     ) -> list[Reply]:
         if step.of_labels:
             tasks = {i: tasks[i] for i in self.trainers(list(tasks))}
+        if not measure:
+            self.holders.send(tasks, self.machines, self.ledger, wait=True)
         call, outcomes = self._outcomes(step, tasks, measure)
         trips = {o.id: self._trip(step, tasks[o.id], o, measure) for o in outcomes}
         deadline = deadline or self.devices.deadline
@@ -209,9 +215,11 @@ class LocalFleet:
         self, step: Step, tasks: Mapping[int, Task], count: int
     ) -> tuple[list[Reply], dict[int, Task], dict[int, int]]:
         """Sends the tasks and waits, on the virtual clock, for the first `count` of all that are under way."""
+        waits = self.holders.send(tasks, self.machines, self.ledger, wait=False)
         call, outcomes = self._outcomes(step, tasks, measure=False)
         for outcome in outcomes:
             trip = self._trip(step, tasks[outcome.id], outcome, measure=False)
+            trip = replace(trip, seconds=trip.seconds + waits.get(outcome.id, 0.0))
             self.in_flight[outcome.id] = Flight(
                 sent=self.books.round,
                 arrives=self.ledger.clock + trip.seconds,
@@ -335,7 +343,8 @@ class LocalFleet:
         from covey.fleet.ray import BenchSpec
 
         spec = BenchSpec(
-            model=self.model,
+            model=hollow(self.model),
+            frozen=self.frozen.arrays(),
             objective=self.objective,
             shape=self._input_shape,
             buffers=self.layout.buffers,
@@ -386,11 +395,13 @@ class LocalFleet:
             "ledger": self.ledger.save(),
             "trainer": self.info.get("trainer"),
             "in_flight": {str(i): flight.plain() for i, flight in self.in_flight.items()},
+            **self.holders.save(),
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         if "states" not in saved:
             raise UserError("this run is one over real sites; go on with: covey serve --resume")
+        self.holders.load(saved)
         self.states = {int(i): dict(state) for i, state in saved["states"].items()}
         self.ledger.load(saved["ledger"])
         self.in_flight = {int(i): Flight.of(one) for i, one in saved.get("in_flight", {}).items()}

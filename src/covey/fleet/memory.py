@@ -27,4 +27,5 @@ def memory_bound(
     per_worker = 5 * row + 3 * largest * sample + 2 * passing
     stored = data.dataset.x.nbytes + data.dataset.y.nbytes
     clients = len(data.shares)
+    stored += 4 * layout.frozen  # once, for all workers
     return stored + row * (4 * (clients if own else 1) + 2 * clients) + workers * per_worker

@@ -26,6 +26,7 @@ from covey.fleet.ray_data import SharedData
 from covey.fleet.work import Call, Job, Outcome, do
 from covey.training.bench import Bench
 from covey.training.bench.choose import choose_bench
+from covey.training.frozen import Frozen
 from covey.training.objective import Objective
 from covey.training.rows import BufferPolicy
 from covey.version import __version__
@@ -48,9 +49,13 @@ BUSY = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BenchSpec:
-    """How an actor makes its bench: the trainer is decided where the run was started, for all actors."""
+    """How an actor makes its bench: the trainer is decided where the run was started, for all actors.
+
+    The model is hollow: its frozen part lies in the node's object store, where all its actors read it.
+    """
 
     model: nn.Module
+    frozen: Mapping[str, np.ndarray]
     objective: Objective
     shape: tuple[int, ...]
     buffers: BufferPolicy
@@ -58,6 +63,9 @@ class BenchSpec:
     device: str
 
     def __call__(self) -> Bench:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the store's memory is read-only, and nobody writes to it
+            Frozen.from_arrays(self.frozen, self.model).put_into(self.model)
         make, info = choose_bench(
             self.model,
             self.objective,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ class Inputs:
     resized: whether pictures of any size were brought to this one.
     low, high: the smallest and the largest value in training.
     reach: what the largest value of every training sample is at least.
+    encoder: what samples go through before the model: its setting, its digest, and the shape of its features.
     """
 
     shape: tuple[int, ...] = ()
@@ -41,11 +42,16 @@ class Inputs:
     low: float | None = None
     high: float | None = None
     reach: float | None = None
+    encoder: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, dataset: Dataset) -> Inputs:
         from covey.data.samples import reach_of
 
+        if (origin := dataset.encoded_from) is not None:
+            shape = list(dataset.x.shape[1:])
+            encoder = {"setting": origin.setting, "digest": origin.digest, "shape": shape}
+            return replace(cls.of(origin.dataset), scale=None, encoder=encoder)
         low, high, reach = reach_of(dataset.x, dataset.train)
         return cls(
             shape=tuple(dataset.x.shape[1:]),
@@ -63,7 +69,17 @@ class Inputs:
         """What people have (rows, arrays, pictures, a folder) as the model takes it; see `covey.data.samples`."""
         from covey.data.samples import samples_of
 
-        return samples_of(self, x)
+        samples = samples_of(self, x)
+        if self.encoder is None:
+            return samples
+        from covey.training.pretrained.features import features_of
+
+        return features_of(samples, self.encoder["setting"], self.encoder["digest"])
+
+    @property
+    def model_shape(self) -> tuple[int, ...]:
+        """What the model takes: a sample's shape, or that of its features."""
+        return self.shape if self.encoder is None else tuple(self.encoder["shape"])
 
     def plain(self) -> dict[str, Any]:
         """As plain values, for a file."""
@@ -136,5 +152,6 @@ def inputs_from_plain(plain: Mapping[str, Any]) -> Inputs:
         features=tuple(plain["features"]),
         schema=Schema.from_plain(schema) if schema is not None else None,
         resized=bool(plain.get("resized", False)),
+        encoder=plain.get("encoder"),
         **{key: None if plain.get(key) is None else float(plain[key]) for key in ("low", "high", "reach")},
     )

@@ -16,6 +16,7 @@ from covey.files import open_regular, read_json, read_whole, write_atomically
 FORMAT = 2
 FILE = "checkpoint.json"
 ABOUT = "about.json"
+FROZEN = "frozen.safetensors"  # what nobody trains of the models
 SERVED = "served.safetensors"  # the rows that clients use
 NOT_THE_SAME = "its SHA-256 is not the one that was written"
 
@@ -67,7 +68,7 @@ class Index:
     """What `checkpoint.json` holds: the checkpoints, newest first, and the other files that belong to them.
 
     `config` is config.toml's SHA-256; there are two while a run is being given more rounds. `files` are those that
-    are written once: about.json at the beginning, the others at the end.
+    are written once: about.json and the models' frozen part at the beginning, the others at the end.
     """
 
     kept: tuple[Kept, ...] = ()
@@ -77,7 +78,7 @@ class Index:
     @property
     def lasting(self) -> dict[str, Piece]:
         """The files that stay true when the run goes on."""
-        return {name: piece for name, piece in self.files.items() if name == ABOUT}
+        return {name: piece for name, piece in self.files.items() if name in (ABOUT, FROZEN)}
 
 
 def write_index(folder: Path, index: Index) -> None:

@@ -38,8 +38,8 @@ def onnx_bytes(model: ServedModel) -> bytes:
             "the format onnx needs the packages onnx and onnxscript: install covey[onnx]"
         ) from error
     inputs = model.facts.inputs
-    dtype = torch.int64 if inputs.dtype == "int64" else torch.float32
-    sample = torch.zeros((2, *inputs.shape), dtype=dtype)
+    dtype = torch.int64 if inputs.dtype == "int64" and inputs.encoder is None else torch.float32
+    sample = torch.zeros((2, *inputs.model_shape), dtype=dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own insides
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)

@@ -23,6 +23,7 @@ from covey.settings.catalogue import MODELS
 from covey.settings.own_code import bare_name
 from covey.settings.registry import only_installed
 from covey.terminal import printable
+from covey.training.frozen import Frozen, copy_sharing
 from covey.training.models import build
 from covey.training.rows import Layout, read_row, write_row
 from covey.version import __version__
@@ -51,6 +52,7 @@ class ModelFacts:
         model: the network's name; own:NAME is somebody's own.
         settings: of the network.
         digest: SHA-256 of the row.
+        frozen: the digest of what nobody trained of it; empty where all was trained.
         covey: the version that wrote it.
     """
 
@@ -68,6 +70,7 @@ class ModelFacts:
     model: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+    frozen: str = ""
     covey: str = __version__
 
     def json(self) -> str:
@@ -105,7 +108,7 @@ class ServedModel:
 
     def module(self) -> nn.Module:
         """The network with the model's numbers, in evaluation mode."""
-        model = copy.deepcopy(self.network).eval()
+        model = copy_sharing(self.network).eval()
         write_row(model, self.row)
         return model
 
@@ -122,8 +125,18 @@ class ServedModel:
 
 def model_bytes(model: ServedModel) -> bytes:
     """A served model as a safetensors file: the state_dict, and the facts as JSON under the metadata's key `covey`."""
-    tensors = {name: tensor.contiguous() for name, tensor in model.module().state_dict().items()}
-    return safetensors.torch.save(tensors, {KEY: model.facts.json()})
+    return safetensors.torch.save(state_of(model.module()), {KEY: model.facts.json()})
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """The state_dict for a file that holds every name apart: tied weights stand in it once for each of their names."""
+    tensors: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in module.state_dict().items():
+        place = tensor.untyped_storage().data_ptr() + tensor.storage_offset() * tensor.element_size()
+        tensors[name] = tensor.clone() if place in seen else tensor.contiguous()
+        seen.add(place)
+    return tensors
 
 
 def write_model(path: Path, model: ServedModel) -> None:
@@ -174,7 +187,7 @@ def read_model(path: str | Path, model: nn.Module | None = None) -> ServedModel:
     except RuntimeError as error:
         raise UserError(f"{path} is not of this network: {printable(str(error))[:300]}") from error
     row = read_row(network)
-    if digest(row).hex() != facts.digest:
+    if digest(row).hex() != facts.digest or Frozen.of(network).digest != facts.frozen:
         raise UserError(f"{path} is damaged: its numbers are not those that were written")
     return ServedModel(network=network, row=row, facts=facts)
 
@@ -185,7 +198,7 @@ def network_of(facts: ModelFacts, path: Path) -> nn.Module:
         with only_installed({}):
             return build(
                 facts.model,
-                input_shape=facts.inputs.shape,
+                input_shape=facts.inputs.model_shape,
                 outputs=len(facts.classes) or 1,
                 **dict(facts.settings),
             )

@@ -36,6 +36,7 @@ from covey.runs.sections import (
     ModelSection,
     Sites,
     Top,
+    model_settings,
     own_settings,
     settings_in,
 )
@@ -49,6 +50,7 @@ from covey.settings.signatures import Setting, checked, settings_of, unknown
 from covey.settings.toml import check_tables, named_tables, plain_tables, shown, with_full_names
 from covey.training.models import build
 from covey.training.objective import objective_named
+from covey.training.pretrained.features import encoded
 
 # The tables whose settings are one dataclass: those that only a run which asks for them has, and those of every run.
 IF_ASKED: dict[str, type] = {"compress": Compression, "stop": Stopping, "private": Private, "sites": Sites}
@@ -209,7 +211,7 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     if "objective" not in tables:
         result["objective"] = usual.objective or result["objective"]
     # a run on all of its test data is the same run as before these were
-    for key in ("validation", "test_samples"):
+    for key in ("validation", "test_samples", "encoder"):
         if data[key] is None:
             del data[key]
     result["data"] = data
@@ -223,8 +225,15 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     if "robust" in tables:
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     result["method"] = _resolve_method(tables, per_method, data["clients"])
-    model = _model_table(tables.get("model", {}), result["method"], data["name"])
+    if data.get("encoder") is not None and tables.get("devices", {}).get("drifts"):
+        raise UserError(
+            "devices.drifts changes samples during the run, which data.encoder has encoded before; leave one out"
+        )
+    usual_for_data = "encoder" if data.get("encoder") is not None else data["name"]
+    model = _model_table(tables.get("model", {}), result["method"], usual_for_data)
     result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
+    if not result["model"]["train"]:
+        del result["model"]["train"]
     own = own_model_of(METHODS.find(result["method"]["name"]))
     if own is not None and "rounds" not in tables:
         result["rounds"] = own.rounds(result["method"])
@@ -451,7 +460,7 @@ def bytes_needed(fleet: Fleet, config: Config) -> int:
     return fleet.memory_bound(own_models=keeps_own_models(config), batch=config.train.batch)
 
 
-def federation_of(config: Config) -> Federation:
+def federation_of(config: Config, say: Callable[[str], None] | None = None) -> Federation:
     """The data that the configuration describes, shared out among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
     given: object = PARTITIONS.find(config["partition"]["name"])
@@ -473,14 +482,14 @@ def federation_of(config: Config) -> Federation:
         federation = on_validation(federation, held_out, config.top.seed)
     if count := data.get("test_samples"):
         federation = replace(federation, test=evenly_spaced(federation.test, count))
-    return federation
+    return federation if data.get("encoder") is None else encoded(federation, data["encoder"], say)
 
 
 def fleet_of(
     config: Config, say: Callable[[str], None] | None = None, network: nn.Module | None = None
 ) -> LocalFleet:
     """The fleet that the configuration describes: data, model (or `network`, where that is there), devices, engine."""
-    federation = federation_of(config)
+    federation = federation_of(config, say)
     if say is not None and federation.left_out:
         names = ", ".join(federation.left_out[:NAMED])
         more = f" and {len(federation.left_out) - NAMED} more" if len(federation.left_out) > NAMED else ""
@@ -495,7 +504,7 @@ def fleet_of(
         input_shape=tuple(dataset.x.shape[1:]),
         outputs=len(dataset.classes) or 1,
         seed=config.top.seed,
-        **own_settings(model, ModelSection),
+        **model_settings(model),
     )
     objective = objective_named(config.top.objective)
     check_fit(network, federation, objective)

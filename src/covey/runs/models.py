@@ -20,6 +20,7 @@ from covey.files import storing, write_atomically
 from covey.folder.about import About, read_about
 from covey.folder.answers import Answers
 from covey.folder.checkpoint import Checkpoint, read_checkpoint
+from covey.folder.checksums import FROZEN, Index
 from covey.folder.model_files import Format, as_files
 from covey.folder.read import is_folder, read_config, read_summary
 from covey.folder.served_model import ModelFacts, ServedModel, check_row, network_name, sentence
@@ -28,9 +29,10 @@ from covey.parts.steps.scale import to_scale
 from covey.runs.place import index_in, measured_in, served_in
 from covey.runs.provenance import changed, origins_in
 from covey.runs.remake import Remake
-from covey.runs.sections import ModelSection, own_settings
+from covey.runs.sections import model_settings
 from covey.settings.catalogue import MODELS, OBJECTIVES
 from covey.settings.own_code import GIVEN, bare_name
+from covey.training.frozen import Frozen, copy_sharing
 from covey.training.models import build
 from covey.training.objective import Objective, objective_named
 
@@ -283,9 +285,10 @@ def load_models(
     if not about.inputs.shape:
         raise UserError(f"{folder} does not say what the samples look like; it was written by an older covey")
     same_network(checkpoint, tables, changed_code)
-    settings = own_settings(tables["model"], ModelSection)
+    settings = model_settings(tables["model"])
     outputs = len(about.classes) or 1
-    network = model or build(named, input_shape=about.inputs.shape, outputs=outputs, **settings)
+    network = model or build(named, input_shape=about.inputs.model_shape, outputs=outputs, **settings)
+    network = with_frozen(network, folder, index)
     rows = checkpoint.state.models
     if not len(rows):
         raise UserError(f"{folder} has no model yet: no round has come to its end")
@@ -301,6 +304,7 @@ def load_models(
         objective=bare_name(tables["objective"]),
         model=network_name(named),
         settings=settings,
+        frozen=Frozen.of(network).digest,
     )
     return TrainedModels(
         network=network,
@@ -316,6 +320,18 @@ def load_models(
         ),
         measured=lambda: measured_in(folder, index, checkpoint.state.round),
     )
+
+
+def with_frozen(network: nn.Module, folder: Path, index: Index) -> nn.Module:
+    """The network with what was frozen in the run, where something was."""
+    if FROZEN not in index.files:
+        return network
+    network = copy_sharing(network)
+    try:
+        Frozen.from_file(index.files[FROZEN].read_all(folder / FROZEN)).put_into(network)
+    except ValueError as error:
+        raise UserError(f"{folder / FROZEN}: {error}") from error
+    return network
 
 
 def same_network(checkpoint: Checkpoint, tables: Mapping[str, Any], changed_code: bool) -> None:

@@ -24,6 +24,7 @@ from covey.data.types import Dataset, Federation
 from covey.errors import UserError
 from covey.parts.steps import Train
 from covey.settings.catalogue import DATASETS, METHODS, METRICS, MODELS, OBJECTIVES, PARTITIONS
+from covey.training.frozen import Frozen
 from covey.training.metrics import Metric
 from covey.training.objective import Objective
 from covey.training.rows import read_row
@@ -99,7 +100,8 @@ def model_tables(model: AnyModel) -> dict[str, Any]:
         raise UserError(
             f"the model ({type(model).__name__}) has lazy layers, whose shape nobody knows yet; call it once on a batch"
         )
-    digest = hashlib.sha256(repr(model).encode() + read_row(model).numpy().tobytes()).hexdigest()
+    numbers = read_row(model).numpy().tobytes() + Frozen.of(model).digest.encode()
+    digest = hashlib.sha256(repr(model).encode() + numbers).hexdigest()
     return {"model": {"name": MODELS.give(type(model).__name__, model, digest)}}
 
 

@@ -23,6 +23,8 @@ BEGUN = {
     "about.json",
     "about.json.tmp",
     "config.toml.tmp",
+    "frozen.safetensors",
+    "frozen.safetensors.tmp",
     "metrics.jsonl",
     "checkpoint",
     "checkpoint.json",

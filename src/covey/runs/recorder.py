@@ -22,7 +22,7 @@ from covey.fleet.odd import odd_in_words
 from covey.fleet.used import Used, rows_in_use
 from covey.folder.about import About
 from covey.folder.checkpoint import Checkpoint, save_checkpoint
-from covey.folder.checksums import ABOUT, SERVED, Index, Piece, read_index, write_index
+from covey.folder.checksums import ABOUT, FROZEN, SERVED, Index, Piece, read_index, write_index
 from covey.folder.journal import Journal, Row, data_rows, fleet_measurements
 from covey.folder.served_rows import ServedRows, facts_of, gathered
 from covey.folder.summary import Best, Costs, Losses, Summary, Target
@@ -90,9 +90,13 @@ class Recorder:
         if self.fleet.data is not None:
             self.journal.append(data_rows(self.fleet.data, of_simulation(self.fleet)))
         about = About.of(self.metrics, self.fleet.server_data).json()
-        write_atomically(self.folder / ABOUT, about)
+        first = {ABOUT: about.encode()}
+        if self.fleet.frozen.tensors:
+            first[FROZEN] = self.fleet.frozen.file()
+        for name, content in first.items():
+            write_atomically(self.folder / name, content)
         self.pending = self._checkpoint(empty_state(self.fleet))
-        self.save({ABOUT: Piece.of(about.encode())})
+        self.save({name: Piece.of(content) for name, content in first.items()})
 
     def go_back(self, checkpoint: Checkpoint) -> None:
         """Takes the place where the checkpoint was written; what came after it never happened."""

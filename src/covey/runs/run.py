@@ -38,6 +38,7 @@ from covey.runs.recovery import gone_back
 from covey.runs.results import Run
 from covey.runs.tracking import Tracking, tracked, trackers_of
 from covey.settings.toml import read_tables
+from covey.training.rows import Layout
 
 
 class Interrupted(Exception):  # noqa: N818
@@ -265,7 +266,7 @@ def _go(
     report: bool,
 ) -> Run:
     if say is not None:
-        say(f"{fleet.layout.trainable:,} parameters; {needs(fleet, config)}")
+        say(f"{parameters(fleet.layout)}; {needs(fleet, config)}")
         measuring = config.measure
         sparse = SparseWatch(measuring=measuring, say=say, rounds=config.top.rounds)
         undefined = UndefinedWatch(measuring=measuring, say=say)
@@ -302,6 +303,13 @@ def _load(fleet: Fleet, checkpoint: Checkpoint, folder: Path) -> None:
         raise UserError(
             f"{folder / 'checkpoint.json'} is damaged and cannot be resumed: {error!r}"
         ) from error
+
+
+def parameters(layout: Layout) -> str:
+    """How large the model is, in words."""
+    if not layout.frozen:
+        return f"{layout.trainable:,} parameters"
+    return f"{layout.trainable:,} parameters train and travel; {layout.frozen:,} are frozen and travel once"
 
 
 def needs(fleet: Fleet, config: Config) -> str:

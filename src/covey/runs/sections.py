@@ -14,6 +14,7 @@ from covey.settings.choices import SeveralOf
 from covey.settings.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.settings.signatures import Setting, only_with, settings_of, validated, validated_in
 from covey.training.models import GIVEN as MODEL_GIVEN
+from covey.training.pretrained import ENCODER
 from covey.training.rows import BufferPolicy
 
 SECTIONS = (
@@ -56,6 +57,7 @@ USUAL_MODEL = {
     "svhn": "lenet5",
     "pacs": "cnn-cifar",
     "emoji-names": "softmax",
+    "encoder": "softmax",  # on features
     "motions": "cnn-series",
 }
 
@@ -109,6 +111,8 @@ class DataSection:
         test_samples: how many of the global test set's samples the server measures on, evenly spaced; none: all.
         validation: share of a client's training data that stands in for its test data, to choose settings on; none:
             the test data are measured.
+        encoder: a frozen network that every picture goes through once; what is trained takes its features. None: the
+            pictures themselves.
         resplit: whether each seed draws its own test samples, as many as the data set has, by client and label or whole
             units; false: the data set's.
     """
@@ -118,6 +122,7 @@ class DataSection:
     test_fraction: Annotated[float, Range(above=0, below=1)] | None = None
     test_samples: Count | None = None
     validation: Annotated[float, Range(above=0, below=1)] | None = None
+    encoder: Annotated[Any, ENCODER] = None
     resplit: bool = False
 
 
@@ -128,10 +133,13 @@ class ModelSection:
     Args:
         name: of the network; usual is the papers' choice for the data set.
         buffers: what becomes of BatchNorm statistics: average or local.
+        train: what trains of it, by patterns of parameter names or by modules, such as ["head", "*.bias"]; all else is
+            frozen and travels once. Empty: whatever the network itself does not freeze.
     """
 
     name: str = "usual"
     buffers: BufferPolicy = "average"
+    train: tuple[str, ...] = ()
 
 
 @validated_in("sites")
@@ -154,6 +162,12 @@ class Sites:
 def settings_in(section: str, maker: Callable[..., Any]) -> dict[str, Setting]:
     """What a table can say of the thing that it names."""
     return settings_of(maker, given=GIVEN.get(section, ()))
+
+
+def model_settings(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What `build` takes of the model's table beside its name: the network's own settings, and what trains of it."""
+    common = {key: table[key] for key in ("train",) if table.get(key)}
+    return {**own_settings(table, ModelSection), **common}
 
 
 def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:

@@ -35,6 +35,9 @@ SHIFTS: Registry[Callable[..., list[Shift]]] = Registry("shift", "covey.shifts")
 # input_shape, outputs, settings -> a network
 MODELS: Registry[Callable[..., nn.Module]] = Registry("model", "covey.models")
 
+# settings -> a frozen encoder (`covey.training.pretrained.Encoder`), or a network
+ENCODERS: Registry[Callable[..., Any]] = Registry("encoder", "covey.encoders")
+
 # shape, seed, settings -> a network that a method trains beside the run's own, and what it is trained for
 CHILD_MODELS: Registry[Callable[..., tuple[nn.Module, Objective]]] = Registry(
     "model of a method", "covey.child_models"

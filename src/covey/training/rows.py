@@ -1,4 +1,4 @@
-"""A model is one flat row: `[trainable parameters | frozen parameters and float buffers]`."""
+"""A model is one flat row, `[what trains | float buffers]`; what is frozen is beside it (`frozen.py`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from covey.streams import stream
+from covey.training.frozen import Frozen, copy_sharing, is_frozen_buffer
 
 BufferPolicy = Literal["average", "local"]
+MOVED = 0.01  # standard deviation by which further starts of what is not redrawn differ
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Layout:
     """Where each tensor of a model lies in its row; integer buffers are in no row, because nobody may average them.
 
     `buffers` says what becomes of the float buffers (BatchNorm statistics): "average" mixes them with the
-    parameters, "local" lets every client keep its own.
+    parameters, "local" lets every client keep its own. `frozen` numbers are in no row.
     """
 
     names: tuple[str, ...]
@@ -31,10 +33,11 @@ class Layout:
     trainable: int
     size: int
     buffers: BufferPolicy = "average"
+    frozen: int = 0
 
     @staticmethod
     def of(model: nn.Module, buffers: BufferPolicy = "average") -> Layout:
-        """The layout of `model`: parameters in `named_parameters` order, then frozen ones, then float buffers."""
+        """The layout of `model`: what trains in `named_parameters` order, then float buffers."""
         tensors = dict(_tensors(model))
         trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
         return Layout(
@@ -43,6 +46,7 @@ class Layout:
             trainable=trainable,
             size=sum(t.numel() for t in tensors.values()),
             buffers=buffers,
+            frozen=Frozen.of(model).size,
         )
 
     @property
@@ -79,16 +83,13 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             yield name, parameter
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            yield name, parameter
     for name, buffer in model.named_buffers():
-        if buffer.is_floating_point():
+        if buffer.is_floating_point() and not is_frozen_buffer(model, name):
             yield name, buffer
 
 
 def read_row(model: nn.Module) -> Tensor:
-    """A copy of the model's tensors as one float32 row."""
+    """A copy of the model's tensors, but for the frozen ones, as one float32 row."""
     parts = [t.detach().reshape(-1).to("cpu", torch.float32) for _, t in _tensors(model)]
     return torch.cat(parts) if parts else torch.zeros(0)
 
@@ -111,7 +112,7 @@ def flatten(model: nn.Module) -> tuple[Tensor, Tensor]:
     flat = read_row(model).to(device)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     gradient = torch.zeros(trainable, device=device)
-    buffers = {name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()}
+    buffers = dict(model.named_buffers())
     at = 0
     for name, tensor in list(_tensors(model)):
         view = flat[at : at + tensor.numel()].view_as(tensor)
@@ -120,8 +121,7 @@ def flatten(model: nn.Module) -> tuple[Tensor, Tensor]:
             owner._buffers[name.rpartition(".")[2]] = view
         else:
             tensor.data = view
-            if tensor.requires_grad:
-                tensor.grad = gradient[at : at + tensor.numel()].view_as(tensor)
+            tensor.grad = gradient[at : at + tensor.numel()].view_as(tensor)
         at += tensor.numel()
     return flat, gradient
 
@@ -135,7 +135,7 @@ def activations(model: nn.Module, sample: Tensor) -> int:
         if isinstance(output, Tensor):
             total += output.numel()
 
-    again = copy.deepcopy(model).eval()
+    again = copy_sharing(model).eval()
     for module in again.modules():
         if not list(module.children()):
             module.register_forward_hook(count)
@@ -147,19 +147,25 @@ def activations(model: nn.Module, sample: Tensor) -> int:
 def fresh_row(model: nn.Module, seed: int, number: int) -> Tensor:
     """Start number `number` for the model: 0 is the model as it was given, others are drawn anew.
 
-    Layers are redrawn by their own `reset_parameters` from the stream ("start", number).
+    Layers are redrawn by their own `reset_parameters` from the stream ("start", number). Of a model with a frozen part
+    only layers that train as a whole are: what else trains fits what is frozen, and is moved a little.
     """
     if number == 0:
         return read_row(model)
     again = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(stream(seed, "start", number).integers(2**62)))
+        drawn: set[int] = set()
         for module in again.modules():
             reset = getattr(module, "reset_parameters", None)
             own = list(module.parameters(recurse=False))
-            frozen = bool(own) and not any(parameter.requires_grad for parameter in own)
-            if callable(reset) and not frozen:  # a frozen part was given for a reason: it stays
+            if callable(reset) and all(parameter.requires_grad for parameter in own):
                 reset()
+                drawn |= {id(parameter) for parameter in own}
+        if Frozen.of(model).tensors:
+            for parameter in again.parameters():
+                if parameter.requires_grad and id(parameter) not in drawn:
+                    parameter.data += MOVED * torch.randn(parameter.shape)
     return read_row(again)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +16,7 @@ from covey.training.bench.base import Batches, Fit, FitCohort, More, Recipe
 from covey.training.bench.clipping import ClippedSums, Clipping, check_model
 from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal
 from covey.training.bench.optimisers import rule_for
+from covey.training.frozen import copy_sharing, frozen_norms, is_frozen_buffer
 from covey.training.objective import Objective
 from covey.training.rows import BufferPolicy, Layout, activations, flatten
 
@@ -62,7 +62,7 @@ class TorchBench:
         why: str = "",
         stacking: Stacking | None = None,
     ) -> None:
-        self.model = copy.deepcopy(model).to(device)
+        self.model = copy_sharing(model).to(device)
         self.layout = Layout.of(self.model, buffers)
         self.objective = objective
         self.device = torch.device(device)
@@ -73,8 +73,15 @@ class TorchBench:
         self.clipped: tuple[TorchBench, ClippedSums] | None = None  # made when it is first asked for
         self.flat, self.gradient = flatten(self.model)
         self.parameters = self.flat[: self.layout.trainable]
+        self.frozen_norms = frozen_norms(self.model)
+        self.model.train()
+        self._rest_frozen_norms()
         # Integer buffers restart with every load: no row carries them.
-        self.counters = [(b, b.clone()) for b in self.model.buffers() if not b.is_floating_point()]
+        self.counters = [
+            (buffer, buffer.clone())
+            for name, buffer in self.model.named_buffers()
+            if not buffer.is_floating_point() and not is_frozen_buffer(self.model, name)
+        ]
 
     def load(self, row: Tensor, *, training: bool) -> None:
         """Puts a row into the model."""
@@ -85,6 +92,12 @@ class TorchBench:
             self.model.training != training
         ):  # switching walks through all layers, which small models would feel
             self.model.train(training)
+            self._rest_frozen_norms()
+
+    def _rest_frozen_norms(self) -> None:
+        """Statistics that are frozen are used as they are, and not those of a batch."""
+        for module in self.frozen_norms:
+            module.eval()
 
     def fit(
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]

@@ -6,7 +6,7 @@ import copy
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,20 +16,37 @@ from torch.overrides import TorchFunctionMode
 
 from covey.errors import UserError
 from covey.settings.catalogue import MODELS
+from covey.training.frozen import train_only
 
 TRAINED = 4  # times the parameters: the model, its gradients, the row it started from and the reply
 GIVEN = ("input_shape", "outputs", "shape")  # what the program fills in; all else are the user's settings
 
 
 def build(
-    name: str, *, input_shape: tuple[int, ...], outputs: int, seed: int = 0, **settings: Any
+    name: str,
+    *,
+    input_shape: tuple[int, ...],
+    outputs: int,
+    seed: int = 0,
+    train: Sequence[str] = (),
+    **settings: Any,
 ) -> nn.Module:
     """Build the model `name` for one sample of `input_shape` (channels first) and `outputs` logits.
 
     The first weights depend on `seed` only, never on what was drawn before. An autoencoder gives
     back its input's shape and does not use `outputs`. Your own model may be a function or a class, with
-    `input_shape` and `outputs` or without, or a ready module.
+    `input_shape` and `outputs` or without, or a ready module. `train` names what trains of it, by patterns of parameter
+    names or by modules; all else is frozen.
     """
+    model = _built(name, input_shape, outputs, seed, settings)
+    if train:
+        train_only(model, train)
+    return model
+
+
+def _built(
+    name: str, input_shape: tuple[int, ...], outputs: int, seed: int, settings: Mapping[str, Any]
+) -> nn.Module:
     builder: Any = MODELS.find(name)
     shape = tuple(int(size) for size in input_shape)
     if not shape or min(shape) < 1:

@@ -34,9 +34,12 @@ class Forest(nn.Module):
         self.two_classes, self.depth = outputs == 2, depth
         heads, leaves = 1 if outputs == 2 else outputs, 2**depth
         self.value = nn.Parameter(torch.zeros(trees, heads, leaves))
-        self.feature = nn.Parameter(torch.full((trees, heads, leaves - 1), NO_SPLIT), requires_grad=False)
-        self.threshold = nn.Parameter(torch.zeros(trees, heads, leaves - 1), requires_grad=False)
+        self.feature: Tensor
+        self.threshold: Tensor
         self.base: Tensor
+        # grown, not trained by gradients: as buffers they are in the row
+        self.register_buffer("feature", torch.full((trees, heads, leaves - 1), NO_SPLIT))
+        self.register_buffer("threshold", torch.zeros(trees, heads, leaves - 1))
         for name, shape in (
             ("base", (heads,)),
             ("cuts", (inputs, bins - 1)),
@@ -50,7 +53,8 @@ class Forest(nn.Module):
         """Logits, of two classes 0 and the margin; or targets."""
         x = x.flatten(1)
         trees, heads, _ = self.value.shape
-        feature, threshold = (part.flatten(0, 1) for part in (self.feature, self.threshold))
+        zero = x.new_zeros(())  # so that a tracer sees the buffers, too
+        feature, threshold = (zero + part.flatten(0, 1) for part in (self.feature, self.threshold))
         node = x.new_zeros((x.shape[0], trees * heads), dtype=torch.long)
         for _ in range(self.depth):
             asked = _of_node(feature, node)
