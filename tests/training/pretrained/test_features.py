@@ -94,7 +94,7 @@ def test_clients_have_the_features_of_their_pictures_as_these_are_shifted(own: s
         pictures = given * scale.std[0] + scale.mean[0]
         assert torch.allclose(x, encoder(pictures), atol=1e-5)
         assert torch.equal(y, labels)
-        assert share.cluster == raw.kind
+        assert share.cluster == raw.cluster
     assert config["model"]["name"] == "softmax"
 
 

@@ -57,7 +57,7 @@ class FeatureStore:
                 rows = [(key, one.tobytes()) for key, one in zip(some, found, strict=True)]
                 file.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", rows)
             known.update(zip(some, found, strict=True))
-        return torch.from_numpy(np.stack([known[key] for key in keys]))  # type: ignore[arg-type]
+        return torch.from_numpy(np.stack([known[key] for key in keys]))
 
     @staticmethod
     def _get(file: sqlite3.Connection, key: bytes) -> Any:
