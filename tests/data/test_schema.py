@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from covey.data.encoding import encode, far_outside, sums_of
-from covey.data.realign import bounded_sums, unbounded, without_range
-from covey.data.schema import Column, Schema, differences, read_schema, union
+from covey.data.realign import bounded_sums, realigned, unbounded, without_range
+from covey.data.schema import BUCKETS, Column, Schema, differences, read_schema, union
 from covey.data.table import read_table
 from covey.data.types import Dataset
 from covey.errors import UserError
@@ -255,3 +255,36 @@ def test_what_noise_has_drowned_is_as_of_even_spread_over_the_range() -> None:
     assert without_range(schema) == []
     dates = Schema(columns=(Column(name="d", kind="month"), Column(name="d", kind="year"), Column(name="n")))
     assert without_range(dates) == ["d", "n"]
+
+
+MANY = [f"town {number % 300}" for number in range(900)]
+
+
+def test_a_column_of_many_texts_is_hashed_and_new_texts_are_taken() -> None:
+    table = {"town": MANY, "age": list(range(900)), "ill": ["no", "yes"] * 450}
+    data = read_table(table, label="ill")
+    town = data.schema.columns[0] if data.schema else None
+    assert town is not None
+    assert town.hashed
+    assert data.x[:, : len(BUCKETS)].sum(dim=1).tolist() == [1.0] * 900
+    assert any("share an input" in note for note in data.notes)
+    assert data.schema is not None
+    new = encode(data.schema, {"town": ["town 7", "never seen"], "age": [5, 6]})
+    assert new[0].tolist()[:128] == data.x[7].tolist()[:128]
+    assert new[1, :128].sum() == 1
+
+
+def test_a_hundred_texts_have_an_input_each() -> None:
+    table = {"dest": [f"airport {n % 102}" for n in range(900)], "ill": ["no", "yes"] * 450}
+    assert len(read_table(table, label="ill").features) == 102
+
+
+def test_a_site_with_few_texts_is_put_under_a_schema_that_hashes_them() -> None:
+    many = read_table({"town": MANY, "ill": ["no", "yes"] * 450}, label="ill")
+    few = read_table({"town": ["town 1", "town 2"] * 50, "ill": ["no", "yes"] * 50}, label="ill")
+    assert many.schema is not None
+    assert few.schema is not None
+    shared = union([few.schema, many.schema])
+    assert shared == union([many.schema, few.schema])
+    here, there = realigned(few, shared), realigned(many, shared)
+    assert here.x[0].tolist() == there.x[1].tolist()  # both are town 1

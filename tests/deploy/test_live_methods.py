@@ -22,6 +22,8 @@ EXACT = {
     "haccs": ["method.epsilon=none"],
     "embedding": ["method.flip=0", "method.pretrain_rounds=2"],
     "covey": ["method.flip=0"],
+    "boosting": ["method.depth=2"],  # the margin of all, then both levels of a tree
+    "boosting-personal": ["method.trees=1", "method.depth=1", "method.own=2", "method.base=0.0"],
 }
 
 
@@ -38,7 +40,10 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     "name",
     [
         "cafa",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("haccs", "cfic", "embedding", "ifca", "covey")),
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("haccs", "cfic", "embedding", "ifca", "covey", "boosting", "boosting-personal")
+        ),
     ],
 )
 def test_the_rows_are_those_of_the_local_engine(name: str, sites: Deployment) -> None:
@@ -57,11 +62,11 @@ def test_the_rows_are_those_of_the_local_engine(name: str, sites: Deployment) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedavg", "fedrep", "ditto", "ifca", "fine-tuned"])
+@pytest.mark.parametrize("name", ["fedavg", "fedrep", "ditto", "ifca", "fine-tuned", "boosting-personal"])
 def test_every_site_takes_the_simulations_model_home(name: str, sites: Deployment) -> None:
     """A plain row, parts from home, a row of its own, a choice by loss, a row adapted before use."""
-    settings = [f"method.name={name}"]
-    server = sites.serve(f"home-{name}", "--set", settings[0])
+    settings = [f"method.name={name}", *EXACT.get(name, ())]
+    server = sites.serve(f"home-{name}", *(word for setting in settings for word in ("--set", setting)))
     sites.simulate(f"local-home-{name}", *settings)
     assert server.end() == 0, server.said()
     local = load_models(sites.folder / f"local-home-{name}")

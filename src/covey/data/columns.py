@@ -25,10 +25,9 @@ from covey.data.cells import (
     uses_commas,
     words_of,
 )
-from covey.data.schema import DATE_PARTS, Column
+from covey.data.schema import BUCKETS, DATE_PARTS, Column
 from covey.errors import UserError
 
-MOST_CATEGORIES = 64  # values of one column that become inputs of their own
 FEW = 10  # so many different numbers written as texts may be meant as categories
 FEWEST_ROWS = 20  # in a shorter table all values are different by chance
 ALMOST = 0.9  # of the rows with a value of their own: an ID, though some come twice
@@ -85,6 +84,12 @@ class Found:
             )
         if self.empty:
             found.append(f"left out, because they hold nothing that differs: {some(self.empty)}")
+        hashed = [column.name for column in self.columns if column.hashed]
+        if hashed:
+            found.append(
+                f"more than {len(BUCKETS)} different texts, so that some share an input by their hash: {some(hashed)}; "
+                "leave them out (exclude) if they are names or notes"
+            )
         if self.dates:
             parts = [f"{c.name}.{c.kind}" for c in self.columns if c.kind in DATE_PARTS]
             found.append(f"dates are read as {some(parts, 12)}")
@@ -169,11 +174,8 @@ def _refuse_stray(cells: pa.ChunkedArray, known: pa.ChunkedArray, texts: pa.Arra
 
 def _category(known: pa.ChunkedArray, name: str) -> Column:
     words = sorted(pc.unique(words_of(known, name)).to_pylist())
-    if len(words) > MOST_CATEGORIES:
-        raise UserError(
-            f"the column {name!r} has {len(words)} different texts; at most {MOST_CATEGORIES} can become inputs: "
-            "leave it out (exclude), or put similar ones together"
-        )
+    if len(words) > len(BUCKETS):
+        return Column(name=name, kind="category", categories=BUCKETS, hashed=True)
     return Column(name=name, kind="category", categories=tuple(words))
 
 

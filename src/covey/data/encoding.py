@@ -143,6 +143,8 @@ def _places(cells: pa.ChunkedArray, column: Column) -> NDArray[np.int64]:
     if pa.types.is_null(cells.type):
         return np.full(len(cells), -1)
     words = words_of(cells, column.name)
+    if column.hashed:
+        return _hashed(words, column)
     places = pc.index_in(words, value_set=pa.array(column.categories, type=words.type))
     found: NDArray[np.int64] = np.asarray(pc.fill_null(places, -1).to_numpy(), dtype=np.int64)
     odd = (found < 0) & np.asarray(pc.is_valid(words).to_numpy(), dtype=bool)
@@ -154,3 +156,12 @@ def _places(cells: pa.ChunkedArray, column: Column) -> NDArray[np.int64]:
             + ("" if column.fill is None else ", or an empty cell, which counts as missing")
         )
     return found
+
+
+def _hashed(words: pa.ChunkedArray, column: Column) -> NDArray[np.int64]:
+    """The bucket of every cell's text, -1 for an empty cell."""
+    texts = words.to_pylist()
+    place = {
+        text: column.categories.index(column.category_of(text)) for text in set(texts) if text is not None
+    }
+    return np.array([place.get(text, -1) for text in texts], dtype=np.int64)

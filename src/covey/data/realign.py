@@ -23,11 +23,11 @@ def realigned(dataset: Dataset, schema: Schema) -> Dataset:
     if not dataset.features:
         raise UserError("the samples have no column names to compare; read them with covey.data.read_table")
     check_columns(dataset.features, schema)
-    place = {name: at for at, name in enumerate(dataset.features)}
+    place = {name: at for at, name in enumerate(schema.inputs)}
     x = torch.zeros(len(dataset.x), len(schema.inputs), dtype=dataset.x.dtype)
-    for at, name in enumerate(schema.inputs):
-        if name in place:
-            x[:, at] = dataset.x[:, place[name]]
+    for at, name in enumerate(dataset.features):
+        if (known := input_for(name, schema)) in place:
+            x[:, place[known]] += dataset.x[:, at]
     made = replace(
         dataset,
         x=x,
@@ -41,9 +41,17 @@ def realigned(dataset: Dataset, schema: Schema) -> Dataset:
     return made
 
 
+def input_for(name: str, schema: Schema) -> str:
+    """What an input is called under the schema: where it hashes a column, a category is its bucket."""
+    column, equals, value = name.rpartition("=")
+    hashed = next((each for each in schema.columns if each.name == column and each.hashed), None)
+    return f"{column}={hashed.category_of(value)}" if equals and hashed is not None else name
+
+
 def check_columns(inputs: tuple[str, ...], schema: Schema) -> None:
     """Refuses a column, or a category, that only one side has; indicators of empty cells may be missing."""
     known, columns = set(schema.inputs), {column.name: column for column in schema.columns}
+    inputs = tuple(input_for(name, schema) for name in inputs)
     for name in inputs:
         if name in known or name.endswith(" (missing)"):
             continue
@@ -132,7 +140,7 @@ def added(schema: Schema, told: list[tuple[Schema, NDArray[np.float64]]]) -> NDA
                 total[ours] += values[place]
                 continue
             for category, count in zip(column.categories, values[place], strict=True):
-                total[ours.start + shared.categories.index(category)] += count
+                total[ours.start + shared.categories.index(shared.category_of(category))] += count
     return total
 
 

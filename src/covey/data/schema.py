@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,6 +21,7 @@ Kind = Literal["number", "category", "year", "month", "weekday", "hour"]
 DecimalPoint = Literal["auto", ".", ","]
 DATE_PARTS: tuple[Kind, ...] = ("year", "month", "weekday", "hour")
 NO_CATEGORY = ""  # the fill value of an empty cell that belongs to none of the categories
+BUCKETS = tuple(f"#{number}" for number in range(128))  # the categories of a column with too many texts
 NARROW = 1e-12  # a variance below this share of the mean square is rounding
 # The range of the parts of a date, whatever the data.
 ALWAYS: Mapping[str, tuple[float, float]] = {"month": (1.0, 12.0), "weekday": (0.0, 6.0), "hour": (0.0, 23.0)}
@@ -39,6 +41,7 @@ class Column:
     low, high: the smallest and the largest number in the training rows, if known.
     mean, std: by which numbers are standardised; None where they are not.
     written: how dates are written as text (as for strptime), if not as in ISO 8601.
+    hashed: whether a text belongs to a category by its hash, because there are too many texts for one each.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Column:
     mean: float | None = None
     std: float | None = None
     written: str = ""
+    hashed: bool = False
 
     def __post_init__(self) -> None:
         said = f"the column {self.name!r}"
@@ -62,6 +66,8 @@ class Column:
             raise UserError(f"{said} {needs} categories")
         if len(set(self.categories)) != len(self.categories):
             raise UserError(f"{said} names a category twice")
+        if self.hashed and self.categories != BUCKETS:
+            raise UserError(f"{said} is hashed, so its categories are {BUCKETS[0]} to {BUCKETS[-1]}")
         if self.kind == "category" and self.fill not in (None, NO_CATEGORY, *self.categories):
             raise UserError(f"{said} fills empty cells with {self.fill!r}, which is none of its categories")
         if self.kind != "category" and isinstance(self.fill, str):
@@ -76,6 +82,12 @@ class Column:
             raise UserError(f"{said}: std is {self.std}; allowed: a number above 0")
         if self.indicator and self.fill is None:
             raise UserError(f"{said} has an indicator of empty cells, so it needs a fill value")
+
+    def category_of(self, text: str) -> str:
+        """The category that a text belongs to: itself, or the bucket of its hash."""
+        if not self.hashed or text in BUCKETS:
+            return text
+        return BUCKETS[int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) % len(BUCKETS)]
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -282,12 +294,16 @@ def union(schemas: Sequence[Schema]) -> Schema:
             raise UserError(f"the tables cannot be used together: {odd[0]}")
     for column in first.columns:
         same = [each[column.name, column.kind] for each in known]
+        hashed = any(c.hashed for c in same)
         lows = [c.low for c in same if c.low is not None]
         highs = [c.high for c in same if c.high is not None]
         columns.append(
             replace(
                 column,
-                categories=tuple(sorted({text for c in same for text in c.categories})),
+                categories=BUCKETS
+                if hashed
+                else tuple(sorted({text for c in same for text in c.categories})),
+                hashed=hashed,
                 fill=NO_CATEGORY if column.kind == "category" else 0.0,
                 indicator=any(c.indicator for c in same),
                 low=min(lows, default=None),

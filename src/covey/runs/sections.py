@@ -59,6 +59,7 @@ USUAL_MODEL = {
     "emoji-names": "softmax",
     "encoder": "softmax",  # on features
     "motions": "cnn-series",
+    **dict.fromkeys(("table", "heart", "flights", "votes", "exams", "schools", "reading"), "tabular"),
 }
 
 

@@ -63,6 +63,7 @@ METRICS: Registry[Metric] = Registry(
         "calibration-error": "covey.training.metrics:calibration_error",
         "rmse": "covey.training.metrics:rmse",
         "r2": "covey.training.metrics:r2",
+        "c-index": "covey.training.survival:c_index",
     },
 )
 
