@@ -79,5 +79,5 @@ def test_institutions_learn_a_common_hazard(lung: Any) -> None:
         train={"batch": 64, "lr": 0.05},
         measure={"metrics": ["c-index"], "every": 15},
     )
-    reached = result.summary["last"]["global-test/c-index"]
+    reached = result.summary.last["global-test/c-index"]
     assert reached > 0.58
