@@ -20,6 +20,8 @@ from covey.training.bench.choose import choose_bench
 
 
 class Someone:
+    seed = 7
+
     def stream(self, *names):
         return np.random.default_rng(7)
 
@@ -44,13 +46,13 @@ def test_a_single_sample_is_trained_on_and_nobody_judges():
 @pytest.mark.parametrize(
     ("sums", "up", "share"),
     [
-        ([[10, 5.0, 9], [10, 8.0, 9], [10, 7.0, 1]], True, 0.5),  # the best score
-        ([[10, 8.0, 9], [10, 8.0, 4], [10, 8.0, 5]], True, 0.5),  # equal scores: the lowest loss
+        ([[10, 5.0, 9], [10, 8.0, 9], [10, 7.0, 1]], True, 1.0),  # the lowest loss
+        ([[10, 5.0, 4], [10, 8.0, 4], [10, 7.0, 5]], True, 0.5),  # equal losses: the best score
         ([[10, 8.0, 9], [10, 3.0, 9], [10, 2.0, 9]], False, 1.0),  # an error: the lowest
         ([[0, 0.0, 0], [0, 0.0, 0], [0, 0.0, 0]], True, 1.0),  # nothing was judged: an untrained model
     ],
 )
-def test_the_share_with_the_best_score_is_served(sums, up, share):
+def test_the_share_with_the_lowest_loss_is_served(sums, up, share):
     assert best_share(sums, up) == share
 
 

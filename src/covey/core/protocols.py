@@ -270,6 +270,11 @@ class Fleet(Protocol):
         """A row to start from: 0 is the model that was given, others are drawn anew."""
         ...
 
+    @property
+    def timed(self) -> bool:
+        """Whether it is known that devices differ in time: real ones do, simulated ones where a profile says so."""
+        ...
+
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
         """How long each client is expected to take for the step with one model each way, from profiling."""
         ...

@@ -355,6 +355,11 @@ class SiteFleet:
         """A row to start from."""
         return fresh_row(self.model, self.seed, number)
 
+    @property
+    def timed(self) -> bool:
+        """Real devices take their time."""
+        return True
+
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
         """As measured in earlier rounds; before that, in proportion to the samples."""
         usual = Devices().pace

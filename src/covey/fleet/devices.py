@@ -152,7 +152,7 @@ class Devices:
         """Who cannot be reached in round `number`: floor(dropout * n) drawn without replacement, and the
         devices whose own availability fails them. From streams of their own: all methods see the same."""
         gone: set[int] = set()
-        if not self.dropout and self._all_sure:
+        if not self.dropout and self.alike:
             return gone
         ordered = sorted(ids)
         count = math.floor(self.dropout * len(ordered) + 1e-9)
@@ -165,8 +165,8 @@ class Devices:
         return gone
 
     @property
-    def _all_sure(self) -> bool:
-        """No device can be away by itself: only a profile or a table makes those that can."""
+    def alike(self) -> bool:
+        """Whether all devices are equal, and none is away by itself: only a profile or a table makes others."""
         return self.profile == "ideal" and not self.special
 
     def lost(self, ids: Collection[int], names: Sequence[str | int], stream: Stream) -> set[int]:

@@ -286,6 +286,11 @@ class LocalFleet:
             self.ledger.charge("mix.peers", cost_of_links(used, row_bytes, self.machines))
         return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
 
+    @property
+    def timed(self) -> bool:
+        """Whether devices are anything but equal."""
+        return not self.devices.alike
+
     def seconds(self, step: Step, ids: Iterable[int]) -> dict[int, float]:
         """How long each client takes for the step with one model each way."""
         row = 4 * self.layout.size

@@ -67,12 +67,12 @@ class KeepJudgements:
 
 
 def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float:
-    """The share with the best mean score, of equal ones that with the lowest loss; `UNJUDGED` where there is none."""
+    """The share with the lowest loss, of equal ones that with the best score; `UNJUDGED` where there is none."""
     table = np.array(sums)
     if table[0, 0] == 0:
         return UNJUDGED
     score = table[:, 1] * (1 if higher_is_better else -1)
-    return TRIED[int(np.lexsort((table[:, 2], -score))[0])]
+    return TRIED[int(np.lexsort((-score, table[:, 2]))[0])]
 
 
 @register("send part", "adapted")

@@ -71,7 +71,9 @@ class ExampleTrain(Step):
             noise=lambda: system_gaussian(size, scale) if client.live else rng.normal(0.0, scale, size),
             seed=int(rng.integers(2**62)),
         )
-        row = client.bench.fit_clipped(start, x, y, batches, self.train.recipe(client.round), clipping)
+        row = client.bench.fit_clipped(
+            start, x, y, batches, self.train.recipe(client.round, len(y)), clipping
+        )
         return Reply(id=client.id, vector=row, slot=slot, size=1)
 
     def planned(self, samples: int, rounds: int) -> Told:

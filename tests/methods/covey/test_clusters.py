@@ -88,9 +88,47 @@ def test_clients_that_are_each_unlike_all_others_are_one_cluster():
     assert clusters(class_distances(noisy([0] * 20, np.random.default_rng(1), spread=1.0))).count == 1
 
 
+def of_classes(held, seed, classes=6):
+    """A client that holds 8 samples of some classes, each near its own place, with noise of its own in each half."""
+    rng = np.random.default_rng(seed)
+    means = 3.0 * np.eye(classes)
+    halves = np.stack([means + 0.1 * rng.normal(size=means.shape) for _ in range(2)])
+    counts = np.array([8.0 if label in held else 0.0 for label in range(classes)])
+    return Portrait(counts=counts, halves=halves)
+
+
+def test_clients_without_a_common_class_are_not_taken_for_alike():
+    portraits = [of_classes((0, 1, 2) if i % 2 else (3, 4, 5), i) for i in range(8)]
+    cut = clusters(class_distances(portraits))
+    assert cut.labels.tolist() == [0, 1] * 4
+    assert np.isinf(cut.apart)  # nothing is known of their distance
+    assert cut.unknown == pytest.approx(16 * 2 / 56)
+
+
+def test_kinds_inside_of_a_set_of_classes_are_found_too():
+    portraits = [of_classes((0, 1, 2) if i % 2 else (3, 4, 5), i) for i in range(12)]
+    moved = [
+        Portrait(counts=one.counts, halves=one.halves[:, :, ::-1]) if i % 4 == 1 else one
+        for i, one in enumerate(portraits)
+    ]
+    assert clusters(class_distances(moved)).labels.tolist() == [0, 1, 0, 2] * 3
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        [(0,), (0,), (1,), (1,)],  # one class each: nothing to tell apart
+        [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)],  # linked over others
+        [(0, 1), (0, 1), (0, 1), (3, 4)],  # alone with its classes
+    ],
+)
+def test_sets_of_classes_that_are_no_reason_to_part(held):
+    assert clusters(class_distances([of_classes(one, i) for i, one in enumerate(held)])).count == 1
+
+
 def test_average_linkage_merges_the_nearest_clusters_first():
     distance = np.array([[0, 1, 8, 9], [1, 0, 7, 9], [8, 7, 0, 2], [9, 9, 2, 0]], float)
-    found = ClassDistances(distance=distance, weight=1 - np.eye(4))
+    found = ClassDistances(distance=distance, weight=1 - np.eye(4), seen=np.ones((len(np.eye(4)), 2)))
     assert tree(found) == [(0, 1), (2, 3), (0, 2)]
     assert cut_into(tree(found), 4, 2).tolist() == [0, 0, 1, 1]
 
@@ -120,13 +158,15 @@ def test_the_tree_is_average_linkage_also_with_ties_and_clients_that_share_nothi
     rng = np.random.default_rng(seed)
     distance = np.triu(rng.integers(0, 8, (clients, clients)), 1).astype(float)  # whole numbers: many ties
     weight = np.triu(rng.choice([0.0, 1.0, 2.0], (clients, clients)), 1)
-    found = ClassDistances(distance=distance + distance.T, weight=weight + weight.T)
+    found = ClassDistances(
+        distance=distance + distance.T, weight=weight + weight.T, seen=np.ones((len(weight), 2))
+    )
     assert tree(found) == every_pair_again(found)
 
 
 def test_who_was_joined_too_early_moves_to_the_nearer_cluster():
     distance = np.array([[0, 0, 5, 5], [0, 0, 5, 5], [5, 5, 0, 0], [5, 5, 0, 0]], float)
-    found = ClassDistances(distance=distance, weight=1 - np.eye(4))
+    found = ClassDistances(distance=distance, weight=1 - np.eye(4), seen=np.ones((len(np.eye(4)), 2)))
     assert settled(found, np.array([0, 0, 0, 1])).tolist() == [0, 0, 1, 1]
 
 
@@ -149,7 +189,11 @@ def test_numbers_follow_first_appearance():
 
 def test_the_map_keeps_the_distances_of_points_on_a_line():
     points = np.array([0.0, 1.0, 3.0])
-    found = ClassDistances(distance=(points[:, None] - points[None]) ** 2, weight=1 - np.eye(3))
+    found = ClassDistances(
+        distance=(points[:, None] - points[None]) ** 2,
+        weight=1 - np.eye(3),
+        seen=np.ones((len(np.eye(3)), 2)),
+    )
     places = on_a_map(found)
     np.testing.assert_allclose(np.linalg.norm(places[0] - places[2]), 3.0)
     np.testing.assert_allclose(np.linalg.norm(places[1] - places[2]), 2.0)

@@ -141,3 +141,26 @@ def test_the_last_round_of_every_device_is_remembered() -> None:
         "equal devices: all within n / k rounds or so"
     )
     assert max(LAST_CHOSEN.of(state.memory).values()) == 8
+
+
+def test_without_a_profile_rounds_are_full_whatever_the_sizes() -> None:
+    """Sizes from 20 to 300 and equal devices: HACCS hurries to the small ones, covey has no reason to."""
+    import covey
+    from covey.methods.covey import covey as by_covey
+
+    data = covey.federate(covey.load("digits"), partition="quantity", clients=12, alpha=0.5, seed=1)
+    model = covey.models.build("mlp", input_shape=(1, 8, 8), outputs=10)
+    worked = {}
+    for profile in ("ideal", "haccs"):
+        devices = covey.Devices(profile=profile)
+        fleet = covey.LocalFleet(data, model, seed=1, devices=devices)
+        assert fleet.timed == (profile == "haccs")
+        counts: list[int] = []
+        covey.run_rounds(
+            by_covey(Train(lr=0.1), per_round=4),
+            fleet,
+            rounds=4,
+            watchers=[lambda end, counts=counts: counts.append(len(end.state.worked))],  # type: ignore[misc]
+        )
+        worked[profile] = counts
+    assert worked["ideal"] == [4] * 4

@@ -17,7 +17,7 @@ Every part has its evidence in docs/methods/covey.md, and `without` leaves any o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from covey.core.round import Bank, Method, Mix, Select, Send, Step, Update
@@ -51,7 +51,7 @@ Over = Literal[
 # of a round: with label groups inside clusters, fuller rounds than HACCS' own 1.25 learn more per second
 FULLNESS = 3.0
 Start = Literal["apart", "together"]
-Part = Literal["clusters", "selection", "correction", "serving"]
+Part = Literal["clusters", "selection", "correction", "serving", "decay"]
 
 
 @register("method", "covey", family="everything")
@@ -76,7 +76,7 @@ def covey(
     `per_round` clients work in a round, chosen from clusters and label groups by a fair schedule. Each cluster's model
     is averaged and corrected along its clients' directions, unless these are at odds. A tenth of the data, another one
     in each round, is kept out of training and says how far a client should train the model on its own data before use.
-    `without` leaves parts out.
+    Where `train.weight_decay` is 0 it is 1 / samples, at most .005. `without` leaves parts out.
 
     Args:
         per_round: how many clients work in a round.
@@ -91,6 +91,8 @@ def covey(
     """
     # without clusters everybody is one: no cut can have so many clients in each
     least = 10**6 if "clusters" in without else 2
+    if not train.weight_decay and "decay" not in without:
+        train = replace(train, weight_decay="samples")
     judged = "serving" not in without
     local = JudgedTrain(train=train) if judged else train
     backbone = over.removeprefix("hierarchical-")
@@ -166,4 +168,6 @@ def within_clusters(
     step: Step, send: Send, *, per_round: Count = 10, fullness: float = FULLNESS
 ) -> WithinClusters:
     """HACCS' fair schedule over all clusters and, inside each, over all label groups."""
-    return WithinClusters(select=FairSchedule(step=step, send=send, per_round=per_round, fullness=fullness))
+    return WithinClusters(
+        select=FairSchedule(step=step, send=send, per_round=per_round, fullness=fullness, hurry="timed")
+    )

@@ -7,7 +7,7 @@ One cluster is a valid answer, and the answer on IID data and under label skew a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,30 @@ from numpy.typing import NDArray
 from covey.methods.covey.portrait import Portrait
 
 Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassDistances:
-    """D_ij and how sure it is: the total weight of the classes that were compared (0: none in common)."""
+    """D_ij and how sure it is: the total weight of the classes that were compared (0: none in common, D is unknown).
+
+    `seen` says how many samples of each class [clients, classes] the comparison went by.
+    """
 
     distance: Floats
     weight: Floats
+    seen: Floats
+
+    @property
+    def unknown(self) -> float:
+        """The share of pairs of clients that have no class in common, and cannot be compared."""
+        pairs = len(self.weight) * (len(self.weight) - 1)
+        return float((self.weight == 0).sum() - len(self.weight)) / pairs if pairs else 0.0
+
+    def classes_in(self, labels: Labels) -> Labels:
+        """How many classes each cluster's clients have."""
+        held = [(self.seen[labels == one] > 0).any(axis=0).sum() for one in range(int(labels.max()) + 1)]
+        return np.array(held, np.int64)
 
 
 def class_distances(portraits: Sequence[Portrait]) -> ClassDistances:
@@ -43,7 +59,7 @@ def class_distances(portraits: Sequence[Portrait]) -> ClassDistances:
     np.fill_diagonal(weight, 0.0)
     unit = between_classes(halves, seen)
     distance = np.divide(total, weight * unit, out=np.zeros_like(total), where=weight > 0)
-    return ClassDistances(distance=distance, weight=weight)
+    return ClassDistances(distance=distance, weight=weight, seen=seen)
 
 
 def pair_weights(counts: Floats) -> Floats:
@@ -76,8 +92,6 @@ def on_a_map(found: ClassDistances, directions: int = 4) -> Floats:
     return np.asarray(vectors[:, largest] * np.sqrt(np.maximum(values[largest], 0.0)))
 
 
-Labels = NDArray[np.int64]
-
 APART = 0.1  # two clusters are at least so far apart, in units of the distance between classes
 TIGHT = (
     0.35  # and their members are closer to each other than this share of the distance to the next cluster,
@@ -90,12 +104,16 @@ SETTLING = 20  # times that everybody may move to a nearer cluster
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """One clustering: a label per client, how far the nearest two clusters are apart, and how wide clusters are
-    inside."""
+    """One clustering: a label per client, how far the nearest two clusters are apart, and how wide clusters are inside.
+
+    `apart` is infinite where no two clusters have a class in common: nothing is known of their distance. `unknown` is
+    the share of pairs of clients that could not be compared.
+    """
 
     labels: Labels
     apart: float
     inside: float
+    unknown: float = 0.0
 
     @property
     def count(self) -> int:
@@ -106,7 +124,8 @@ def clusters(found: ClassDistances, *, min_size: int = 2) -> Cut:
     """The finest cut of the tree whose clusters stand apart; everybody is one cluster where no cut does.
 
     A cut counts when its nearest clusters are APART, by more than SIGMAS standard errors, and wide inside by less than
-    TIGHT of that or with a GAP between them. Clusters below `min_size` join the nearest other one first.
+    TIGHT of that or with a GAP between them. Clusters without a common class are not compared: where none of them has
+    one, they are apart. Clusters below `min_size` join the nearest other one first.
     """
     one = Cut(labels=np.zeros(len(found.distance), np.int64), apart=0.0, inside=0.0)
     best = one
@@ -117,7 +136,7 @@ def clusters(found: ClassDistances, *, min_size: int = 2) -> Cut:
         cut = judged(found, labels)
         if cut is not None and cut.count > best.count:
             best = cut
-    return best
+    return replace(best, unknown=found.unknown)
 
 
 def judged(found: ClassDistances, labels: Labels) -> Cut | None:
@@ -132,7 +151,11 @@ def judged(found: ClassDistances, labels: Labels) -> Cut | None:
     width = max(
         0.0, float(np.average([m for m, _, _ in inside], weights=[max(w, 1e-12) for _, _, w in inside]))
     )
-    nearest, error, _ = min(between)
+    known = [one for one in between if one[2] > 0]  # not knowing is not alike
+    if not known:  # sets without a common class; with a single class in one there is nothing to tell apart
+        several = found.classes_in(labels).min() > 1
+        return Cut(labels=labels, apart=np.inf, inside=width) if several else None
+    nearest, error, _ = min(known)
     is_clear = width < TIGHT * nearest or gap(found, labels) > GAP
     stands_out = nearest > max(APART, SIGMAS * error) and is_clear
     return Cut(labels=labels, apart=nearest, inside=width) if stands_out else None
@@ -148,17 +171,19 @@ def gap(found: ClassDistances, labels: Labels) -> float:
     inside = np.eye(int(labels.max()) + 1)[labels]
     weight = found.weight @ inside
     mean = np.divide(
-        (found.weight * found.distance) @ inside, weight, out=np.zeros_like(weight), where=weight > 0
+        (found.weight * found.distance) @ inside, weight, out=np.full_like(weight, np.inf), where=weight > 0
     )
     own = mean[np.arange(len(labels)), labels]
     others = np.where(inside > 0, np.inf, mean).min(axis=1)
-    margins = others - own
+    margins = np.where(np.isfinite(others), others - own, np.nan)  # next to nobody that can be compared
     shares = []
     for cluster in range(inside.shape[1]):
-        middle = float(np.median(margins[labels == cluster]))
-        low = float(np.percentile(margins[labels == cluster], 10))
-        shares.append(low / middle if middle > 0 else 0.0)
-    return min(shares)
+        known = margins[labels == cluster]
+        known = known[np.isfinite(known)]
+        if len(known):
+            middle, low = float(np.median(known)), float(np.percentile(known, 10))
+            shares.append(low / middle if middle > 0 else 0.0)
+    return min(shares, default=0.0)
 
 
 def mean_distance(

@@ -335,11 +335,19 @@ def told_in_words(cut: Cut, likeness: float, groups: Mapping[int, int], compared
             "text": f"{words} {compared:,} of the {len(groups):,} clients were compared each with each; the others "
             "joined the nearest."
         }
+    blind = f" {cut.unknown:.0%} of the pairs of clients have no class in common: nothing is known of these."
+    blind = blind if cut.unknown else ""
     if cut.count == 1:
         return {
-            "text": f"The {len(groups)} clients' classes look alike: one cluster, one model for everybody."
+            "text": f"The {len(groups)} clients' classes look alike: one cluster, one model for everybody.{blind}"
         }
     sizes = sorted(Counter(groups.values()).values(), reverse=True)
+    if np.isinf(cut.apart):
+        return {
+            "text": f"The clients fall into {cut.count} sets that have no class in common, of "
+            f"{', '.join(map(str, sizes))} clients: nobody needs the classes of another set, so each has a model of "
+            "its own. Whether their classes would look alike is not known."
+        }
     differ = (
         f"A class differs between the two nearest clusters {cut.apart:.2f} times as much as two classes differ at one "
         f"client, and {cut.inside:.2f} times inside a cluster."
@@ -348,12 +356,12 @@ def told_in_words(cut: Cut, likeness: float, groups: Mapping[int, int], compared
     if len(sizes) == 1:
         return {
             "text": f"The clients' classes look different, in {cut.count} ways, but their {alike}: one cluster. "
-            "{differ}"
+            f"{differ}{blind}"
         }
     shared = (
         "" if len(sizes) == cut.count else f" Some of {cut.count} clusters were merged, as their {alike}."
     )
     return {
         "text": f"The clients' classes look different: {len(sizes)} clusters of {', '.join(map(str, sizes))} clients, "
-        f"each with a model of its own.{shared} {differ}"
+        f"each with a model of its own.{shared} {differ}{blind}"
     }

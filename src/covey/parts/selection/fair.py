@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappush, heapreplace
 from itertools import groupby
 from operator import itemgetter
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +45,13 @@ class FairSchedule(ByLosses):
         power: fair: exponent of a cluster's loss in its worth.
         rotation: fair: weight of a device's own age against its cluster's.
         fullness: fair: how much more a round's worth counts than its time; 1 takes many quick rounds.
+        hurry: fair: whether quick rounds are preferred always, or only where devices differ (a profile, real sites).
     """
 
     power: UpTo100 = 0.5
     rotation: UpTo100 = 0.5
     fullness: UpTo100 = 1.25
+    hurry: Literal["always", "timed"] = "always"
 
     anyway: ClassVar[Facts] = (KNOWN_GROUPS,)
 
@@ -59,7 +61,8 @@ class FairSchedule(ByLosses):
         now = replace(now, here=pool(now))
         here, groups, last = now.here, with_singles(now), LAST_CHOSEN.get(now.memory, {})
         seconds = now.fleet.seconds(self.step, here)
-        latency = np.array([seconds[i] for i in here])
+        hurries = self.hurry == "always" or now.fleet.timed
+        latency = np.array([seconds[i] if hurries else 1.0 for i in here])
         loss = np.array(device_losses(here, groups, self.known(now)))
         names, clusters = members_of(np.array([groups[i] for i in here], np.int64))
         age = np.array([float(now.number - last.get(i, 0)) for i in here])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -33,9 +34,9 @@ JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set
 class JudgedTrain(AroundTraining):
     """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
 
-    The statistics `scores` and `losses` are the main metric and the loss on that tenth of w + a (v - w) for each a of
-    `TRIED`, w the model as it was received and v as it was trained. The tenth changes from round to round, so that no
-    sample is lost to training.
+    The statistics `scores` and `losses` are the main metric and the loss (of a class at most log C) on that tenth of
+    w + a (v - w) for each a of `TRIED`, w the model as it was received and v as it was trained. The tenth changes from
+    round to round, so that no sample is lost to training.
     """
 
     kind: ClassVar[str] = "train.judged"
@@ -73,10 +74,17 @@ class JudgedTrain(AroundTraining):
 
 
 def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
-    """The main metric and the loss of a model, means over samples."""
+    """The main metric and the loss of a model, means over samples.
+
+    A sample whose loss is that of guessing, log C, is lost, and cannot be more than lost: else a few samples of which a
+    model is wrongly sure would decide against what is right for all others.
+    """
     objective = client.bench.objective
     scores = objective.scores(*outputs_of(client, row, *judging.tensors()))
-    return float(scores[objective.main].double().mean()), float(scores["loss"].double().mean())
+    losses = scores["loss"].double()
+    if objective.kernel == "cross-entropy":
+        losses = losses.clamp(max=math.log(max(2, len(judging.dataset.classes))))
+    return float(scores[objective.main].double().mean()), float(losses.mean())
 
 
 def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:

@@ -50,7 +50,7 @@ class Batches:
         part = train.training_part(client)
         order = train.order(len(part), client.rng)
         x, y = part.tensors()
-        recipe = replace(train.recipe(client.round), prox=0.0)
+        recipe = replace(train.recipe(client.round, len(train.training_part(client))), prox=0.0)
         return Batches(bench=client.bench, x=x, y=y, order=order, recipe=recipe, rng=client.rng)
 
     def step(self, row: Tensor, batch: np.ndarray, *, linear: Tensor | None = None) -> Tensor:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # A round of very few batches learns next to nothing, and many epochs on few samples only fit these: measured with the
 # default model of every data set (docs/data.md).
 USUAL_BATCHES, MOST_EPOCHS = 50, 5
+MOST_DECAY = 0.005  # more holds models of small clients back: half a point on 60 digits a client with 0.017
 FOLDS_OF_UNITS = 1000  # how finely a share of all units is told
 
 
@@ -50,7 +51,7 @@ class Train(Step):
         lr_decay: factor on the learning rate in each round.
         lr_floor: share of lr below which it never falls.
         momentum: of SGD.
-        weight_decay: L2 penalty on the weights.
+        weight_decay: L2 penalty on the weights; samples is 1 / samples of the client, at most 0.005.
         prox: strength that holds the model to the one that was sent (FedProx).
         clip: the longest gradient; none is no limit.
         holdout: share of the local data that is kept for validation.
@@ -69,7 +70,7 @@ class Train(Step):
     lr_decay: Annotated[float, Range(above=0, most=1)] = 1.0
     lr_floor: Share = 0.0
     momentum: PartBelowOne = 0.0
-    weight_decay: NotNegative = 0.0
+    weight_decay: NotNegative | Literal["samples"] = 0.0
     prox: NotNegative = 0.0
     clip: Positive | None = None
     holdout: PartBelowOne = 0.0
@@ -81,7 +82,8 @@ class Train(Step):
     shows: ClassVar[Shows] = NOTHING
 
     def __post_init__(self) -> None:
-        check_optimiser(self.optimiser, momentum=self.momentum, weight_decay=self.weight_decay)
+        decay = MOST_DECAY if self.weight_decay == "samples" else self.weight_decay
+        check_optimiser(self.optimiser, momentum=self.momentum, weight_decay=decay)
         only_with("train", self, "lr_floor", self.lr_decay < 1, "train.lr_decay below 1")
         carried = self.momentum > 0 and self.optimiser == "sgd"
         only_with("train", self, "keep_momentum", carried, 'train.momentum above 0 and optimiser = "sgd"')
@@ -94,8 +96,9 @@ class Train(Step):
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
         """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
         together = clients[0].bench.cohort(self.recipe(clients[0].round))
+        by_samples = self.weight_decay == "samples"  # another one for each
         augmented = any(client.train.dataset.augment != "none" for client in clients)
-        if self.keep_momentum or augmented or together is None:
+        if self.keep_momentum or augmented or by_samples or together is None:
             return None
         found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
         data = [self.training_part(client).tensors() for client in clients]
@@ -120,16 +123,22 @@ class Train(Step):
         whole = self.epochs_for(kept) * kept
         return float(whole if self.batches is None else min(whole, self.batches * self.batch))
 
-    def recipe(self, number: int) -> Recipe:
-        """The update rule in round `number`."""
+    def recipe(self, number: int, samples: int = 1) -> Recipe:
+        """The update rule in round `number` on so many samples."""
         return Recipe(
             optimiser=self.optimiser,
             lr=self.lr * max(self.lr_decay ** (number - 1), self.lr_floor),
             momentum=self.momentum,
-            weight_decay=self.weight_decay,
+            weight_decay=self.decay_for(samples),
             prox=self.prox,
             clip=self.clip,
         )
+
+    def decay_for(self, samples: int) -> float:
+        """The weight decay on so many samples; 1 / samples lets a normal prior weigh as much as one of them."""
+        if self.weight_decay == "samples":
+            return min(MOST_DECAY, 1 / max(1, samples))
+        return float(self.weight_decay)
 
     def epochs_for(self, samples: int) -> int:
         """The epochs of one local update on so many samples."""
@@ -254,7 +263,7 @@ def local_fit(
         x,
         y,
         batches,
-        train.recipe(client.round),
+        train.recipe(client.round, len(y)),
         seed=int(client.rng.integers(2**62)),
         linear=linear,
         velocity=client.state.get("velocity") if train.keep_momentum else None,
