@@ -12,6 +12,7 @@ from covey.errors import UserError
 from covey.settings.ranges import Range, Share
 from covey.settings.registry import register
 from covey.settings.signatures import validated
+from covey.settings.spelling import spelled
 
 
 def group_of(clients: int, groups: int, sizes: tuple[float, ...]) -> Indices:
@@ -71,6 +72,7 @@ def clustered(
         raise UserError(
             f"sizes is {list(sizes)}; allowed: one number above 0 for each of the {clusters} clusters"
         )
+    images = tuple(spelled(name, EFFECTS) for name in images)
     for name in images:
         if name not in EFFECTS:
             raise UserError(f"images names {name!r}; allowed: {', '.join(EFFECTS)}")

@@ -427,7 +427,7 @@ def _complete_choice(
     found = registry.find(name, f"{where}.name = {name!r}")
     own = {} if not callable(found) or isinstance(found, nn.Module) else settings_in(where, found)
     settings = {"name": Setting(name="name", type=str, default=name), **common, **own}
-    return complete(where, settings, {**values, "name": name})
+    return complete(where, settings, {**values, "name": registry.called(name)})
 
 
 def _complete_section(section: str, maker: type, values: Mapping[str, Any]) -> dict[str, Any]:

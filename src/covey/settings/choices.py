@@ -29,7 +29,7 @@ def whole_table(
         )
     settings = settings_for(registry.find(table["name"], f"{where} = {table['name']!r}"))
     own = complete(where, settings, own_settings(table))
-    return {"name": table["name"], **own}
+    return {"name": registry.called(table["name"]), **own}
 
 
 def complete(where: str, settings: Mapping[str, Setting], values: Any) -> Table:

@@ -34,6 +34,7 @@ from covey.settings.own_code import (
     split_name,
 )
 from covey.settings.signatures import unknown
+from covey.settings.spelling import spelled
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -116,13 +117,17 @@ class Registry(Mapping[str, T], Generic[T]):
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self.builtin or self._find(name) is not None)
+        return isinstance(name, str) and (self.called(name) in self.builtin or self._find(name) is not None)
 
     def __getitem__(self, name: str) -> T:
         found: T | None = self._find(name)
         if found is None:
             raise KeyError(name)
         return found
+
+    def called(self, name: str) -> str:
+        """What is built in under this name in its own spelling; any other name as it is."""
+        return spelled(name, self.builtin)
 
     def find(self, name: object, where: str = "") -> T:
         """The thing of that name, or a `UserError` that begins with `where`, the setting that names it."""
@@ -177,6 +182,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return Origin(kind=self.kind, name=name, source=source, sha256=sha256)
 
     def _find(self, name: str) -> Any:
+        name = self.called(name)
         if name in self.builtin:
             module, _, attribute = self.builtin[name].partition(":")
             return getattr(importlib.import_module(module), attribute)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union
 
 from covey.errors import UserError
+from covey.settings.spelling import spelled
 from covey.settings.toml import shown
 
 REQUIRED = inspect.Parameter.empty
@@ -178,11 +179,16 @@ def _bound(
 def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values, each of its setting's type; a wrong name or type is one clear sentence."""
     dot = f"{where}." if where else ""
-    for name in values:
-        if name not in settings:
-            raise UserError(unknown(f"{dot}{name}", name, settings))
-    result = {}
+    named: dict[str, Any] = {}
     for name, value in values.items():
+        ours = spelled(name, settings)
+        if ours not in settings:
+            raise UserError(unknown(f"{dot}{name}", name, settings))
+        if ours in named:
+            raise UserError(f"{dot}{ours} is given in two spellings; give one")
+        named[ours] = value
+    result = {}
+    for name, value in named.items():
         reader = reader_of(settings[name].type)
         if reader is not None:
             result[name] = reader.read(f"{dot}{name}", value)
@@ -225,8 +231,8 @@ def reader_of(wanted: Any) -> Reader | None:
 def unknown(where: str, name: str, known: Collection[str]) -> str:
     """The sentence for a misspelt name, with the nearest right one."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{where} is not known; {hint}Allowed: {', '.join(sorted(known)) or 'nothing'}"
+    hint = f"; did you mean {near[0]}?" if near else "."
+    return f"{where} is not known{hint} Allowed: {', '.join(sorted(known)) or 'nothing'}"
 
 
 def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
@@ -245,7 +251,9 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
             fits, converted = convert(value, kind)
         return fits and all(converted in limit for limit in limits), converted
     if origin is Literal:
-        return isinstance(value, Hashable) and value in typing.get_args(wanted), value
+        choices = typing.get_args(wanted)
+        value = spelled(value, choices) if isinstance(value, str) else value
+        return isinstance(value, Hashable) and value in choices, value
     if origin in (Union, types.UnionType):
         if value is None or (isinstance(value, str) and value == "none"):
             return type(None) in typing.get_args(wanted), None
