@@ -68,7 +68,7 @@ def execute_runs(
     say: Callable[[str], None],
     kept: Values | None = None,
 ) -> Made:
-    """All runs of the experiment; `kept` are other rows' numbers, which take part in who is the best."""
+    """All runs of the experiment; `kept` are other rows' numbers, which participate in who is the best."""
     made = Made()
     total = len(experiment.cases) * len(experiment.rows) * experiment.seeds
     every = [

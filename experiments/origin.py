@@ -71,7 +71,7 @@ def _git(*words: str) -> str:
 
 
 def require_clean(what: str) -> None:
-    """Refuses to go on with sources that no commit has: nobody could make the number again."""
+    """Refuses to continue with sources that no commit has: nobody could make the number again."""
     if changed():
         raise UserError(
             f"{what} is not stored from changed sources ({', '.join(changed()[:3])}); commit them first, or try it out "

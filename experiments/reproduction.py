@@ -65,7 +65,7 @@ def reproduce_experiment(
     except (KeyboardInterrupt, Interrupted):
         again = "".join(f" --only {row!r}" for row in rows)
         say(
-            f"interrupted; the same command goes on: python -m experiments reproduce {name} --scale {scale}{again}"
+            f"interrupted; the same command continues: python -m experiments reproduce {name} --scale {scale}{again}"
         )
         raise KeyboardInterrupt from None
     if rows:

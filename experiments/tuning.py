@@ -4,8 +4,8 @@
 [[run]] tries = [{...}, ...]     what the second, third, ... try puts on top of the run's own `set`, which is the first
 
 A run's settings are those of the try with the highest mean of the metric over the cases of `on`; they are then used
-for every case. A try whose training diverges counts as 0. No test sample and no seed of the comparison takes part, and
-what the tries cost is kept.
+for every case. A try whose training diverges counts as 0. No test sample and no seed of the comparison participates,
+and what the tries cost is kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Tuned:
     """What the tries of one run found and cost."""
 
     row: str
-    best: Mapping[str, Any]  # what goes on top of the run's own settings; empty: these are the best
+    best: Mapping[str, Any]  # what continues top of the run's own settings; empty: these are the best
     scores: Sequence[float]  # of every try, mean over the cases
     rounds: int
     bytes: float

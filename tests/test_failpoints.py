@@ -1,4 +1,4 @@
-"""The process dies at a change of the run folder, at each of them in turn: the run goes on to the same bits."""
+"""The process dies at a change of the run folder, at each of them in turn: the run continues, bit-identically."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_killed_before_there_are_settings_the_same_command_begins_anew(
 def test_a_run_that_dies_at_any_change_goes_on_to_the_same_bits(
     tmp_path: Path, straight: dict[str, Run], what: str
 ) -> None:
-    """And dies once more where it goes on."""
+    """And dies once more where it continues."""
     act = begun if what == "begun" else extended
 
     def ready(name: str) -> Path:

@@ -44,7 +44,7 @@ class Gated(FedAvg):
                 file=sys.stderr,
                 flush=True,
             )
-            os._exit(1)  # Flower would catch an exception and go on
+            os._exit(1)  # Flower would catch an exception and continue
         return super().aggregate_train(server_round, answers)
 
 

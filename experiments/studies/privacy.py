@@ -1,4 +1,4 @@
-"""Attacks on what clients send, before and after protection: who took part, which pictures, which labels."""
+"""Attacks on what clients send, before and after protection: who participated, which pictures, which labels."""
 
 from __future__ import annotations
 

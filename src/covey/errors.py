@@ -12,7 +12,7 @@ class UserError(Exception):
 
 
 class RunError(Exception):
-    """A run that cannot go on: one sentence on what happened and where.
+    """A run that cannot continue: one sentence on what happened and where.
 
     Examples:
         >>> try:

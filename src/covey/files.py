@@ -170,7 +170,7 @@ def what_is_left(folder: Path) -> str:
     """What the user can do now."""
     with contextlib.suppress(OSError):
         if (folder / "config.toml").exists():
-            return f"what was saved before is whole: go on with --resume {folder}"
+            return f"what was saved before is whole: resume with --resume {folder}"
     return "nothing can be resumed from it"
 
 

@@ -134,7 +134,7 @@ def main_numbers(end: RoundEnd) -> str:
 
 
 class Many:
-    """Several runs at once: a bar for each of those that go on, and one for all."""
+    """Several runs at once: a bar for each of those that continue, and one for all."""
 
     def __init__(self, bar: Progress, total: int, say: Callable[[str], None] = say) -> None:
         self.bar, self.total, self.ended, self.say = bar, total, 0, say

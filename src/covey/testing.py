@@ -124,7 +124,7 @@ def same(a: State, b: State, message: str) -> None:
 
 
 def check_resume(method: Method, straight: State, make: MakeFleet) -> None:
-    """Stop, save, load into a new fleet, go on: the same bits as a straight run."""
+    """Stop, save, load into a new fleet, resume: bit-identical to an uninterrupted run."""
     first = make()
     part = final(method, first, rounds=ROUNDS - 1)
     with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +157,7 @@ def check_order(method: Method, straight: State, make: MakeFleet) -> None:
 
 
 def check_dropout(method: Method, make: MakeFleet) -> None:
-    """With 30 % of the devices away and some replies lost, the run goes on with finite models."""
+    """With 30 % of the devices away and some replies lost, the run continues with finite models."""
     fleet = make(devices=Devices(dropout=0.3, loss=0.1))
     state = final(method, fleet)
     assert torch.isfinite(state.models).all(), "drop-outs leave NaN or infinity in the bank"

@@ -275,7 +275,7 @@ def test_options_that_would_do_nothing_are_one_sentence(tmp_path: Path) -> None:
     from covey.cli.advise import advise
     from covey.cli.run import run
 
-    with pytest.raises(UserError, match="--resume goes on with the folder's own settings"):
+    with pytest.raises(UserError, match="--resume uses the folder's own settings"):
         run(resume=tmp_path, address="somewhere:1")
     with pytest.raises(UserError, match="--out goes with --check"):
         advise(out=tmp_path)

@@ -1,4 +1,4 @@
-"""What a site may answer: whatever it is, the run goes on without that site."""
+"""What a site may answer: whatever it is, the run continues without that site."""
 
 import io
 import json

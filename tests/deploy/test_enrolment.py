@@ -263,7 +263,7 @@ def test_a_list_that_was_deleted_is_missed(server: Path, tmp_path: Path) -> None
     key = public_text(private_key(secret).public_key())
     running = SiteList(server)
     (server / "sites.json").unlink()
-    assert key in running  # a server goes on with what the list said
+    assert key in running  # a server continues with what the list said
     for act in (lambda: listed_sites(server), lambda: standing(server), lambda: make_certs(server, hosts=[])):
         with pytest.raises(UserError, match=r"sites\.json is missing, though sites were let in \(a\)"):
             act()

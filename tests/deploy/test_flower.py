@@ -53,7 +53,7 @@ def test_the_door_lets_only_the_fleet_interface_through(path: str, opens: bool) 
             "--budget is inf; allowed: a number above 0",
         ),
         (["serve", "run.toml", "--or-resume"], "--or-resume needs --out"),
-        (["serve", "--resume", "nowhere", "--set", "a=1"], "--resume goes on with the folder's own settings"),
+        (["serve", "--resume", "nowhere", "--set", "a=1"], "--resume uses the folder's own settings"),
     ],
 )
 def test_a_mistake_is_one_sentence(words: list[str], sentence: str) -> None:

@@ -94,7 +94,7 @@ def test_a_dead_superlink_ends_the_server_in_one_sentence_and_no_site(here: Depl
     link.kill()
     here.release(0)
     assert server.end(1800) == 1
-    assert "covey: the SuperLink has ended; go on with covey serve --resume" in server.said()
+    assert "covey: the SuperLink has ended; resume with covey serve --resume" in server.said()
     assert "Traceback" not in server.said()
     sites[1].wait_for("is away, trying again every 2 s|the line broke in the middle of a message", 1200)
     again = here.start(

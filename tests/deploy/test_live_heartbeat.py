@@ -100,6 +100,6 @@ def test_a_run_that_the_superlink_has_given_up_is_one_sentence_and_no_interrupt(
                 assert beats.acquire(timeout=LATEST)
             transport.nodes()
 
-    with pytest.raises(RunError, match="the SuperLink has stopped the run; go on with covey serve --resume"):
+    with pytest.raises(RunError, match="the SuperLink has stopped the run; resume with covey serve --resume"):
         sleep()
     assert hearts() == []

@@ -1,4 +1,4 @@
-"""An outsider's package over real sites: server and a site end by kill -9, and the run goes on to the same bits."""
+"""An outsider's package over real sites: server and a site end by kill -9, and the run continues, bit-identically."""
 
 from __future__ import annotations
 

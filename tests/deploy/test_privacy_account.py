@@ -83,7 +83,7 @@ SUMMARY = step_to_plain(LabelSummary(privacy=Privacy(epsilon=0.25)))
 def test_an_answer_with_fresh_noise_that_is_asked_for_again_is_the_same_and_costs_nothing(
     tmp_path: Path, restarted: bool
 ) -> None:
-    """It was lost, or the server goes on after a crash: new noise would be a second loss."""
+    """It was lost, or the server continues after a crash: new noise would be a second loss."""
     site, answers = a_site(tmp_path, budget=1.0), []
     for session in ("before the crash", "before the crash", "after the crash"):
         answers.append(site.answer(one_request(step=SUMMARY, session=session, task={"args": {}})))

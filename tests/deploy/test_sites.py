@@ -313,9 +313,9 @@ def test_a_resumed_server_has_the_same_data_and_trainer() -> None:
 
 
 def test_simulations_and_deployments_are_resumed_by_their_own_command() -> None:
-    with pytest.raises(UserError, match="go on with: covey serve --resume"):
+    with pytest.raises(UserError, match="resume with: covey serve --resume"):
         simulated().load(deployed(Hand({})).save())
-    with pytest.raises(UserError, match="go on with: covey run --resume"):
+    with pytest.raises(UserError, match="resume with: covey run --resume"):
         deployed(Hand({})).load(simulated().save())
 
 
@@ -325,7 +325,7 @@ def test_an_interrupted_deployment_names_its_own_command(tmp_path: Path) -> None
     def stop(end: Any) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match="after round 1; go on with: covey serve --resume"):
+    with pytest.raises(Interrupted, match="after round 1; resume with: covey serve --resume"):
         run_config(config, tmp_path / "run", watchers=[stop], report=False, fleet=deployed(Hand(sites())))
 
 

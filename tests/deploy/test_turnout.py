@@ -1,4 +1,4 @@
-"""A round that too few sites take part in, and a run in which all refuse: a failure, with who and why."""
+"""A round that too few sites participate in, and a run in which all refuse: a failure, with who and why."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def test_objections_name_everybody_by_reason() -> None:
     turnout.note_training([0, 1, 2, 3], [0])
     assert turnout.objection() == (
         "1 of 4 sites that were asked trained, and sites.quorum is 2: c, d refused: the budget is spent; b did not "
-        "answer; covey serve --resume goes on when that has changed"
+        "answer; covey serve --resume continues when that has changed"
     )
     turnout.open()
     turnout.note(0, "a", "")
@@ -119,8 +119,8 @@ def test_fewer_sites_than_the_run_is_for_are_said_once() -> None:
     state = run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
     hand.sites = {node: site for node, site in hand.sites.items() if node > 102}
     run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=3, state=state)
-    lines = [line for line in said if "goes on with" in line]
-    assert lines == ["round 2 goes on with 1 of 4 sites; [sites] quorum says how many a round needs"]
+    lines = [line for line in said if "continues with" in line]
+    assert lines == ["round 2 continues with 1 of 4 sites; [sites] quorum says how many a round needs"]
 
 
 def test_a_quorum_is_a_setting_of_the_file() -> None:

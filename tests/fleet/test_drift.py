@@ -1,4 +1,4 @@
-"""Data that change while a run goes on."""
+"""Data that change while a run is under way."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A site that holds a key answers with whatever it likes: the run goes on, in time and in bounded memory."""
+"""A site that holds a key answers with whatever it likes: the run continues, in time and in bounded memory."""
 
 from __future__ import annotations
 

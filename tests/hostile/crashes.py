@@ -22,7 +22,7 @@ from tests.test_failpoints import Count, again, begun, changes, extended
 
 
 def dying(act: object, folder: Path, straight: Run, what: str) -> Outcome:
-    """Dies at each change in turn and goes on; compares the result with that of a run that was never stopped."""
+    """Dies at each change in turn and continues; compares the result with that of a run that was never stopped."""
     doing = begun if act == "begun" else extended
 
     def ready(name: str) -> Path:
@@ -40,7 +40,7 @@ def dying(act: object, folder: Path, straight: Run, what: str) -> Outcome:
         except (AssertionError, UserError) as error:
             return broke(f"dead before it would {change}: {error}")
         shutil.rmtree(here)
-    return held(f"dead at each of {len(places)} changes {what}, resumed: the same bits every time")
+    return held(f"dead at each of {len(places)} changes {what}, resumed: bit-identical every time")
 
 
 @attempt("a run that dies at every change of its folder, from its first file to its last", seconds=600)
@@ -78,7 +78,7 @@ def while_begun() -> Outcome:
             same(again(here), straight)
         except (AssertionError, UserError) as error:
             return broke(f"{sorted(path.name for path in here.iterdir())}: {error}")
-    return held(f"{resumed} were resumed and {anew} begun anew, to the same bits")
+    return held(f"{resumed} were resumed and {anew} begun anew, bit-identically")
 
 
 @attempt("the last checkpoint is damaged")
@@ -106,4 +106,4 @@ def last_checkpoint() -> Outcome:
     else:
         return broke("it was taken in silence")
     same(resume(folder / "run", from_round=1, report=False), straight)
-    return held("the sentence names the checkpoint of round 1; --from 1 goes on to the same bits")
+    return held("the sentence names the checkpoint of round 1; --from 1 continues, bit-identically")

@@ -98,7 +98,7 @@ class Running:
         return self.started + self.one.seconds
 
     def result(self, now: float) -> Result | None:
-        """What became of it; nothing while it may still go on."""
+        """What became of it; nothing while it may still continue."""
         outcome, megabytes = broke(f"it did not end in {self.one.seconds:.0f} s"), 0
         if self.line.poll():
             try:

@@ -47,7 +47,7 @@ def with_liars(fleet: LocalFleet, lie: Lie, liars: tuple[int, ...] = LIARS) -> H
 
 
 def method(name: str) -> Method:
-    """The method with little training; everybody takes part where it draws clients."""
+    """The method with little training; everybody participates where it draws clients."""
     settings: dict[str, Any] = {"name": name, **SETTINGS.get(name, {})}
     tables = {"train": dict(TRAIN), "data": {"clients": CLIENTS}}
     try:

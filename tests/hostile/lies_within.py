@@ -16,7 +16,7 @@ from tests.hostile.liar import HONEST, LIARS, WITHIN, Lie, method, run_with
 
 ROUNDS = 10
 WORSE = 0.1  # accuracy that the others may lose with the rule
-# An average; one whose momentum goes on with the lie; models of a few clients, where one liar is a larger share.
+# An average; one whose momentum continues with the lie; models of a few clients, where one liar is a larger share.
 BENT = ("fedavg", "fedavgm", "cbcc", "cbcc-select")
 
 

@@ -62,7 +62,7 @@ def refused_lie(lie: str, liars: tuple[int, ...]) -> Outcome:
                 harm.append(f"{name}: accuracy {before:.2f} became {bent:.2f}")
         except Exception as error:  # whatever it is, it ended the run
             harm.append(f"{name}: {type(error).__name__}: {str(error)[:100]}")
-    said = f"{len(ALL) - len(harm)} of {len(ALL)} methods went on unharmed"
+    said = f"{len(ALL) - len(harm)} of {len(ALL)} methods continued unharmed"
     return broke(f"{said}; {'; '.join(harm)}") if harm else held(said)
 
 
@@ -79,7 +79,7 @@ def lie_within(lie: str) -> Outcome:
         return broke("; ".join(ended))
     bent, still = (sorted(n for n, d in of.items() if d > WORSE) for of in (lost, saved))
     return held(
-        f"all {len(ALL)} methods went on; the others lose more than {WORSE} of accuracy under {named(bent)}, "
+        f"all {len(ALL)} methods continued; the others lose more than {WORSE} of accuracy under {named(bent)}, "
         f'with robust.name = "clip" under {named(still)}'
     )
 

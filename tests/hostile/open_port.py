@@ -72,7 +72,7 @@ def dripping_heads() -> Outcome:
                 time.sleep(0.3)
         except OSError:
             return held(f"closed after {time.monotonic() - began:.1f} s; its bytes last for 300")
-        return broke("it could go on for as long as it liked")
+        return broke("it could continue for as long as it liked")
 
 
 @attempt("1,010 connections that never begin TLS", seconds=300)

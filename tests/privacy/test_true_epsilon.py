@@ -37,7 +37,7 @@ def made(rounds: int, *, per_round: int = CLIENTS, **settings: object) -> Method
     return made_private(fedavg(TRAIN, per_round=per_round), private, clients=CLIENTS, rounds=rounds)
 
 
-# ---------------------------------------------------------------------------------------------- runs that go on
+# ---------------------------------------------------------------------------------------------- runs that continue
 
 
 def test_a_resumed_run_has_spent_what_a_straight_one_has(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_called_again_it_goes_on_and_other_objects_are_refused(tmp_path: Path) -
 
 
 def test_called_again_with_more_rounds_it_makes_them(tmp_path: Path) -> None:
-    """Of objects, too, which a command could not go on with; fewer rounds than are done are none."""
+    """Of objects, too, which a command could not continue with; fewer rounds than are done are none."""
     data = covey.federate(blobs(), partition="iid", clients=3, seed=0)
     covey.run(mine(), data, net(), rounds=2, out=tmp_path / "run", **QUIET)
     more = covey.run(mine(), data, net(), rounds=4, out=tmp_path / "run", **QUIET)

@@ -131,7 +131,10 @@ def test_where_the_last_checkpoint_is_damaged_the_one_before_is_offered(
     (folder / file).write_bytes(content[:-1] + b"?" if "jsonl" not in file else content[:-20])
     with pytest.raises(UserError) as said:
         resume(folder)
-    offer = f"The checkpoint of round 1 is whole: go on from there, to the same result, with --resume {folder} --from 1"
+    offer = (
+        "The checkpoint of round 1 is whole: resume from there, to the same result, with "
+        f"--resume {folder} --from 1"
+    )
     assert str(said.value).endswith(offer)
     with pytest.raises(
         UserError, match=r"--from is 7; allowed: the round of a checkpoint that is kept: 2, 1, 0"
@@ -227,7 +230,7 @@ def test_a_full_disk_is_a_sentence_and_the_run_goes_on_when_there_is_room(
         if end.state.round == 2:
             monkeypatch.setattr(where, refuses)
 
-    with pytest.raises(RunError, match=r"cannot be written: No space left on device .*go on with --resume"):
+    with pytest.raises(RunError, match=r"cannot be written: No space left on device .*resume with --resume"):
         run_config(resolve(TABLES), tmp_path / "run", watchers=[fill])
     monkeypatch.undo()
     assert not list((tmp_path / "run").glob("*.tmp"))

@@ -27,7 +27,7 @@ def demo(
         Path | None, typer.Option("--story", help="Another story than covey's own.", show_default=False)
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with the demo in this folder.", show_default=False)
+        Path | None, typer.Option(help="Resume the demo in this folder.", show_default=False)
     ] = None,
 ) -> None:
     """What each of the five ideas is for: against the baseline it is meant to beat, on a fleet where it matters."""
@@ -38,7 +38,7 @@ def demo(
     from covey.terminal import Console
 
     if resume is not None and (out or seeds):
-        raise UserError("--resume goes on with the folder's own demo; it takes neither --out nor --seeds")
+        raise UserError("--resume uses the folder's own demo; it takes neither --out nor --seeds")
     story = read_story(file or STORY, read_plan(resume).seeds if resume else seeds)
     folder = resume or out or new_run_folder("demo")
     try:

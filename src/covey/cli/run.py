@@ -37,12 +37,12 @@ ProcessesOption = Annotated[
     int | None, typer.Option(help="The most runs at once. [default: what memory and cores allow]", min=1)
 ]
 ResumeOption = Annotated[
-    Path | None, typer.Option(help="Go on with the study in this folder.", show_default=False)
+    Path | None, typer.Option(help="Resume the study in this folder.", show_default=False)
 ]
 
 
 ChangedCodeOption = Annotated[
-    bool, typer.Option("--changed-code", help="With --resume: go on though your own code or data changed.")
+    bool, typer.Option("--changed-code", help="With --resume: continue though your own code or data changed.")
 ]
 
 
@@ -61,7 +61,8 @@ def run(
     set_: SetOption = None,
     out: OutOption = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with the run in this folder, with --rounds to so many in all.")
+        Path | None,
+        typer.Option(help="Resume the run in this folder, with --rounds to so many in all."),
     ] = None,
     seed: SeedOption = None,
     rounds: RoundsOption = None,
@@ -94,7 +95,7 @@ def run(
             option is not None for option in (file, method, dataset, data, set_, out, seed, engine, address)
         ):
             raise UserError(
-                "--resume goes on with the folder's own settings; it takes no other option but --rounds, --epsilon and "
+                "--resume uses the folder's own settings; it takes no other option but --rounds, --epsilon and "
                 "--from"
             )
         from covey.runs.place import config_in
@@ -182,7 +183,7 @@ def compare(
 
     if resume is not None:
         if any((methods, dataset, data, set_, out, seed, rounds, seeds)):
-            raise UserError("--resume goes on with the folder's own study; it takes no other option")
+            raise UserError("--resume uses the folder's own study; it takes no other option")
         go_on_with_study("compare", resume, processes)
         return
     own = with_own_table(set_, data, label, client, dataset)

@@ -45,12 +45,12 @@ def serve(
         Path | None, typer.Argument(help="A TOML file as for covey run.", show_default=False)
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write. [default: runs/NAME-TIME]")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
     or_resume: Annotated[
         bool,
         typer.Option(
             "--or-resume",
-            help="With --out: go on with this run where the folder has it already. For services that are restarted.",
+            help="With --out: continue with this run where the folder has it already. For services that are restarted.",
         ),
     ] = False,
     clients: Annotated[int | None, typer.Option(help="Sites to wait for. [default: data.clients]")] = None,
@@ -113,7 +113,7 @@ def serve(
     from covey.runs.run import run_config, run_or_resume
 
     if resume is not None and (file, out, set_) != (None, None, None):
-        raise UserError("--resume goes on with the folder's own settings; it takes no file, --out or --set")
+        raise UserError("--resume uses the folder's own settings; it takes no file, --out or --set")
     if resume is None and changed_code:
         raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
     if or_resume and out is None:
@@ -141,7 +141,7 @@ def serve(
     )
     given = {"--data": data, "--certs": None if insecure else certs, "--host": host, "--port": port}
     again = " ".join(f"{name} {value}" for name, value in given.items() if value is not None)
-    # as Ctrl-C: the run is saved, and says how to go on
+    # as Ctrl-C: the run is saved, and says how to resume
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         for_their_owner(),  # checkpoints hold models

@@ -38,7 +38,7 @@ def go_on_with_study(kind: str, folder: Path, processes: int | None) -> None:
     plan = read_plan(folder)
     if plan.kind != kind:
         raise UserError(
-            f"{folder} holds a study of covey {plan.kind}; go on with: covey {plan.kind} --resume {folder}"
+            f"{folder} holds a study of covey {plan.kind}; resume with: covey {plan.kind} --resume {folder}"
         )
     make_study(plan, folder, processes)
 

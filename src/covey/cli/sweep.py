@@ -59,7 +59,7 @@ def sweep(
 
     if resume is not None:
         if any((file, over, method, dataset, data, set_, out, seed, rounds, seeds)):
-            raise UserError("--resume goes on with the folder's own study; it takes no other option")
+            raise UserError("--resume uses the folder's own study; it takes no other option")
         go_on_with_study("sweep", resume, processes)
         return
     own = with_own_table(set_, data, label, client, dataset)

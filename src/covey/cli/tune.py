@@ -80,7 +80,7 @@ def tune(
 
     if resume is not None:
         if any((methods, over, dataset, data, set_, out, seed, rounds)):
-            raise UserError("--resume goes on with the folder's own tuning; it takes no other option")
+            raise UserError("--resume uses the folder's own tuning; it takes no other option")
         tuning, folder = read_tuning(resume), resume
     else:
         files = [name for name in methods or () if name.endswith(".toml")]
@@ -106,7 +106,7 @@ def tune(
         found = run_trials(tuning, folder, show=live_many, say=say, processes=processes)
     except KeyboardInterrupt:
         console.print(
-            f"covey: interrupted; go on with: covey tune --resume {folder}", highlight=False, soft_wrap=True
+            f"covey: interrupted; resume with: covey tune --resume {folder}", highlight=False, soft_wrap=True
         )
         raise typer.Exit(130) from None
     show_tuned(found, tuning.measured())

@@ -202,7 +202,7 @@ def check_round(method: Method, now: Round) -> None:
 
 
 def check_turnout(fleet: Fleet, number: int) -> None:
-    """Ends a run over real sites where too few of them take part in a round, or all of them refuse."""
+    """Ends a run over real sites where too few of them participate in a round, or all of them refuse."""
     if why := fleet.objection():
         raise RunError(f"round {number}: {why}")
 

@@ -92,7 +92,7 @@ class Ledger:
     # round, client, times the others' update
     longest: list[tuple[int, int, float]] = field(default_factory=list)
     conduct: dict[int, Conduct] = field(default_factory=dict)  # client -> how its updates were
-    barred: dict[int, str] = field(default_factory=dict)  # client -> why it takes part no more
+    barred: dict[int, str] = field(default_factory=dict)  # client -> why it participates no more
     work: float = 0.0  # computing of the clients, in samples trained once
     work_measuring: float = 0.0
     times_measured: int = 0

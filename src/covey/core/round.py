@@ -421,7 +421,7 @@ def run_rounds(
         method: the method.
         fleet: the clients.
         rounds: how many in all.
-        state: to go on from; none: a new run.
+        state: to continue from; none: a new run.
         measure: what measures after a round, such as `covey.Measuring()`.
         watchers: functions of a `RoundEnd`, called after every round.
         stop: whether a round was the last.
@@ -432,7 +432,7 @@ def run_rounds(
 
     Raises:
         UserError: where an argument is of the wrong kind.
-        RunError: where the run cannot go on.
+        RunError: where the run cannot continue.
 
     Examples:
         >>> from covey.methods.baselines import fedavg

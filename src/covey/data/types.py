@@ -265,7 +265,7 @@ class Federation:
         dataset: all samples.
         shares: what each client has.
         test: the global test set.
-        left_out: clients with too few samples to take part.
+        left_out: clients with too few samples to participate.
 
     Examples:
         >>> data = covey.federate(covey.load("digits"), partition="iid", clients=5, seed=0)

@@ -1,4 +1,4 @@
-"""A server that goes on as soon as enough sites have answered, while the others still work."""
+"""A server that continues as soon as enough sites have answered, while the others still work."""
 
 from __future__ import annotations
 

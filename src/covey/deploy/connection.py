@@ -45,7 +45,7 @@ RETRY = 2.0  # seconds before the next attempt where the server is away
 MOST_BYTES = 4 * 2**30  # of one message, where the site says nothing else
 PATIENCE = 60.0  # seconds that an answer may pause: what a thin link needs for a piece of a message
 TRIES = 3  # attempts of one request before the connection counts as broken
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0  # seconds between two attempts to go on with a message
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0  # seconds between two attempts to continue with a message
 AWAY = (502, 503, 504)  # what the server's door answers while the SuperLink behind it is not there
 FAILED = 500  # what the SuperLink answers where its database was busy for too long
 TRIES_OF_FAILED = 8  # attempts before it counts as an answer: a minute in all
@@ -201,7 +201,7 @@ def persistent(
             if tries >= TRIES and time.monotonic() > until:
                 raise
         if tries == TRIES:
-            say("the line broke in the middle of a message; going on with it as soon as the server answers")
+            say("the line broke in the middle of a message; continuing with it as soon as the server answers")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE) if tries >= TRIES else pause
 

@@ -158,7 +158,7 @@ class Door:
                 guest.sock.close()
 
     async def exchange(self, talk: HttpConnection, guest: Guest) -> bool:
-        """One request and its answer; says whether the connection goes on."""
+        """One request and its answer; says whether the connection continues."""
         head = await talk.head(self.limits.idle_seconds if guest.shown else self.limits.head_seconds)
         if head is None:
             return False

@@ -170,7 +170,7 @@ class SiteFleet:
             self.server_data = with_scale(self.server_data, scale)
 
     def _believed(self, here: list[int]) -> list[int]:
-        """Those of the sites that may take part: not barred, and with a number of samples that can be believed."""
+        """Those of the sites that may participate: not barred, and with a number of samples that can be believed."""
         told = [i for i in here if self.registry.sites[i].sizes[0]]  # who has a budget does not tell
         sizes = [self.registry.sites[i].sizes[0] for i in told]
         doubted = {told[place]: why for place, why in self.books.guard.too_many(sizes).items()}
@@ -232,7 +232,7 @@ class SiteFleet:
         return replies
 
     def objection(self) -> str:
-        """Why nothing can be made of this round: too few sites take part in it."""
+        """Why nothing can be made of this round: too few sites participate in it."""
         return self.turnout.objection()
 
     def note_pace(self, step: Step, client: int, seconds: float) -> None:
@@ -442,7 +442,7 @@ class SiteFleet:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         if "run" not in saved:
-            raise UserError("this run is a simulation; go on with: covey run --resume")
+            raise UserError("this run is a simulation; resume with: covey run --resume")
         if "scale" in saved:
             self._use(to_scale(saved["scale"], self.spec.shape[0]))
         same_frozen(saved.get("frozen", ""), self.frozen)
@@ -460,4 +460,4 @@ class SiteFleet:
         self.registry.names.settled = True
 
     def close(self) -> None:
-        """The sites go on waiting for a next run."""
+        """The sites continue waiting for a next run."""

@@ -57,7 +57,7 @@ TOGETHER = 16  # messages that are announced in one request
 PATIENCE = 300.0  # seconds that a request to the SuperLink is tried while its process is there: a machine may be busy
 # Seconds that its reply may take on a busy machine: answers are given out once, and would be lost with the reply.
 REPLY_SECONDS = 300.0
-STOPPED = "the SuperLink has stopped the run; go on with covey serve --resume"
+STOPPED = "the SuperLink has stopped the run; resume with covey serve --resume"
 NO_ACCOUNT = "the SuperLink answers 401: it wants an account, and covey has none"
 
 # The run has to have an app; sites that joined with covey never fetch it.
@@ -167,7 +167,7 @@ class GridTransport:
             except ObjectPushError as error:  # those that are there are not sent again
                 if time.monotonic() > until:
                     raise RunError(
-                        f"the SuperLink has not stored a message for {PATIENCE:.0f} s; go on with covey serve --resume"
+                        f"the SuperLink has not stored a message for {PATIENCE:.0f} s; resume with covey serve --resume"
                     ) from error
                 time.sleep(1.0)
 
@@ -320,7 +320,7 @@ def flower_run(
         raise RunError(STOPPED) from error
     except (httpx.TransportError, httpx.HTTPStatusError) as error:
         raise RunError(
-            f"the SuperLink has not answered for {PATIENCE:.0f} s; go on with covey serve --resume: {error}"
+            f"the SuperLink has not answered for {PATIENCE:.0f} s; resume with covey serve --resume: {error}"
         ) from error
     finally:
         grid._retry_invoker.max_tries = 1
@@ -354,7 +354,7 @@ def patient(retry: RetryInvoker, refused: str, link: Link) -> RetryInvoker:
         if status == httpx.codes.UNAUTHORIZED:
             raise RunError(refused)
         if link.has_ended():
-            raise RunError("the SuperLink has ended; go on with covey serve --resume")
+            raise RunError("the SuperLink has ended; resume with covey serve --resume")
         return bool(status != httpx.codes.INTERNAL_SERVER_ERROR and gives_up(error))
 
     retry.should_giveup = should_give_up

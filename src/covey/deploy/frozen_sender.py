@@ -1,7 +1,7 @@
 """The frozen part of a model on its way to real sites: in pieces, each once, to whoever lacks it.
 
 A site says how many bytes it has, and is sent the next piece. After a break of the line, a restart of either side or in
-another run it goes on where it was; what a site has under a digest is never sent again.
+another run it continues where it was; what a site has under a digest is never sent again.
 """
 
 from __future__ import annotations

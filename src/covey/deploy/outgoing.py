@@ -2,7 +2,7 @@
 
 A request whose reply was lost has been carried out, and is repeated. The SuperLink then says "not stored", as it also
 does when its database was busy and when nobody waits for the answer any more. So a site that is told so looks whether
-the piece is there, and goes on or tries again.
+the piece is there, and continues or tries again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def push(
 ) -> None:
     """Sends an answer, of which the work took so many seconds, until that time of the monotonic clock.
 
-    After a break of the line it goes on with the piece that broke.
+    After a break of the line it continues with the piece that broke.
     """
     taken = keep(client.PushMessages)(
         PushMessagesRequest(

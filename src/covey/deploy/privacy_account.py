@@ -158,7 +158,7 @@ class PrivacyAccount:
         if epsilon > self.epsilon * (1 + 1e-9):
             raise UserError(
                 f"--state: {folder / 'epsilon'} says that {self.epsilon:g} is spent, {name} beside it says "
-                f"{epsilon:g}: the account was deleted or set back; write {epsilon!r} into it to go on"
+                f"{epsilon:g}: the account was deleted or set back; write {epsilon!r} into it to continue"
             )
         for name, (_, mark) in known.items():
             if mark and mark != self.mark:

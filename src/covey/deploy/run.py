@@ -47,7 +47,7 @@ def site_fleet(
     """The fleet of a deployment; the global test set is all of `own`, else that of the configuration's data set.
 
     Where that set comes without a scale, sites are asked once for sums of their inputs (`scaling`), and all inputs are
-    standardised by these. `before` is what the columns are in a run that goes on.
+    standardised by these. `before` is what the columns are in an unfinished run.
     """
     data, sites = config["data"], config.sites
     if sites.quorum > least:

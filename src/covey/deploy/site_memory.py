@@ -40,7 +40,7 @@ class Memory:
     """What a site remembers of runs: a run's state, also as it was when the round began.
 
     And of the round the answers with fresh noise, which were paid for: should one be asked for again, because it was
-    lost or the server goes on after a crash, it is given as it was and costs nothing.
+    lost or the server continues after a crash, it is given as it was and costs nothing.
     """
 
     def __init__(self, folder: Path | None, account: PrivacyAccount) -> None:
@@ -49,7 +49,7 @@ class Memory:
         self.runs: dict[str, dict[str, Any]] = {}
 
     def open(self, run: str, session: str, number: int) -> dict[str, Any]:
-        """The client's state for a request of that round; a server that goes on after a crash finds it as it was."""
+        """The client's state for a request of that round; a server that continues after a crash finds it as it was."""
         kept = self.runs.get(run) or self._read(run)
         if kept is None:
             kept = {"session": session, "round": number, "state": {}, "before": {}, "paid": {}}

@@ -20,7 +20,7 @@ from covey.errors import Refused, RunError
 from covey.terminal import LONGEST, printable
 from covey.version import __version__
 
-HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round goes on without it
+HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round continues without it
 HELLO_BYTES = 2**16  # that a site may use to introduce itself
 AGAIN = 5.0  # seconds after which a site that was left out is asked again
 

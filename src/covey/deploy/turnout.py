@@ -1,4 +1,4 @@
-"""Who took part in a round over real sites, who refused and why, and whether those who did are enough."""
+"""Who participated in a round over real sites, who refused and why, and whether those who did are enough."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from covey.core.round import Step
 
-GO_ON = "covey serve --resume goes on when that has changed"
+GO_ON = "covey serve --resume continues when that has changed"
 
 
 class Turnout:
@@ -23,7 +23,7 @@ class Turnout:
         news, self.there = there != self.there, there
         if there >= least or not news:
             return ""
-        return f"goes on with {there} of {least} sites; [sites] quorum says how many a round needs"
+        return f"continues with {there} of {least} sites; [sites] quorum says how many a round needs"
 
     def open(self) -> None:
         """A new round begins."""

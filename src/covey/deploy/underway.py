@@ -1,4 +1,4 @@
-"""Sites that still work while the server goes on: what each was sent, and what has come back of it."""
+"""Sites that still work while the server continues: what each was sent, and what has come back of it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Underway:
     def first(self, count: int, begun: float, heard: Callable[[Landed], None]) -> list[Landed]:
         """The first `count` that have come, by ascending client, with the seconds of the clock since `begun`.
 
-        The clock went on while they worked: what passed before `begun` is booked already.
+        The clock continued while they worked: what passed before `begun` is booked already.
         """
         taken, self.come = self.come[:count], self.come[count:]
         passed = time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""How clients' data change while a run goes on: suddenly, gradually, again and again, one client after another."""
+"""How clients' data change while a run is under way: suddenly, gradually, again and again, one client after another."""
 
 from __future__ import annotations
 

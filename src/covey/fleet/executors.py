@@ -1,4 +1,4 @@
-"""Three ways to get jobs done with the same bits: here and now, in threads, in persistent processes."""
+"""Three ways to get jobs done with bit-identical results: here and now, in threads, in persistent processes."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Holders:
 
 
 def same_frozen(digest: str, frozen: Frozen) -> None:
-    """Refuses to go on with another frozen part than a run began with."""
+    """Refuses to continue with another frozen part than a run began with."""
     if digest != frozen.digest:
         raise UserError(
             "the frozen part of the model is not the one that the run began with: "

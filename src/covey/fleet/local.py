@@ -405,7 +405,7 @@ class LocalFleet:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         if "states" not in saved:
-            raise UserError("this run is one over real sites; go on with: covey serve --resume")
+            raise UserError("this run is one over real sites; resume with: covey serve --resume")
         self.holders.load(saved)
         self.states = {int(i): dict(state) for i, state in saved["states"].items()}
         self.ledger.load(saved["ledger"])

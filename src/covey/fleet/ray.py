@@ -1,4 +1,5 @@
-"""Simulation on many machines: the jobs of the local engine, done by actors on a Ray cluster with the same bits.
+"""Simulation on many machines: the jobs of the local engine, done by actors on a Ray cluster with bit-identical
+results.
 
 The samples lie in Ray's object store, one copy per node that its actors share; rows that several clients get are put
 there once per round. An actor that is lost is replaced, and what it was doing is done again.

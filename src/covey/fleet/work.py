@@ -56,7 +56,7 @@ class Outcome:
 
 
 class Executor(Protocol):
-    """What gets jobs done: here and now, in threads, in processes or on a cluster, with the same bits."""
+    """What gets jobs done: here and now, in threads, in processes or on a cluster, with bit-identical results."""
 
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
         """The outcomes of all jobs, in whatever order they come."""

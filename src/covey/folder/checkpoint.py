@@ -25,7 +25,7 @@ PLAIN = "plain"  # the array that holds all that is no array, as JSON
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
-    """All that is needed to go on: the server's state, what the fleet remembers, and the recorder's place.
+    """All that is needed to resume: the server's state, what the fleet remembers, and the recorder's place.
 
     `journal` is the part of `metrics.jsonl` that was written until then.
     """

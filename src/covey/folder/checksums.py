@@ -77,7 +77,7 @@ class Index:
 
     @property
     def lasting(self) -> dict[str, Piece]:
-        """The files that stay true when the run goes on."""
+        """The files that stay true when the run is resumed."""
         return {name: piece for name, piece in self.files.items() if name in (ABOUT, FROZEN)}
 
 

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: the rows of a run that goes on, with the SHA-256 of all that was written."""
+"""`metrics.jsonl`: the rows of an unfinished run, with the SHA-256 of all that was written."""
 
 from __future__ import annotations
 

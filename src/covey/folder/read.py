@@ -1,4 +1,4 @@
-"""Open a run folder: a finished one, or the journal of one that still goes on or was interrupted."""
+"""Open a run folder: a finished one, or the journal of one that is under way or was interrupted."""
 
 import tomllib
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class RunView:
 def read_run(path: Path) -> RunView:
     """The run in the folder `path`; one clear sentence when it is not one, is damaged or too new.
 
-    Of a run that goes on, it is what the last checkpoint holds; what came after it may yet never have happened.
+    Of a run that continues, it is what the last checkpoint holds; what came after it may yet never have happened.
     """
     if not is_folder(path):
         raise UserError(f"{str(path)[:300]} is not a run folder: there is no such folder.")

@@ -1,4 +1,4 @@
-"""The measurements of a run as columns: `metrics.parquet`, or the journal of a run that goes on."""
+"""The measurements of a run as columns: `metrics.parquet`, or the journal of an unfinished run."""
 
 import json
 import math

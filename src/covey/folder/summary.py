@@ -1,4 +1,4 @@
-"""`summary.json`: one type that a run writes and every reader gets, also of a run that goes on."""
+"""`summary.json`: one type that a run writes and every reader gets, also of an unfinished run."""
 
 import math
 from collections.abc import Mapping

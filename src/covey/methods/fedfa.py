@@ -68,13 +68,13 @@ class ServerMomentum:
 
     m <- gamma m + (1 - gamma)(w - new); w <- new - lr m, with the clients' learning rate of the round.
 
-    w - new is the round's pseudo-gradient, so the model goes on in the direction of its past steps. The `published`
+    w - new is the round's pseudo-gradient, so the model continues in the direction of its past steps. The `published`
     code has new - w in its place: there the momentum brakes. Every model has its own momentum; one that nobody
     worked on stays.
 
     Args:
         gamma: momentum of clients and server.
-        momentum: accelerate goes on along the smoothed step; published has the public code's sign, which brakes.
+        momentum: accelerate continues along the smoothed step; published has the public code's sign, which brakes.
     """
 
     train: Train
@@ -106,7 +106,7 @@ TIMES: Key[dict[int, int]] = Key("fedfa.times")
 
 
 def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
-    """p_k = (1 - beta) a_k + beta b_k: who is less accurate, and who took part more often, counts more.
+    """p_k = (1 - beta) a_k + beta b_k: who is less accurate, and who participated more often, counts more.
 
     a_k ~ -log2(acc_k / sum acc + 1e-6) and b_k ~ -log2(1 - f_k / sum f + 1e-5), each scaled to sum 1. If nobody is
     right about anything, a_k is equal for all; a single client has all the weight.
@@ -126,10 +126,10 @@ def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
 class FairAverage:
     """FedFa's average, in which less accurate and more frequent clients count more.
 
-    Remembers how often each client has taken part.
+    Remembers how often each client has participated.
 
     Args:
-        beta: weight of how often a client took part, against its accuracy.
+        beta: weight of how often a client participated, against its accuracy.
     """
 
     beta: Share = 0.5
@@ -158,9 +158,9 @@ def fedfa(train: Train, *, gamma: PartBelowOne = 0.9, **settings: Any) -> Method
     """Momentum at the clients and at the server, and weights for fairness.
 
     Clients train with momentum `gamma`. Their weight is (1 - beta) a_k + beta b_k: a_k grows as the received model's
-    accuracy on their data falls, b_k with how often they took part (Huang et al., 2020). The server then goes on along
-    the smoothed step: m <- gamma m + (1 - gamma)(w - new); w <- new - lr m. With `momentum = "published"` the sign
-    is that of the public code, which brakes.
+    accuracy on their data falls, b_k with how often they participated (Huang et al., 2020). The server then continues
+    along the smoothed step: m <- gamma m + (1 - gamma)(w - new); w <- new - lr m. With `momentum = "published"` the
+    sign is that of the public code, which brakes.
     """
     train = replace(train, momentum=gamma)
     return Method(

@@ -1,4 +1,5 @@
-"""FedAsync (Xie et al., 2019) and FedBuff (Nguyen et al., 2022): the server goes on when replies arrive, old or not."""
+"""FedAsync (Xie et al., 2019) and FedBuff (Nguyen et al., 2022): the server continues when replies arrive, old or
+not."""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ class Measuring:
         )
 
     def overall(self, objective: Objective) -> list[str]:
-        """The names of the numbers over all clients, measured while the run goes on, that have a better and a worse."""
+        """The names of the numbers over all clients, measured while the run is under way, that have a better and a
+        worse."""
         metrics = Metrics.directed(objective, self.told)
         of_all = [f"global-test/{m.name}" for m in metrics if self.global_test]
         ends = [end for end in AGGREGATES if end != "std"]

@@ -1,6 +1,6 @@
 """How much privacy noisy sums cost, and how much noise a budget needs: all numbers are `dp-accounting`'s.
 
-Amplification by sampling is only claimed where chance alone decides who takes part: Poisson sampling (each client by
+Amplification by sampling is only claimed where chance alone decides who participates: Poisson sampling (each client by
 itself, with one probability) and so many of all, uniformly. Each has its own neighbours:
 
     zero-out      one client's data are there or not (its update counts or is zero): Poisson, and no sampling at all

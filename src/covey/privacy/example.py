@@ -84,8 +84,8 @@ class ExampleTrain(Step):
     def spent(self, client: Client, noise: float, rate: float, steps: int) -> list[list[float]]:
         """All steps of the client in this run with these, as [noise, rate, steps]; more than `epsilon` is refused.
 
-        As long as one plan holds, the number of rounds says it. A run that goes on for longer, or data that grow, make
-        another one.
+        As long as one plan holds, the number of rounds says it. A run that continues for longer, or data that grow,
+        make another one.
         """
         told = {(z, q): count for z, q, count in client.state.get("private spent", [])}
         told[noise, rate] = told.get((noise, rate), 0) + steps

@@ -1,4 +1,5 @@
-"""Who takes part in a private sum is a secret: amplification by sampling is worth nothing to whoever knows the draw."""
+"""Who participates in a private sum is a secret: amplification by sampling is worth nothing to whoever knows the
+draw."""
 
 from __future__ import annotations
 

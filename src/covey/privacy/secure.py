@@ -1,6 +1,6 @@
 """The server's side of secure aggregation: of every model's clients it learns the sum of their whole numbers, no more.
 
-In a simulation the same whole numbers are added up without masks, so that both give the same bits.
+In a simulation the same whole numbers are added up without masks, so that both give bit-identical results.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class SecureKeys(AboutNoData):
         flower, before = primitives(), client.state.get("secure", {})
         tries = before.get("tries", 1) + 1 if before.get("round") == client.round else 1
         if tries > MOST_TRIES:
-            raise Refused(f"this client takes part in a sum at most {MOST_TRIES} times a round")
+            raise Refused(f"this client participates in a sum at most {MOST_TRIES} times a round")
         kept: dict[str, Any] = {"round": client.round, "tries": tries}
         for number in ("1", "2"):
             secret, public = flower["generate_key_pairs"]()

@@ -1,4 +1,4 @@
-"""Who came, went or changed while a run went on, in words, from its configuration."""
+"""Who came, went or changed while a run is under way, in words, from its configuration."""
 
 from __future__ import annotations
 

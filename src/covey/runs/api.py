@@ -96,8 +96,8 @@ def run(
 ) -> Run:
     """Runs a method on data with a model, as the command `covey run` does, and writes a run folder.
 
-    Called again with the same `out`, it resumes where the run stopped, to the same bits, and with more `rounds` it
-    goes on to that many. Names are those of `covey methods`, `covey datasets` and `covey models`, or
+    Called again with the same `out`, it resumes where the run stopped, bit-identically, and with more `rounds` it
+    continues to that many. Names are those of `covey methods`, `covey datasets` and `covey models`, or
     `package.module:name`, or `path/to/file.py:name`.
 
     Args:

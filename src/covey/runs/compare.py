@@ -31,7 +31,7 @@ def run_all(
     live: Callable[[str, int], AbstractContextManager[Watcher]],
     say: Callable[[str], None],
 ) -> Study:
-    """Runs each configuration into its own folder, or goes on with it, and writes one report of all."""
+    """Runs each configuration into its own folder, or continues with it, and writes one report of all."""
     finished: dict[str, dict[int, Run]] = {}
     failed: dict[str, str] = {}
     once = _once(say)  # what is said of the data holds for all of them

@@ -1,4 +1,4 @@
-"""More rounds for a run: a finished one, too, goes on as if it had been planned so."""
+"""More rounds for a run: a finished one, too, continues as if it had been planned so."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from covey.settings.own_code import bare_name, data_name
 from covey.training.metrics import Metrics
 from covey.version import __version__
 
-# What is made of the journal at the end; where a run goes on, they are no longer true.
+# What is made of the journal at the end; where a run is resumed, they are no longer true.
 DERIVED = ("metrics.parquet", "summary.json", "report.html", SERVED)
 
 
@@ -46,7 +46,7 @@ def fingerprint(config: Config) -> str:
 
 
 def same_version(extra: Mapping[str, Any]) -> None:
-    """Refuses to go on with another version: the result would be neither's."""
+    """Refuses to continue with another version: the result would be neither's."""
     if extra.get("covey") != __version__:
         raise UserError(
             f"the checkpoint was written by covey {extra.get('covey')}, this is {__version__}; "
@@ -292,7 +292,7 @@ DELTA = 1e-5  # of the privacy losses in summary.json where [private] says nothi
 
 
 def remove_derived(folder: Path) -> None:
-    """The files of an earlier end, which a run that goes on makes untrue; first they no longer count."""
+    """The files of an earlier end, which resuming a run makes untrue; first they no longer count."""
     index = read_index(folder)
     if index is not None and index.files != index.lasting:
         write_index(folder, replace(index, files=index.lasting))

@@ -63,14 +63,14 @@ class Interrupted(Exception):  # noqa: N818
         self, folder: Path, rounds_done: int, command: str = "run", summary: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(
-            f"interrupted after round {rounds_done}; go on with: covey {command} --resume {folder}"
+            f"interrupted after round {rounds_done}; resume with: covey {command} --resume {folder}"
         )
         self.folder = folder
         self.summary = summary or {"finished": False}
 
 
 class Pruned(KeyboardInterrupt):
-    """What a watcher raises to end a run that is not worth going on with; it is saved as by Ctrl-C."""
+    """What a watcher raises to end a run that is not worth continuing with; it is saved as by Ctrl-C."""
 
 
 def run_config(
@@ -109,10 +109,10 @@ def resume(
     changed_code: bool = False,
     from_round: int | None = None,
 ) -> Run:
-    """Goes on where the folder's last checkpoint is, to the same bits as a run that was never stopped.
+    """Resumes from the folder's last checkpoint, bit-identical to an uninterrupted run.
 
-    With `rounds`, to so many in all: a finished run, too, goes on as if it had been planned so. A private run needs to
-    be told what more rounds may cost: `epsilon` is a number, "same-noise" or "kept". With `changed_code`, also where
+    With `rounds`, to so many in all: a finished run, too, continues as if it had been planned so. A private run needs
+    to be told what more rounds may cost: `epsilon` is a number, "same-noise" or "kept". With `changed_code`, also where
     somebody's own code or data file is not what it was when the run began. With `from_round`, from an earlier
     checkpoint that is still kept: where the last one is damaged, the error names it.
     """
@@ -151,7 +151,7 @@ NO_WAY_BACK = "the run has ended, and of its journal, now a table, no round is t
 def checkpoint_in(
     folder: Path, index: Index, from_round: int | None, *, sites: bool = False
 ) -> tuple[Checkpoint, Index]:
-    """The checkpoint to go on from, and the index that ends with it; a damaged one is said with one that is whole."""
+    """The checkpoint to resume from, and the index that ends with it; a damaged one is said with one that is whole."""
     kept = [one for one in index.kept if from_round is None or one.round == from_round]
     if from_round is not None and not kept:
         there = ", ".join(str(one.round) for one in index.kept) or "none"
@@ -178,7 +178,7 @@ def checkpoint_in(
                 "go back with the server: begin a new run"
             ) from damage
         raise UserError(
-            f"{damage}. The checkpoint of round {whole[0]} is whole: go on from there, to the same result, with "
+            f"{damage}. The checkpoint of round {whole[0]} is whole: resume from there, to the same result, with "
             f"--resume {folder} --from {whole[0]}"
         ) from damage
     return checkpoint, index
@@ -194,10 +194,10 @@ def run_or_resume(
     fleet: Fleet | None = None,
     longer: bool = False,
 ) -> Run:
-    """Runs into the folder, or goes on with what lies there if it is the same configuration.
+    """Runs into the folder, or continues with what lies there if it is the same configuration.
 
-    With `longer`, its number of rounds may be another one: the run goes on to as many as are asked for now, and so may
-    private.epsilon with it.
+    With `longer`, its number of rounds may be another one: the run continues to as many as are asked for now, and so
+    may private.epsilon with it.
     """
     there = folder / "config.toml"
     if not exists(there):
@@ -235,11 +235,11 @@ def epsilon_in(tables: Mapping[str, Any]) -> float | None:
 def same_code(
     folder: Path, config: Config, checkpoint: Checkpoint, changed_code: bool, command: str = "run"
 ) -> None:
-    """Refuses to go on with other code or data than the run began with, unless that is wanted."""
+    """Refuses to continue with other code or data than the run began with, unless that is wanted."""
     what = changed(origins_in(checkpoint.extra), origins_of(config))
     if what and not changed_code:
         raise UserError(
-            f"{what}. The result would be neither's: start a new run, or go on all the same with: "
+            f"{what}. The result would be neither's: start a new run, or continue all the same with: "
             f"covey {command} --resume {folder} --changed-code"
         )
 

@@ -33,9 +33,9 @@ class TrackedRun:
     """What a tracker is told of a run before its first round."""
 
     name: str  # what the run is called
-    folder: Path  # the run folder: a tracker may keep there what it needs to go on after a resume
+    folder: Path  # the run folder: a tracker may keep there what it needs after a resume
     settings: Mapping[str, Any]  # the whole configuration, as in config.toml
-    round: int = 0  # rounds that were done before: more than 0 for a run that goes on
+    round: int = 0  # rounds that were done before: more than 0 for a run that continues
 
 
 def tracked(config: Config, folder: Path, done: int = 0) -> TrackedRun:
@@ -46,10 +46,10 @@ def tracked(config: Config, folder: Path, done: int = 0) -> TrackedRun:
 
 
 class Tracker(Protocol):
-    """Is told of one run: once before it begins or goes on, after every round, and at its end."""
+    """Is told of one run: once before it begins or is resumed, after every round, and at its end."""
 
     def begin(self, run: TrackedRun) -> None:
-        """The run begins, or goes on after `run.round` rounds."""
+        """The run begins, or is resumed after `run.round` rounds."""
         ...
 
     def log(self, number: int, values: Mapping[str, float]) -> None:
@@ -96,7 +96,7 @@ class Telling:
 
 
 class Tracking:
-    """A watcher that tells the trackers of a run; one that fails is said once and told no more: the run goes on."""
+    """A watcher that tells the trackers of a run; one that fails is said once and told no more: the run continues."""
 
     def __init__(
         self, trackers: Mapping[str, Tracker], run: TrackedRun, say: Callable[[str], None] | None = None
@@ -107,7 +107,9 @@ class Tracking:
         until = time.monotonic() + BEGIN
         for each in list(self.told):
             if not each.begun.wait(max(0.0, until - time.monotonic())):
-                self.say(f"tracker {each.name!r} has not answered in {BEGIN:g} s; the run goes on without it")
+                self.say(
+                    f"tracker {each.name!r} has not answered in {BEGIN:g} s; the run continues without it"
+                )
             elif each.error is not None and not unreachable(each.error):
                 raise each.error  # before the first round a mistake is still worth an end
         self._forget_failed()
@@ -140,7 +142,7 @@ class Tracking:
     def _forget_failed(self) -> None:
         for each in [one for one in self.told if one.error is not None]:
             self.told.remove(each)
-            self.say(f"{each.error}; it is told no more, the run goes on")
+            self.say(f"{each.error}; it is told no more, the run continues")
 
 
 def unreachable(error: BaseException | None) -> bool:

@@ -160,7 +160,7 @@ def test_a_rule_works_between_peers() -> None:
 
 
 TRAIN = Train(epochs=2, batch=16, lr=0.1)
-HOSTILE = (2, 5)  # of ten clients that all take part
+HOSTILE = (2, 5)  # of ten clients that all participate
 
 
 def poisoned(method: Method, attack: str) -> Method:

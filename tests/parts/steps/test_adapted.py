@@ -44,7 +44,7 @@ def test_the_rows_that_are_stored_are_those_that_were_measured(worked: list[int]
     assert sorted(worked) == clients, "nobody trained again"
     adapted._ROWS.clear()
     for one, other in zip(taken, rows_in_use(fleet, Serving(adapt=TRAIN), tasks, 1), strict=True):
-        assert torch.equal(one.row, other.row), "the same bits as without"
+        assert torch.equal(one.row, other.row), "bit-identical to an uninterrupted run"
 
 
 def test_another_round_model_or_training_is_another_row(worked: list[int]) -> None:

@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def unfinished(root: Path) -> Path:
-    """A run as it lies there while it goes on: the journal of five rounds of three clients."""
+    """A run as it lies there while it continues: the journal of five rounds of three clients."""
     folder = root / "live"
     folder.mkdir()
     (folder / "config.toml").write_text(

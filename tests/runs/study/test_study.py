@@ -1,4 +1,4 @@
-"""A study: several configurations with several seeds side by side, that goes on after whatever ended it."""
+"""A study: several configurations with several seeds side by side, that continues after whatever ended it."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_it_goes_on_after_kill_and_after_ctrl_c(tmp_path: Path, how: signal.Sign
     ended = study.wait()
     assert ended.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     if how == signal.SIGINT:
-        assert "go on with: covey compare --resume" in " ".join(ended.stderr.split())
+        assert "resume with: covey compare --resume" in " ".join(ended.stderr.split())
     lock_is_free(folder / "gated" / "seed-0")
     assert read_run(folder / "gated" / "seed-0").summary.rounds_done == 1
     own.with_name("open").touch()
@@ -202,7 +202,7 @@ def lock_is_free(folder: Path) -> None:
             time.sleep(0.05)
         finally:
             os.close(place)
-    raise AssertionError("the run goes on without its study")
+    raise AssertionError("the run continues without its study")
 
 
 def test_an_interrupted_study_says_how_to_go_on() -> None:

@@ -179,7 +179,7 @@ def cbcc(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
 @validated
 @takes(by_label_mix)
 def cbcc_select(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
-    """Only clients of the largest cluster by label shares, the "IID cluster", take part; their plain mean (eq. 7).
+    """Only clients of the largest cluster by label shares, the "IID cluster", participate; their plain mean (eq. 7).
 
     Args:
         per_round: how many clients work in a round.

@@ -1,4 +1,4 @@
-"""HACCS' clusters of clients by what they tell about their data, kept up to date while the run goes on."""
+"""HACCS' clusters of clients by what they tell about their data, kept up to date while the run is under way."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Estimate:
     mean is preserved; where only representatives are heard, the deviation ends above 0, the spread at 0."""
     training_spread: float
     """The spread averaged over the rounds when every node that trains moves by an independent step of unit
-    variance per round: what remains of disagreement while training goes on."""
+    variance per round: what remains of disagreement while training continues."""
     gap: float
     """Spectral gap per round, 1 - |lambda_2| of one period's product to the power 1 / period."""
 
@@ -238,7 +238,7 @@ def recommend(
     """All combinations that fit in `budget` messages, best first.
 
     Each communicates as often as the budget allows (backbone and clusters with one period). Ranked by the
-    spread that remains while training goes on, then by messages.
+    spread that remains while training continues, then by messages.
     """
     found = []
     for kind in KINDS:

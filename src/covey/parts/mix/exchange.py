@@ -111,7 +111,7 @@ class Exchange:
         return sorted(now.seen[node] for node in found.values())
 
     def present(self, now: Round, *, lost: set[int]) -> Bools:
-        """Who takes part, by row."""
+        """Who participates, by row."""
         here = {i for i in now.here if i not in lost and (self.kind == "decentralized" or i in now.groups)}
         return np.array([i in here for i in now.seen])
 

@@ -1,1 +1,1 @@
-"""The live page: all runs of a folder while they go on, served on this machine."""
+"""The live page: all runs of a folder while they are under way, served on this machine."""

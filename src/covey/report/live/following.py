@@ -29,7 +29,7 @@ class Following:
 
     path: Path
     read: int = 0
-    behind: bool = False  # whether the journal goes on after what was read
+    behind: bool = False  # whether the journal continues after what was read
     rest: bytes = b""
     round: int = 0
     seconds: float = 0.0

@@ -21,11 +21,11 @@ Show = Callable[[int], AbstractContextManager[Many]]  # runs -> what shows sever
 
 
 class StudyInterrupted(Interrupted):
-    """Ctrl-C: all runs are saved, and the study goes on from its folder."""
+    """Ctrl-C: all runs are saved, and the study continues from its folder."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         super().__init__(folder, 0)
-        self.args = (f"interrupted; go on with: covey {plan.kind} --resume {folder}",)
+        self.args = (f"interrupted; resume with: covey {plan.kind} --resume {folder}",)
 
 
 def execute(

@@ -1,4 +1,5 @@
-"""What a study runs: labels, configurations and seeds, kept in `study.json` so that it can go on from its folder."""
+"""What a study runs: labels, configurations and seeds, kept in `study.json` so that it can be resumed from its
+folder."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ KEPT_FREE = 0.15  # share of the free memory that is left for everything else
 
 
 def side_by_side(configs: Iterable[Config], runs: int, most: int | None = None) -> int:
-    """How many of the runs go on at once; 1 where a run uses a Ray cluster or a GPU of its own."""
+    """How many of the runs continue at once; 1 where a run uses a Ray cluster or a GPU of its own."""
     different = {fingerprint(config): config for config in configs}
     if any(shares_nothing(config) for config in different.values()):
         return 1

@@ -77,7 +77,7 @@ def database(folder: Path) -> Iterator[None]:
 
 
 def put_back(study: Any) -> None:
-    """Trials that were under way when the tuning ended are queued once more; their runs go on in their folders."""
+    """Trials that were under way when the tuning ended are queued once more; their runs continue in their folders."""
     package = optuna()
     states = package.trial.TrialState
     for trial in study.get_trials(states=(states.RUNNING,)):

@@ -40,7 +40,7 @@ MOST_REFUSED = 100  # combinations in a row
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What is tuned, and how: kept in the folder's tune.json, so that it can go on."""
+    """What is tuned, and how: kept in the folder's tune.json, so that it can be resumed."""
 
     methods: tuple[str, ...]
     tables: Mapping[str, Any]

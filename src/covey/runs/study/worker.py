@@ -1,7 +1,7 @@
 """A process that makes runs of a study one after another: it is told which on its input, and tells how they go.
 
 Both ways are lines of JSON. When its input ends, the study's process is gone, and so this one ends, too: whatever it
-was doing goes on from its last checkpoint when the study does.
+was doing continues from its last checkpoint when the study does.
 """
 
 from __future__ import annotations

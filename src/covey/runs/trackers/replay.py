@@ -19,7 +19,7 @@ from covey.settings.own_code import one_sentence
 
 
 def told_after(folder: Path, name: str, settings: Mapping[str, Any]) -> None:
-    """Everything that a tracker would have been told while the run went on."""
+    """Everything that a tracker would have been told while the run is under way."""
     view = read_run(folder)
     with one_sentence(f"tracker {name!r}"):
         tracker = TRACKERS.find(name)(**settings)

@@ -37,7 +37,7 @@ class TensorBoard:
         place = Path(self.folder) / run.folder.name if self.folder else run.folder / "tensorboard"
         if not run.round:
             shutil.rmtree(place, ignore_errors=True)  # of an earlier telling of the same run
-        # What came after the checkpoint that a run goes on from never happened.
+        # What came after the checkpoint that a run resumes from never happened.
         self.writer = SummaryWriter(log_dir=str(place), purge_step=run.round + 1 if run.round else None)
         if not run.round:
             settings = "\n".join(
