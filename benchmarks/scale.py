@@ -1,8 +1,8 @@
-"""Clients against seconds and megabytes, which fill the tables of docs/scale.md.
+"""Clients against seconds and megabytes, which fill the tables of docs/speed.md.
 
 python -m benchmarks.scale [1000 100000 ...]      FedAvg, 100 clients of 4 samples a round
 python -m benchmarks.scale methods [cafa ...]     the methods of the papers, 100,000 clients
-python -m benchmarks.scale one 1000 haccs         a single run, in this process
+python -m benchmarks.scale one 1000 haccs 3 4     a single run, in this process: 3 rounds, 4 samples per client
 
 Every number of clients is a process of its own; the global test set is measured every round, with journal, checkpoint
 and report as in any run. CPU seconds, not seconds on the wall.
@@ -73,7 +73,7 @@ def pictures(*, thousands: int = 4) -> Dataset:
     return replace(data, name="pictures", x=x)
 
 
-def tables(clients: int, method: str, rounds: int) -> dict[str, Any]:
+def tables(clients: int, method: str, rounds: int, samples: int = SAMPLES) -> dict[str, Any]:
     """The run as a file would say it."""
     kind = "pictures" if method in ("embedding", "covey") else "cloud"
     return {
@@ -81,7 +81,7 @@ def tables(clients: int, method: str, rounds: int) -> dict[str, Any]:
         "data": {
             "name": f"{Path(__file__).resolve()}:{kind}",
             "clients": clients,
-            "thousands": SAMPLES * clients // 1000,
+            "thousands": samples * clients // 1000,
         },
         "partition": {"name": "iid"},
         "model": {"name": "mlp", "hidden": [8]},
@@ -91,7 +91,7 @@ def tables(clients: int, method: str, rounds: int) -> dict[str, Any]:
     }
 
 
-def one(clients: int, method: str = "fedavg", rounds: int = ROUNDS) -> dict[str, Any]:
+def one(clients: int, method: str = "fedavg", rounds: int = ROUNDS, samples: int = SAMPLES) -> dict[str, Any]:
     """What one run takes, in this process."""
     from covey.runs.run import run_config
 
@@ -100,7 +100,7 @@ def one(clients: int, method: str = "fedavg", rounds: int = ROUNDS) -> dict[str,
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
         run_config(
-            resolve(tables(clients, method, rounds)),
+            resolve(tables(clients, method, rounds, samples)),
             folder,
             watchers=[lambda _: ends.append(time.process_time())],
         )
@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> None:
 
 
 def row_of(found: dict[str, Any], name: str = "") -> str:
-    """A line of a table in docs/scale.md."""
+    """A line of a table in docs/speed.md."""
     return (
         f"| {name or format(found['clients'], ',')} | {found['first']:.2f} | {found['round']:.4f} | {found['end']:.2f} "
         f"| {found['memory']:.0f} | {found['journal']:.2f} | {found['checkpoint']:.2f} | {found['report']:.2f} |"

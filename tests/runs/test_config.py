@@ -87,12 +87,12 @@ def test_a_setting_outside_its_table_is_shown_the_way_home(key: str, home: str) 
         ),
         (
             {"rounds": 10**9},
-            "rounds is 1000000000; allowed: a whole number, at least 1, of at most 1,000,000",
+            "rounds is 1000000000; allowed: a whole number, at least 1, of at most 100,000,000",
         ),
         ({"target": 100}, r"target is 100; allowed: from 0 to 1, as accuracy is a share \(0.9 is 90 %\)"),
         ({"target": -0.1}, "target is -0.1; allowed: from 0 to 1"),
         ({"seed": -1}, "seed is -1; allowed: a whole number from 0 to 9,223,372,036,854,775,807"),
-        ({"data": {"clients": 10**7}}, "data.clients is 10000000; .* of at most 1,000,000"),
+        ({"data": {"clients": 10**9}}, "data.clients is 1000000000; .* of at most 100,000,000"),
         (
             {"data": {"test_fraction": 1}},
             "data.test_fraction is 1; allowed: a number above 0 and below 1 or none",

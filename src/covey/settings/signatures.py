@@ -25,7 +25,7 @@ from covey.settings.toml import shown
 
 REQUIRED = inspect.Parameter.empty
 # What a number may be in size where its range says nothing else: more is a slip of the pen.
-LARGEST: dict[Any, int] = {int: 1_000_000, float: 1_000_000_000}
+LARGEST: dict[Any, int] = {int: 100_000_000, float: 1_000_000_000}
 # What the program gives a part of a method. train: the settings of local training. step: what clients are asked to do.
 # send: which models they would get. exchange: the mix over a topology.
 FILLED_IN = ("train", "step", "send", "exchange")
