@@ -1,7 +1,8 @@
 """Whether a change leaves every number as it was: `python -m benchmarks.bits`, before and after, and compare.
 
 Ten methods run on the digits with label skew and heterogeneous devices. Printed is, per method, the SHA-256 of the
-final models and of every measurement in metrics.parquet (values to the last bit, simulated seconds and bytes too).
+final models, of every measurement in metrics.parquet (values to the last bit, simulated seconds and bytes too), and of
+the measurements' names, which a change of words may alter.
 """
 
 from __future__ import annotations
@@ -39,27 +40,27 @@ FLEET = {
 }
 
 
-def digests(method: str, folder: Path) -> tuple[str, str]:
-    """Of the final rows, and of every measurement."""
+def digests(method: str, folder: Path) -> tuple[str, str, str]:
+    """Of the final rows, of every measurement, and of what these are called."""
     config = resolve({**FLEET, "method": {"name": method}})
     done = run_config(config, folder, report=False)
     rows = hashlib.sha256(done.state.models.numpy().tobytes())
-    measured = hashlib.sha256()
+    measured, names = hashlib.sha256(), hashlib.sha256()
     table = pq.read_table(folder / "metrics.parquet")
     for name in sorted(table.column_names):
         values = table[name].to_pylist()
-        if values and isinstance(values[0], float):
-            measured.update(np.asarray(values, dtype=np.float64).tobytes())
+        if isinstance(values[0], str):
+            names.update(repr(values).encode())
         else:
-            measured.update(repr(values).encode())
-    return rows.hexdigest(), measured.hexdigest()
+            measured.update(np.asarray(values, dtype=np.float64).tobytes())
+    return rows.hexdigest(), measured.hexdigest(), names.hexdigest()
 
 
 def main(methods: list[str]) -> None:
     for method in methods or METHODS:
         with tempfile.TemporaryDirectory() as folder:
-            rows, measured = digests(method, Path(folder) / "run")
-        print(f"{method:20} rows {rows[:16]} measured {measured[:16]}", flush=True)
+            rows, measured, names = digests(method, Path(folder) / "run")
+        print(f"{method:20} rows {rows[:16]} measured {measured[:16]} names {names[:8]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.data.cells import date_parts, dates_of, numbers_of, some, tidied, words_of
-from covey.data.schema import NO_CATEGORY, Column, Floats, Schema
+from covey.data.schema import NO_CATEGORY, Column, Schema
 from covey.data.table_files import Reading, open_table
 from covey.errors import UserError
 
@@ -96,9 +97,7 @@ def columns_of(schema: Schema, source: Any) -> list[NDArray[Any]]:
     return found
 
 
-def assembled(
-    schema: Schema, columns: Sequence[NDArray[Any]], *, hint: str = "", raw: bool = False
-) -> Floats:
+def assembled(schema: Schema, columns: Sequence[NDArray[Any]], *, hint: str = "", raw: bool = False) -> Array:
     """Inputs side by side, with empty cells filled; refused where a column has no fill value, unless `raw`."""
     made = np.zeros((len(columns[0]), len(schema.inputs)))
     at = 0
@@ -123,7 +122,7 @@ def assembled(
     return made
 
 
-def sums_of(schema: Schema, source: Any) -> Floats:
+def sums_of(schema: Schema, source: Any) -> Array:
     """What a site tells of its rows so that nobody else sees them: `Schema.fitted` takes the total over all sites.
 
     Of each column the count, the sum and the sum of squares of its numbers, or how often each category occurs.

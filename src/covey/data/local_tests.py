@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.data.partitions.cutting import Floats, Parts, deal
+from covey.arrays import Array
+from covey.data.partitions.cutting import Parts, deal
 from covey.data.pieces import Pieces, table_of_counts
 from covey.data.together import hold_out_units
 from covey.data.types import Indices
@@ -101,7 +102,7 @@ def hold_out(
     return kept, tests
 
 
-def _round_at_random(quotas: Floats, pool: Indices, rng: np.random.Generator) -> Indices:
+def _round_at_random(quotas: Array, pool: Indices, rng: np.random.Generator) -> Indices:
     """Round quotas up or down, right on average, inside the pool (systematic sampling)."""
     counts = np.zeros(quotas.shape, dtype=np.int64)
     for column in range(quotas.shape[1]):

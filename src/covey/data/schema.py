@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.data.types import Scale
 from covey.errors import UserError
 
-Floats = NDArray[np.float64]
 Kind = Literal["number", "category", "year", "month", "weekday", "hour"]
 DecimalPoint = Literal["auto", ".", ","]
 DATE_PARTS: tuple[Kind, ...] = ("year", "month", "weekday", "hour")
@@ -173,7 +172,7 @@ class Schema:
         ends = np.cumsum([0, *(len(column.categories) or 3 for column in self.columns)])
         return [slice(a, b) for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
 
-    def fitted(self, total: Floats, *, standardise: bool = True, noisy: bool = False) -> Schema:
+    def fitted(self, total: Array, *, standardise: bool = True, noisy: bool = False) -> Schema:
         """The same columns with fill values and scale of added-up sums (`encoding.sums_of`).
 
         Of `noisy` ones a mean stays in the column's range, and a deviation within what that range allows.

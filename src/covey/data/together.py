@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.streams import stream
 
 if TYPE_CHECKING:
     from covey.data.types import Dataset, Indices, View
-
-Floats = NDArray[np.float64]
 
 
 def units_of(dataset: Dataset) -> Indices | None:
@@ -21,7 +19,7 @@ def units_of(dataset: Dataset) -> Indices | None:
     return dataset.natural[dataset.together] if dataset.together else None
 
 
-def ranks(units: int, rng: np.random.Generator) -> Floats:
+def ranks(units: int, rng: np.random.Generator) -> Array:
     """A rank in [0, 1) for every unit, evenly spaced and in random order: those below s are a share s of the units."""
     found = np.empty(units)
     found[rng.permutation(units)] = np.arange(units) / max(1, units)

@@ -8,15 +8,13 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core.round import Reply, Task
 from covey.settings.ranges import Range
 from covey.settings.signatures import validated_in
 from covey.training.rows import Layout
-
-Array = NDArray[np.float64]
 
 # An update that changes a value by less than this (root mean square) is never too long: models that start at zero have
 # no length of their own, and some clients train a hundred times longer than others.

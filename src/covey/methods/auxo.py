@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, Fact, Facts, Key, declares
 from covey.core.round import Method, Reply, Round
 from covey.core.shows import ANY_GROUPS, NOTHING, Shows, showing
@@ -22,7 +22,6 @@ from covey.settings.ranges import Count, Range, Share
 from covey.settings.registry import register
 from covey.settings.signatures import picked, takes, validated
 
-Array = NDArray[np.float64]
 T = TypeVar("T")
 
 REWARDS: Key[dict[int, dict[int, float]]] = Key("auxo.rewards")  # cohort -> client -> how well it fits there

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
 from covey.core.round import Method, Mixing, Reply, Round, Task
 from covey.core.shows import ANY_GROUPS, Shows, showing
@@ -19,8 +20,6 @@ from covey.parts.steps.train import Train
 from covey.settings.ranges import Natural, Positive
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 
 def halves(gram: Array) -> NDArray[np.bool_]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import Facts
 from covey.core.round import Method, Round
 from covey.core.shows import SKETCHED, Shows
@@ -18,8 +18,6 @@ from covey.parts.steps import Train
 from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 
 def most_central(distances: Array, count: int) -> list[int]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from covey.arrays import Array
 from covey.core.needs import MODEL_PER_CLIENT, Facts
 from covey.core.round import Client, Method, Reply, Round, Task
 from covey.core.shows import OWN_MODEL, Shows
@@ -24,8 +24,6 @@ from covey.parts.steps.train import AroundTraining, Train, best_row, reply_of
 from covey.settings.ranges import NotNegative, Positive, Share
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 
 def attention(gram: Array, *, sigma: float, own: float) -> Array:

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import Key
 from covey.core.reply_schema import ROUNDING, Known, Stat
 from covey.core.round import Client, Method, Mixing, Reply, Round, Step, Task
@@ -22,7 +23,6 @@ from covey.settings.ranges import Count, NotNegative
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
-Array = NDArray[np.float64]
 Measure = Literal["kl", "l2", "l1", "cosine"]
 
 DISCREPANCIES: Key[dict[int, float]] = Key("feddisco")

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Method, Reply, Round, Step, Task
@@ -21,7 +21,6 @@ from covey.settings.ranges import Positive
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
-Array = NDArray[np.float64]
 LAST: Key[dict[int, float]] = Key("feddrift.losses")  # of every client's own model, when it was last asked
 # in this round: a group, the one that it takes in, and the share of the latter's clients in both
 MERGED: Key[list[tuple[int, int, float]]] = Key("feddrift.merged")

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core.needs import ACCURACY, Facts, Key
 from covey.core.reply_schema import SHARE, Known, Stat
 from covey.core.round import Client, Method, Mixing, Reply, Round, Task
@@ -99,8 +99,6 @@ class ServerMomentum:
         new[:count][worked, :trainable] -= self.train.recipe(now.number).lr * velocity[worked]
         return new
 
-
-Array = NDArray[np.float64]
 
 TIMES: Key[dict[int, int]] = Key("fedfa.times")
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core.needs import GROUPS, Facts, Key
 from covey.core.round import Method, Round, Task
 from covey.core.shows import ANY_GROUPS, Shows
@@ -22,7 +23,6 @@ from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
-Array = NDArray[np.float64]
 DIRECTIONS: Key[Tensor] = Key("fedgroup.directions")  # [m, trainable]: along which updates are compared
 COSINES: Key[dict[int, NDArray[Any]]] = Key("fedgroup.cosines")
 

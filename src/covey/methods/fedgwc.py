@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Fact, Facts, Key
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Method, Mixing, Reply, Round, Task
@@ -22,7 +23,6 @@ from covey.settings.ranges import Count, Positive
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
-Array = NDArray[np.float64]
 POINTS = 10  # at which the course of a client's loss is told
 COURSES = Fact("the course of the loss in every reply", 'set local = "course"')
 INTERACTIONS: Key[dict[str, Any]] = Key("fedgwc.interactions")

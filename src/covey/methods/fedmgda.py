@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, minimize
 from scipy.sparse import csr_array
 
+from covey.arrays import Array
 from covey.core.needs import ONE_MODEL, Facts
 from covey.core.round import Method, Mixing, Round
 from covey.core.shows import Shows
@@ -20,8 +20,6 @@ from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Positive, Share
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 STANDSTILL = 1e-8  # added to the length of an update: who does not move has no say
 

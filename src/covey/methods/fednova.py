@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from covey.arrays import Array
 from covey.core.round import Method, Mixing, Round
 from covey.core.shows import Shows
 from covey.errors import UserError
@@ -17,8 +17,6 @@ from covey.parts.mix.average import Weighting, weights
 from covey.parts.steps.train import Train
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 
 def local_lengths(steps: Array, train: Train, lr: float) -> Array:

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array, Labels
 from covey.core.needs import GROUPS, Facts, Key
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Method, Reply, Round, Step, Task, server_client
 from covey.core.shows import ANY_GROUPS, Shows
 from covey.methods.grouped import fedavg_per_group
-from covey.parts.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
+from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count, Share

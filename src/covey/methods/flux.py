@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array, Labels
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Method, Reply, Round, Step, Task
 from covey.core.shows import ANY_GROUPS, NOTHING, Shows, showing
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.group.density import Density
-from covey.parts.group.reports import Array, Labels, Reports, cut_tree, grouped_by_reports
+from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.latents import representations
 from covey.parts.steps.train import Train

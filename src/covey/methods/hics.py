@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import Facts, Key, declares
 from covey.core.round import Method, Round
 from covey.core.shows import Shows, showing
@@ -19,7 +19,6 @@ from covey.settings.ranges import NotNegative, Positive
 from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
-Array = NDArray[np.float64]
 # client -> its last update of the last tensor
 BIASES: Key[dict[int, Array]] = Key("hics.biases", 'add "biases" to after')
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core.needs import UTILITY, Fact, Facts, Key, declares
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Method, Reply, Round, Task
@@ -73,7 +74,6 @@ def most_samples(train: Train) -> int:
     return 2**62 if train.batches is None else train.batches * train.batch
 
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 EXPLOITED = Fact("clients that Oort chose", 'set select = "oort"')
 UTILITIES: Key[dict[str, Any]] = Key("oort", 'add "utilities" to after')

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.round import Method, Round, Send, to_everybody
 from covey.core.shows import EXACT_LOSSES, Shows
 from covey.errors import UserError
@@ -20,8 +20,6 @@ from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 
 @register("select part", "power-of-choice")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import Key
 from covey.core.round import Method, Round
 from covey.core.shows import by_losses
@@ -24,7 +25,6 @@ from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
-Array = NDArray[np.float64]
 TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 

@@ -9,13 +9,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.round import Client, Fleet, Reply, Step, Task, stream
 from covey.errors import RunError, UserError
 from covey.parts.heterogeneity_words import level_of
 from covey.parts.steps.class_means import SENSITIVITY, ClassMeans, class_table, sketches
 from covey.parts.steps.privacy import Privacy
-
-Array = NDArray[np.float64]
 
 MOST_PAIRS = 2000  # of clients that are compared; more do not change a mean
 EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from covey.arrays import Integers
 from covey.core.needs import Key
 from covey.core.round import Fleet, Reply, Round, Step, Task
 from covey.errors import RunError, SilentRoundError, UserError
@@ -23,7 +24,6 @@ from covey.privacy.plan import Plan
 from covey.privacy.secure_liars import Dealt, DishonestSites, judged, secret, true_shares
 from covey.privacy.secure_steps import (
     LEVELS,
-    Integers,
     Masked,
     SecureKeys,
     SecureOpen,

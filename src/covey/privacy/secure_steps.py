@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Integers
 from covey.core.privacy_loss import Loss
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
@@ -27,7 +28,6 @@ from covey.settings.ranges import Count, NotNegative, Positive, Range
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
-Integers = NDArray[np.int64]
 Masked = NDArray[np.uint32]
 BITS = 20
 LEVELS = 2**BITS  # whole numbers to a clip length

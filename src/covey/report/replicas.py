@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.folder.read import RunView
 from covey.folder.rows import Rows
 from covey.report.payload import kept_rounds
@@ -24,7 +25,6 @@ from covey.report.thin import short
 from covey.report.wording import NOTHING, is_share, show_bytes, show_count, show_seconds, show_value
 from covey.training.metrics import Metrics, higher_is_better, split_name
 
-Floats = NDArray[np.float64]
 FEW = 5  # seeds from which on an interval is drawn
 
 
@@ -149,7 +149,7 @@ def mean_of(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def interval_of(values: Sequence[float] | Floats, name: str, metrics: Metrics) -> tuple[float, float]:
+def interval_of(values: Sequence[float] | Array, name: str, metrics: Metrics) -> tuple[float, float]:
     """The 95 % interval of a metric's mean, inside the metric's range: 0..1 of a share, above 0 of an error."""
     if is_share(name, metrics):
         return interval_within(values, 0.0, 1.0)
@@ -231,7 +231,7 @@ def mean_curves(runs: Sequence[RunView], names: Sequence[str]) -> dict[str, Any]
     return curves
 
 
-def at_rounds(rows: Rows, name: str, rounds: NDArray[np.int64]) -> Floats:
+def at_rounds(rows: Rows, name: str, rounds: NDArray[np.int64]) -> Array:
     """A curve's value at each of these rounds; a run that stopped early keeps its last one."""
     curve = rows.overall(name)
     if not len(curve):

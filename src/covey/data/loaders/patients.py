@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.data.convert import stratified_split
 from covey.data.types import Dataset, Scale
 from covey.data.usual import Usual, declare
@@ -16,17 +17,16 @@ from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
-Floats = NDArray[np.float64]
 TEST_SHARE = 0.2
 DECADES = (30, 40, 50, 60)  # the ages that part the patients of `diabetes`
 
 
-def scale_of(x: Floats) -> Scale:
+def scale_of(x: Array) -> Scale:
     """Mean and deviation of each column."""
     return Scale(tuple(x.mean(axis=0).tolist()), tuple(x.std(axis=0).tolist()))
 
 
-def band_of(values: Floats, bands: int) -> NDArray[np.int64]:
+def band_of(values: Array, bands: int) -> NDArray[np.int64]:
     """Which of so many equally large parts each value falls into, from the smallest on."""
     edges = np.quantile(values, np.arange(1, bands) / bands)
     return np.searchsorted(edges, values, side="right").astype(np.int64)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from covey.arrays import Array
 from covey.data.partitions.cutting import (
-    Floats,
     Parts,
     check_enough,
     counts_of,
@@ -125,7 +125,7 @@ def dir_client_prior(
     return deal(labels, top_up(_cut_classes(totals, wanted), wanted, minimum, rng), rng)
 
 
-def _cut_classes(totals: Indices, weights: Floats) -> Indices:
+def _cut_classes(totals: Indices, weights: Array) -> Indices:
     """Counts of every client and class when each class is cut in proportion to the clients' weights."""
     columns = [
         cut_by_shares(int(total), column if column.sum() > 0 else np.ones(len(column)))
@@ -146,7 +146,7 @@ def _capped_draw(totals: Indices, clients: Count, alpha: float, rng: np.random.G
     return counts
 
 
-def _draw_labels(mixes: Floats, sizes: Indices, totals: Indices, rng: np.random.Generator) -> Indices:
+def _draw_labels(mixes: Array, sizes: Indices, totals: Indices, rng: np.random.Generator) -> Indices:
     """Draw each client's labels from its mix while they last; every pass ends or uses up a label."""
     counts = np.zeros(mixes.shape, dtype=np.int64)
     left, missing = totals.copy(), sizes.copy()
@@ -162,7 +162,7 @@ def _draw_labels(mixes: Floats, sizes: Indices, totals: Indices, rng: np.random.
     return counts
 
 
-def _balanced_mixes(p: Floats, sizes: Indices, alpha: float, rng: np.random.Generator) -> Floats:
+def _balanced_mixes(p: Array, sizes: Indices, alpha: float, rng: np.random.Generator) -> Array:
     """Label mixes from Dir(alpha * p) whose mean, weighted by size, is close to p."""
     mixes = rng.dirichlet(alpha * p, size=len(sizes))
     if not np.isfinite(mixes).all():

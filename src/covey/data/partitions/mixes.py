@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from covey.arrays import Array
 from covey.data.ground_truth import UNKNOWN
 from covey.data.partitions.cutting import (
     Cut,
-    Floats,
     Parts,
     check_between,
     check_enough,
@@ -192,7 +192,7 @@ def iid_of_n(
     return Cut([*iid_parts, *(rest[part] for part in skewed)], truth=truth)
 
 
-def _spread(chosen: Indices, shares: tuple[float, ...], base: Floats, classes: int) -> Indices:
+def _spread(chosen: Indices, shares: tuple[float, ...], base: Array, classes: int) -> Indices:
     """Counts: floor(share_k * base_i) of the k-th chosen label of client i."""
     counts = np.zeros((len(chosen), classes), dtype=np.int64)
     amounts = np.floor(np.outer(base, shares) + EPSILON).astype(np.int64)
@@ -200,7 +200,7 @@ def _spread(chosen: Indices, shares: tuple[float, ...], base: Floats, classes: i
     return counts
 
 
-def _ceil_counts(mixes: Floats, sizes: Indices) -> Indices:
+def _ceil_counts(mixes: Array, sizes: Indices) -> Indices:
     """ceil(share * size), then 1 less of the largest count until the client's total is its size."""
     counts = np.ceil(mixes * sizes[:, None] - EPSILON).astype(np.int64)
     while len(over := np.flatnonzero(counts.sum(axis=1) > sizes)):

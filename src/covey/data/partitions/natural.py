@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from covey.data.partitions.cutting import Cut, Floats, Parts, check_enough
+from covey.arrays import Array
+from covey.data.partitions.cutting import Cut, Parts, check_enough
 from covey.data.partitions.dirichlet import dir_class_capped
 from covey.data.types import Indices
 from covey.errors import UserError
@@ -74,7 +75,7 @@ def domain(
 
 @register("partition", "kmeans-pixels")
 @validated
-def kmeans_pixels(pixels: Floats, *, clients: Count, rng: np.random.Generator) -> Parts:
+def kmeans_pixels(pixels: Array, *, clients: Count, rng: np.random.Generator) -> Parts:
     """Each K-means cluster of the raw inputs is a client; sizes are very unequal.
 
     What the topologies paper's code does, with 50 clusters. K-means starts from random samples and stops

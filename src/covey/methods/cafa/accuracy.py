@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import KNOWN_GROUPS, Facts
 from covey.core.round import Mixing, Reply, Round, Task
 from covey.core.shows import Shows
@@ -17,8 +17,6 @@ from covey.parts.mix.average import weighted_rows
 from covey.parts.steps.cross import CrossEvaluate
 from covey.settings.ranges import PartBelowOne, UpTo100
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 
 @validated

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.methods.covey.clusters import Labels, numbered
+from covey.arrays import Array, Labels
+from covey.methods.covey.clusters import numbered
 from covey.methods.covey.portrait import Portrait
-
-Floats = NDArray[np.float64]
 
 ALIKE = 0.8  # r from which on classes lie alike: seen are 0.88 and more (brightness to blur), 0.74 and less (turns)
 TELLING = 0.2  # share of a cluster's class means that is not noise, from which on a view says anything
@@ -82,12 +81,12 @@ def likeness(one: Portrait, other: Portrait) -> float:
     return signal(from_middle_a, from_middle_b) / float(np.sqrt(own[0] * own[1]))
 
 
-def signal(a: Floats, b: Floats) -> float:
+def signal(a: Array, b: Array) -> float:
     """The sum over classes of <A_c, B_c>, without bias: each half of the one with the other half of the other."""
     return float((a[0] * b[1] + a[1] * b[0]).sum() / 2)
 
 
-def is_mistaken(a: Floats, b: Floats) -> bool:
+def is_mistaken(a: Array, b: Array) -> bool:
     """Whether any class of one cluster lies where another class of the other one does, for want of a common scale.
 
     Patients who are ill from another blood pressure on have classes in the same arrangement, and contradict each other.
@@ -98,7 +97,7 @@ def is_mistaken(a: Floats, b: Floats) -> bool:
     return bool((squares(a, b)[different] < MISTAKEN * np.maximum(at_home, floor)).any())
 
 
-def squares(a: Floats, b: Floats) -> Floats:
+def squares(a: Array, b: Array) -> Array:
     """Unbiased squared distances of all classes of one cluster from all of the other."""
     inside_a, inside_b = (a[0] * a[1]).sum(axis=1), (b[0] * b[1]).sum(axis=1)
     return np.asarray(inside_a[:, None] + inside_b[None, :] - a[0] @ b[1].T - a[1] @ b[0].T)

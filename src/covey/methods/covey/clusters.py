@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array, Labels
 from covey.methods.covey.portrait import Portrait
-
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,9 +23,9 @@ class ClassDistances:
     `seen` says how many samples of each class [clients, classes] the comparison went by.
     """
 
-    distance: Floats
-    weight: Floats
-    seen: Floats
+    distance: Array
+    weight: Array
+    seen: Array
 
     @property
     def unknown(self) -> float:
@@ -62,13 +60,13 @@ def class_distances(portraits: Sequence[Portrait]) -> ClassDistances:
     return ClassDistances(distance=distance, weight=weight, seen=seen)
 
 
-def pair_weights(counts: Floats) -> Floats:
+def pair_weights(counts: Array) -> Array:
     """n_i n_j / (n_i + n_j): the inverse variance of a difference of two means; 0 where one has no samples."""
     both = counts[:, None] * counts[None, :]
     return np.divide(both, counts[:, None] + counts[None, :], out=np.zeros_like(both), where=both > 0)
 
 
-def between_classes(halves: Floats, seen: Floats) -> float:
+def between_classes(halves: Array, seen: Array) -> float:
     """The mean squared distance of two classes of one client, in the same unbiased way; 1 where it cannot be told."""
     total = weight = 0.0
     for (first, second), counts in zip(halves, seen, strict=True):
@@ -82,7 +80,7 @@ def between_classes(halves: Floats, seen: Floats) -> float:
     return total / weight if weight > 0 and total > 0 else 1.0
 
 
-def on_a_map(found: ClassDistances, directions: int = 4) -> Floats:
+def on_a_map(found: ClassDistances, directions: int = 4) -> Array:
     """Places of the clients whose squared distances are D as nearly as can be (classical scaling), for the report."""
     count = len(found.distance)
     known = np.where(found.weight > 0, found.distance, 0.0)

@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
 from covey.data.types import Dataset, mark_of
@@ -48,8 +49,6 @@ from covey.parts.steps.summaries import tell
 from covey.settings.ranges import BelowHalf
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Floats = NDArray[np.float64]
 
 REMEMBERED = 4096  # answers of simulated clients, some 15 kB each
 _ANSWERS: WeakKeyDictionary[Dataset, dict[tuple[Any, ...], Answer]] = WeakKeyDictionary()
@@ -195,12 +194,12 @@ class Portrait:
     enough: samples from which on more of them make the means no more certain.
     """
 
-    counts: Floats
-    halves: Floats
+    counts: Array
+    halves: Array
     enough: float = ENOUGH
 
     @property
-    def weights(self) -> Floats:
+    def weights(self) -> Array:
         """How much each class counts in a comparison; nothing where it has no sample in one of the halves."""
         return np.where(self.counts >= LEAST, np.minimum(self.counts, self.enough), 0.0)
 
@@ -277,7 +276,7 @@ def standardised(client: Client) -> Tensor:
     return x.float() / rms.clamp(min=1e-12).view(-1, *[1] * (x.dim() - 1))
 
 
-def class_means(x: Floats, labels: NDArray[np.int64], which: NDArray[np.bool_], classes: int) -> Floats:
+def class_means(x: Array, labels: NDArray[np.int64], which: NDArray[np.bool_], classes: int) -> Array:
     """The mean of every class over the chosen samples, [classes, d]; a class without any gets 0 everywhere."""
     means = np.zeros((classes, x.shape[1]))
     for label in np.unique(labels[which]):

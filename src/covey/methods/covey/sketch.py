@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.privacy_loss import Loss
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
@@ -37,8 +38,6 @@ from covey.privacy.accountant import Sampling, noise_for
 from covey.settings.ranges import Count, Epsilon, Share
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Floats = NDArray[np.float64]
 
 COUNTED_AS = 0.25  # of a sample's length: what its count is worth in the table
 THINNED = 8  # pairs A, B that are drawn of one table; more bring nothing
@@ -80,7 +79,7 @@ class SketchClasses(Step):
         noisy = self.told_before(client, table)
         return Reply(id=client.id, size=1, stats={"sums": noisy[:, :-1], "counts": noisy[:, -1] / COUNTED_AS})
 
-    def told_before(self, client: Client, table: Floats) -> Floats:
+    def told_before(self, client: Client, table: Array) -> Array:
         """The noisy table: drawn once for these data, at a real device from its secret and on its account."""
         if client.account is not None:
             secret = client.account.answer_bytes(f"sketch {self!r}", 32 * table.size, self.loss)
@@ -141,7 +140,7 @@ class SketchClasses(Step):
         return 0.1 * FORWARD_SHARE * train
 
 
-def class_table(x: torch.Tensor, labels: NDArray[np.int64], classes: int, dims: int) -> Floats:
+def class_table(x: torch.Tensor, labels: NDArray[np.int64], classes: int, dims: int) -> Array:
     """For every class the sum of its samples' unit vectors, and their number times `COUNTED_AS`: [classes, d + 1]."""
     values = views_of(x)[0].values
     values = values @ projection(values.shape[1], min(dims, values.shape[1]))
@@ -154,7 +153,7 @@ def class_table(x: torch.Tensor, labels: NDArray[np.int64], classes: int, dims: 
 
 
 @lru_cache(maxsize=8)
-def projection(values: int, dims: int) -> Floats:
+def projection(values: int, dims: int) -> Array:
     """Orthonormal directions, the same for everybody and about nobody's data: [values, dims]."""
     drawn = np.random.default_rng(64).standard_normal((values, dims))
     return np.asarray(np.linalg.qr(drawn)[0])

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool1d, adaptive_avg_pool2d, pad
 
-Floats = NDArray[np.float64]
+from covey.arrays import Array
 
 BITS = 4096  # for every class and half, about
 STROKE_BITS = 2048  # more of them for the directions of a picture's strokes
@@ -25,7 +24,7 @@ AT_ONCE = 128  # pictures that are looked at together: what a core's own cache h
 class View:
     """One way of looking at samples: values [samples, d], and how often each mean is told."""
 
-    values: Floats
+    values: Array
     times: int
 
 

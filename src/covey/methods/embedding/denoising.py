@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from covey.arrays import Array
 
 MOST_DIRECTIONS = 64
 SMALL = 2_000  # up to this many clients or bits all singular values are computed

@@ -24,12 +24,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Labels
 from covey.errors import UserError
 from covey.settings.ranges import Count, Range
 from covey.settings.signatures import validated
 
 Floats = NDArray[np.floating[Any] | np.integer[Any]]
-Labels = NDArray[np.int64]
 Search = Literal["exact", "bayes", "published"]
 
 # The paper's optimiser: 30 random thresholds, 5 steps of the Gaussian process.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array, Labels
 from covey.core.needs import GROUPS, Facts, Key
 from covey.core.round import Reply, Round
 from covey.core.shows import Shows, by_answers
@@ -23,8 +24,6 @@ from covey.settings.signatures import validated
 
 Distance = Literal["l2", "hellinger"]
 Missing = Literal["apart", "ignored"]
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 SUMMARIES: Key[dict[str, Any]] = Key("summaries")
 MOST_TABLE = 20_000  # clients whose distances are held as a table: 3 GB
 

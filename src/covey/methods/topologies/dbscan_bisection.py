@@ -5,8 +5,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Labels
 from covey.errors import UserError
-from covey.parts.group.density import Density, Labels, numbered
+from covey.parts.group.density import Density, numbered
 
 Found = Literal["dbscan", "agglomerative"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import GROUPS, Facts, Key
 from covey.core.round import Round
 from covey.core.shows import ANY_GROUPS, Shows
@@ -23,7 +23,6 @@ from covey.settings.registry import register
 from covey.settings.signatures import validated
 
 Linkage = Literal["dbscan", "agglomerative"]
-Array = NDArray[np.float64]
 
 COUNTS: Key[dict[int, Array]] = Key("label counts")
 

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array, Labels
 from covey.settings.ranges import Positive, Range
 from covey.settings.signatures import validated
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Metric = Literal["euclidean", "precomputed"]
 Algorithm = Literal["optics", "dbscan", "hdbscan"]
 Extract = Literal["dbscan", "xi"]

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from covey.arrays import Array
+
 Mask = NDArray[np.bool_]
 
 BLOCK = 512  # rows of a table worked on at a time

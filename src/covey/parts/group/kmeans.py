@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from covey.arrays import Array, Integers
 
 RESTARTS = 100  # greedy K-means++ starts for every k of a small fleet; the one with the least inertia counts
 ROOM = 200_000  # starts times points times k, which bounds the starts of a larger one

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array, Labels
 from covey.core.needs import Key
 from covey.core.round import Round
 from covey.parts.ask_once import Ask, Heard, ask_once, grouped_once
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Reports = list[NDArray[Any]]
 MOST_CLUSTERS = 10  # that are tried where nobody says how many
 LEAST_SILHOUETTE = 0.1  # below it, clients are one group

@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array, Integers
 from covey.parts.group.kmeans import kmeans
 from covey.settings.ranges import Count
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # up to here every k is tried; above, all small ones, a grid, and what lies around the grid's best
 EVERY_K = 200

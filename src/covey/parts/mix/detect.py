@@ -11,13 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.parts.mix.gram import products
 from covey.parts.mix.robust import weighted_mean
 from covey.settings.ranges import Natural
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 
 def kept_mean(rows: Sequence[Tensor], weights: Array, kept: NDArray[np.intp]) -> Tensor:

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from covey.arrays import Array
 from covey.errors import UserError
 from covey.parts.mix.graphs import GraphSpec, Weights, adjacency, graph
 from covey.parts.mix.topology import Kind, events, messages, round_factors, succession
 from covey.settings.ranges import Count
 from covey.settings.signatures import validated
-
-Floats = NDArray[np.float64]
 
 Schedule = Sequence[Sequence[csr_array]]
 
@@ -163,20 +162,20 @@ def _training_spread(design: Design, schedule: Schedule) -> float:
     return total / len(schedule)
 
 
-def _directions(nodes: int, exact: bool) -> Floats:
+def _directions(nodes: int, exact: bool) -> Array:
     if exact:
         return np.eye(nodes, dtype=np.float64)
-    signs: Floats = np.random.default_rng(0).choice([-1.0, 1.0], size=(nodes, PROBES))
+    signs: Array = np.random.default_rng(0).choice([-1.0, 1.0], size=(nodes, PROBES))
     return np.asarray(signs / PROBES**0.5)
 
 
-def _apply(factors: Sequence[csr_array], state: Floats) -> Floats:
+def _apply(factors: Sequence[csr_array], state: Array) -> Array:
     for factor in factors:
         state = np.asarray(factor @ state)
     return state
 
 
-def _rms(rows: Floats) -> float:
+def _rms(rows: Array) -> float:
     return float(np.sqrt((rows**2).sum() / len(rows)))
 
 
@@ -209,7 +208,7 @@ def _second_by_arnoldi(flat: Sequence[csr_array], nodes: int) -> float | None:
     """|lambda_2| from sparse products alone; None where they do not converge soon (one-way rims do not)."""
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 
-    def product(vector: Floats) -> Floats:
+    def product(vector: Array) -> Array:
         return _apply(flat, vector.reshape(nodes, -1))
 
     operator = LinearOperator((nodes, nodes), matvec=product, dtype=np.float64)

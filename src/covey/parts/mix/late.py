@@ -10,13 +10,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from covey.arrays import Array
 from covey.core.round import Mixing, Reply, Round
 from covey.core.shows import ROUNDS_OF_SUMS, Shows
 from covey.settings.ranges import Share
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 
 def from_here(now: Round) -> list[Reply]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core.needs import like
 from covey.core.round import Mix, Mixing, Reply, Round, Rule
 from covey.core.shows import CLIPPED, Shows
@@ -25,8 +26,6 @@ from covey.parts.mix.gram import products
 from covey.settings.ranges import BelowHalf, Count, Natural, Positive
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 COLUMNS = 1 << 16  # sorted at a time
 

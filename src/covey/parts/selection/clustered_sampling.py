@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
+from covey.arrays import Array, Integers
 from covey.core.needs import Facts, Key, declares
 from covey.core.round import Round, stream
 from covey.core.shows import SKETCHED, Shows, showing
@@ -19,9 +19,6 @@ from covey.parts.selection.plain import PerRound
 from covey.parts.steps.size import sizes
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Integers = NDArray[np.int64]
-Array = NDArray[np.float64]
 
 SKETCHES: Key[dict[int, Array]] = Key("sampling.sketches", 'add "sketches" to after')
 SKETCH = 512  # numbers kept of a client's last update; cosines are then right to about 1 / sqrt(512)

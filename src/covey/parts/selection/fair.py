@@ -18,6 +18,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import KNOWN_GROUPS, Facts, Key
 from covey.core.round import Round
 from covey.core.shows import by_losses
@@ -27,7 +28,6 @@ from covey.settings.ranges import UpTo100
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 POOL = 5000  # devices that are looked at: in a larger fleet, so many of them, others in each round
 LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round

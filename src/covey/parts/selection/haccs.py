@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.needs import KNOWN_GROUPS, Facts
 from covey.core.round import Round
 from covey.core.shows import by_losses
@@ -20,7 +20,6 @@ from covey.settings.ranges import Share
 from covey.settings.registry import register
 from covey.settings.signatures import validated
 
-Array = NDArray[np.float64]
 Draws = Literal["weighted", "quasi"]
 Inside = Literal["fastest", "sampled"]
 Speed = Literal["mean", "fastest"]

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task, stream
 from covey.parts.steps.labels import label_counts
@@ -17,8 +18,6 @@ from covey.parts.steps.summaries import booked, label_space
 from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 # A sample adds at most 1 to the counts, 1 to the absolute sum of its description and 1 to its squares.
 SENSITIVITY = 3.0

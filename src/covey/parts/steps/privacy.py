@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.errors import Refused, UserError
 from covey.settings.ranges import Epsilon, Positive
 from covey.settings.signatures import validated
 
 SummaryNoise = Literal["simulated", "opendp", "published"]
-Array = NDArray[np.float64]
 
 PRESENT_SIGMAS = 3.0  # a label is there when its noisy total is this many standard deviations above zero
 

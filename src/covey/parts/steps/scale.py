@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Client, Reply, Step, Task
@@ -17,8 +16,6 @@ from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import raw_features, tell
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
 
 SUMMING_SHARE = 0.01  # adding a sample up costs about a hundredth of training on it
 NARROWEST = 1e-6  # a channel that is the same everywhere is not divided by nothing

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.reply_schema import SHARE, Known, Stat
 from covey.core.round import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
@@ -17,9 +18,6 @@ from covey.parts.steps.privacy import Privacy, add_noise, present, shares, spend
 from covey.settings.ranges import Count, Positive, Range
 from covey.settings.registry import register
 from covey.settings.signatures import validated
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 MOST_NUMBERS = 10_000_000  # in one summary
 CHUNK = 256  # samples whose features are binned at a time
