@@ -21,6 +21,8 @@ from covey.folder.served_model import ModelFacts, ServedModel, model_bytes, read
 from covey.folder.served_rows import digest
 from covey.settings.catalogue import MODELS
 from covey.training.models import build
+from covey.training.models.tabular import Tabular
+from covey.training.models.trees import Forest
 from covey.training.rows import read_row
 from tests.methods.test_served import KINDS
 from tests.methods.test_served import run as run_method
@@ -37,6 +39,7 @@ DEEP = dict.fromkeys(SMALL, (3, 32, 32))
 def model_named(name: str, **facts: Any) -> ServedModel:
     shape, settings = {**SHAPES, **DEEP}.get(name, (1, 28, 28)), SMALL.get(name, {})
     network = build(name, input_shape=shape, outputs=10, seed=3, **settings)
+    moved(network)
     row = read_row(network)
     told = ModelFacts(
         method="fedavg",
@@ -50,6 +53,18 @@ def model_named(name: str, **facts: Any) -> ServedModel:
         digest=digest(row).hex(),
     )
     return ServedModel(network=network, row=row, facts=told)
+
+
+def moved(network: torch.nn.Module) -> None:
+    """Networks that start with the same output for everybody, as one that has been trained: other weights, splits."""
+    torch.manual_seed(1)
+    if isinstance(network, Tabular):
+        for weights in network.parameters():
+            weights.data += torch.randn_like(weights)
+    if isinstance(network, Forest):
+        network.value.data = torch.randn_like(network.value)
+        network.feature.copy_(torch.randint(0, len(network.cuts), network.feature.shape))
+        network.threshold.copy_(torch.rand_like(network.threshold))
 
 
 def check_onnx(content: bytes, model: ServedModel, x: torch.Tensor) -> None:

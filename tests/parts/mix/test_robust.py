@@ -202,7 +202,7 @@ def test_the_guard_refuses_an_update_times_1000_whatever_the_combine(digits_flee
     honest = moved_by(method, digits_fleet(clients=10, alpha=1.0))
     fleet = digits_fleet(clients=10, alpha=1.0)
     assert moved_by(poisoned(method, "scale"), fleet) < 2 * honest
-    assert {refused["client"] for refused in fleet.ledger.examples("refused")} <= set(HOSTILE)
+    assert {refused.client for refused in fleet.ledger.examples("refused")} <= set(HOSTILE)
 
 
 @pytest.mark.parametrize("name", [*ROBUST, *UNGUARDED, *BOUNDED])

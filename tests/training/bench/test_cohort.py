@@ -18,7 +18,7 @@ from covey.training.bench import Fit, Recipe, cohort
 from covey.training.bench.cohort import Stacking, at_once
 from covey.training.bench.torch_bench import TorchBench
 from covey.training.objective import Classification
-from tests.fleet.test_local import TRAIN, run, small_federation
+from tests.fleet.test_local import TRAIN, run_rounds, small_federation
 
 FULL = Recipe(lr=0.1, momentum=0.9, weight_decay=0.01, prox=0.1, clip=1.0)
 
@@ -158,12 +158,12 @@ def test_mixed_precision_that_cannot_be_had_is_one_sentence() -> None:
     engine = Engine(mode="cohort", precision="mixed")
     fleet = LocalFleet(small_federation(), model, engine=engine)
     with pytest.raises(UserError, match=r"engine.precision is 'mixed', but train.sgd .* allowed: float32"):
-        run(fedavg(TRAIN, per_round=8), fleet, rounds=1)
+        run_rounds(fedavg(TRAIN, per_round=8), fleet, rounds=1)
 
 
 def test_a_run_in_chunks_is_a_run_one_after_another() -> None:
     model, rows = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), []
     for engine in (Engine(mode="serial", lanes=False), Engine(mode="cohort", megabytes=1)):
         fleet = LocalFleet(small_federation(), model, engine=engine)
-        rows.append(run(fedavg(Train(lr=0.05, batch=32), per_round=8), fleet, rounds=2).models)
+        rows.append(run_rounds(fedavg(Train(lr=0.05, batch=32), per_round=8), fleet, rounds=2).models)
     assert torch.allclose(*rows, atol=2e-6)

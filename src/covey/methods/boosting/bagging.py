@@ -1,4 +1,4 @@
-"""The baseline of boosting: every client grows a tree on its own samples, and the forest takes them all."""
+"""Bagging (Breiman, 1996), the baseline of boosting: every client grows a tree on its own samples for one forest."""
 
 from __future__ import annotations
 

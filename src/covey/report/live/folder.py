@@ -247,4 +247,4 @@ def locked_inodes() -> frozenset[int] | None:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return None
-    return frozenset(int(line.split()[5].rpartition(":")[2]) for line in lines if "CLUSTER" in line)
+    return frozenset(int(line.split()[5].rpartition(":")[2]) for line in lines if "FLOCK" in line)
