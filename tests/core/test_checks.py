@@ -60,7 +60,7 @@ class Fussy:
 
 
 def refused(fleet: LocalFleet) -> list[tuple[int, str]]:
-    return [(one["client"], one["reason"]) for one in fleet.ledger.examples("refused")]
+    return [(one.client, one.reason) for one in fleet.ledger.examples("refused")]
 
 
 def test_a_part_that_fails_over_one_answer_goes_on_without_it() -> None:

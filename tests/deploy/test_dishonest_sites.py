@@ -276,4 +276,4 @@ def test_answers_to_other_questions_cost_their_site_its_place_and_nobody_else_an
     assert state.round == 3
     assert bool(torch.isfinite(state.models).all())
     assert sorted(state.worked) == [0, 1, 2]
-    assert {example["client"] for example in fleet.ledger.examples("refused")} == {3}
+    assert {example.client for example in fleet.ledger.examples("refused")} == {3}

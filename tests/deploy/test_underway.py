@@ -82,4 +82,4 @@ def test_who_does_not_answer_in_time_is_lost() -> None:
     assert len(replies) == 3
     assert fleet.ledger.lost == 1
     assert list(fleet.underway) == []
-    assert "no reply in 0.3 s" in fleet.ledger.examples("lost")[0]["reason"]
+    assert "no reply in 0.3 s" in fleet.ledger.examples("lost")[0].reason

@@ -146,7 +146,7 @@ def test_who_misses_the_deadline_is_lost_and_the_round_ends_at_it() -> None:
     run_rounds(fedavg(TRAIN, per_round=8), fleet, rounds=1)
     assert fleet.ledger.clock == pytest.approx(2.0)
     assert fleet.ledger.replied == 7
-    assert "the deadline is 2.0 s" in fleet.ledger.examples("lost")[0]["reason"]
+    assert "the deadline is 2.0 s" in fleet.ledger.examples("lost")[0].reason
 
 
 @pytest.mark.parametrize("mode", ["serial", "threads", "processes"])
@@ -157,10 +157,10 @@ def test_an_exception_becomes_a_lost_reply_that_names_client_step_and_round(mode
     fleet.close()
     assert torch.isfinite(state.models).all()
     (lost,) = fleet.ledger.examples("lost")
-    assert (lost["client"], lost["kind"], lost["round"]) == (1, "train.sgd", 1)
-    assert "broken on purpose" in lost["reason"]
+    assert (lost.client, lost.kind, lost.round) == (1, "train.sgd", 1)
+    assert "broken on purpose" in lost.reason
     (refused,) = fleet.ledger.examples("refused")
-    assert (refused["client"], refused["reason"]) == (2, "its row holds NaN or infinity")
+    assert (refused.client, refused.reason) == (2, "its row holds NaN or infinity")
 
 
 def test_debugging_raises_in_place() -> None:
@@ -191,7 +191,7 @@ def test_a_row_of_the_wrong_shape_never_gets_in() -> None:
     fleet = small_fleet()
     run_rounds(replace(fedavg(TRAIN, per_round=8), local=Short()), fleet, rounds=1)
     assert fleet.ledger.refused == 7
-    assert "its row has shape (3,), not (4810,)" in fleet.ledger.examples("refused")[0]["reason"]
+    assert "its row has shape (3,), not (4810,)" in fleet.ledger.examples("refused")[0].reason
 
 
 def test_a_worker_that_dies_is_replaced_and_its_client_is_lost() -> None:
