@@ -100,6 +100,7 @@ def of_pooled(data: Federation, settings: Mapping[str, Any]) -> dict[str, float]
         "nthread": 1,
         "max_depth": settings["depth"],
         "eta": settings["learning_rate"],
+        "min_child_weight": settings["min_child_weight"],
         **({"num_class": classes} if classes > 2 else {}),
     }
     booster = xgboost.train(table, xgboost.DMatrix(x, y.ravel()), num_boost_round=settings["trees"])

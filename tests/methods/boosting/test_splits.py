@@ -1,6 +1,7 @@
 """Derivatives, histograms, gains, leaf values and cuts, worked out by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,8 +39,8 @@ def test_a_side_that_is_too_light_is_no_split() -> None:
 
 def test_gamma_is_the_least_gain() -> None:
     sums = one_node((2.0, 1.0), (-2.0, 1.0))  # 4/2 + 4/2 - 0
-    assert best_splits(sums, Growth(gamma=3.9)).split[0, 0]
-    assert not best_splits(sums, Growth(gamma=4.1)).split[0, 0]
+    assert best_splits(sums, replace(PLAIN, gamma=3.9)).split[0, 0]
+    assert not best_splits(sums, replace(PLAIN, gamma=4.1)).split[0, 0]
 
 
 def test_noise_that_makes_a_weight_negative_makes_no_value_infinite() -> None:

@@ -22,7 +22,7 @@ def parameters(model: nn.Module) -> int:
         ("softmax", GRAY, 10, 784 * 10 + 10),
         ("mlp", DIGITS, 10, 64 * 64 + 64 + 64 * 10 + 10),
         ("tabular", (30,), 2, (30 * 2 + 2) + (30 * 32 + 32) + (32 * 2 + 2)),
-        ("trees", DIGITS, 10, 100 * 10 * 16),  # the leaves; splits are grown
+        ("trees", DIGITS, 10, 60 * 10 * 8),  # the leaves; splits are grown
         ("lenet5", GRAY, 10, 61_706),
         ("lenet5", COLOUR, 10, 62_006),
         ("lenet-tanh", GRAY, 10, 85_822),

@@ -33,7 +33,7 @@ class Growth:
     learning_rate: Positive = 0.1
     l2: NotNegative = 1.0
     gamma: NotNegative = 0.0
-    min_child_weight: NotNegative = 1.0
+    min_child_weight: NotNegative = 5.0
 
     def score(self, sums: Array) -> Array:
         """G^2 / (H + l2), twice what the best value of a leaf with these sums takes off the loss."""

@@ -81,7 +81,7 @@ def grown_not_trained(model: F) -> F:
 @validated_in("model")
 @grown_not_trained
 def trees(
-    input_shape: tuple[int, ...], outputs: int, *, trees: Count = 100, depth: Depth = 4, bins: Bins = 64
+    input_shape: tuple[int, ...], outputs: int, *, trees: Count = 60, depth: Depth = 3, bins: Bins = 64
 ) -> Forest:
     """A forest of trees that methods such as `boosting` grow.
 
