@@ -50,7 +50,7 @@ def measured(sites: int, rounds: int, hidden: Sequence[int]) -> dict[str, Any]:
         with Deployment(Path(folder), sites=sites, tables=tables) as here:
             joined = [here.join(number) for number in range(sites)]
             server = here.serve("run")
-            log = here.folder / "run" / "log.jsonl"
+            log = here.folder / "run" / "audit.jsonl"
             wait_for_round(log, 2, server)
             # The first round waits for sites to start; what follows is the usual.
             server_process = psutil.Process(server.process.pid)

@@ -79,7 +79,7 @@ def test_a_site_without_any_connection_is_away_at_once() -> None:
 
 
 def test_who_was_refused_is_named_with_the_reason_and_counted(tmp_path: Path) -> None:
-    status = Status(lambda: LISTED, tmp_path / "log.jsonl")
+    status = Status(lambda: LISTED, tmp_path / "audit.jsonl")
     for _ in range(3):
         status.visit(visit("key-x", why="its key is not on the list", status=412))
     status.visit(visit("key-c", why="its clock is 400 s behind", status=401))
@@ -92,7 +92,7 @@ def test_who_was_refused_is_named_with_the_reason_and_counted(tmp_path: Path) ->
         ("no key", "it is not signed"): 1,
     }
     assert states(status)["c"] == "refused"
-    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines] == ["refused"] * 3
     assert {line["key"] for line in lines} == {key for key, _ in found}
 
@@ -120,17 +120,17 @@ def test_many_strangers_take_no_memory() -> None:
 def test_whoever_makes_up_a_key_for_every_request_does_not_fill_the_disk(tmp_path: Path) -> None:
     """A stranger's key costs nothing to make up, and each new one would be a line."""
     clock = Clock()
-    status = Status(lambda: LISTED, tmp_path / "log.jsonl", clock=clock)
+    status = Status(lambda: LISTED, tmp_path / "audit.jsonl", clock=clock)
 
     def refused(keys: range) -> int:
         for number in keys:
             status.visit(visit(f"key-{number}", why="its key is not on the list", status=412))
-        return len((tmp_path / "log.jsonl").read_text().splitlines())
+        return len((tmp_path / "audit.jsonl").read_text().splitlines())
 
     assert refused(range(1000)) == MOST_REFUSED + 1  # and one that says that more get none
     assert refused(range(1000, 2000)) == MOST_REFUSED + 1
     status.visit(visit("key-c", why="its clock is 400 s behind", status=401))  # a site is no stranger
-    assert "key-c" not in (log := (tmp_path / "log.jsonl").read_text())
+    assert "key-c" not in (log := (tmp_path / "audit.jsonl").read_text())
     assert f"c {fingerprint('key-c')}" in log
     clock.now += HOUR
     assert refused(range(2000, 2001)) == MOST_REFUSED + 3

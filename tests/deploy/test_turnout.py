@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from covey.core.round import run_rounds
+from covey.deploy.audit import checked
 from covey.deploy.run import site_fleet
 from covey.deploy.status import Status
 from covey.deploy.turnout import Turnout
@@ -48,7 +49,7 @@ def test_a_run_whose_sites_have_all_spent_their_budgets_ends_as_a_failure(tmp_pa
     pytest.importorskip("opendp")
     pytest.importorskip("dp_accounting")
     said: list[str] = []
-    status = Status(log=tmp_path / "log.jsonl")
+    status = Status(log=tmp_path / "audit.jsonl")
     fleet = deployed(Hand(sites(tmp_path, budget=1.0)), say=said.append, status=status)
     method = made_private(
         fedavg(TRAIN, per_round=CLIENTS),
@@ -63,9 +64,8 @@ def test_a_run_whose_sites_have_all_spent_their_budgets_ends_as_a_failure(tmp_pa
     (why,) = {site["why"] for site in status.snapshot()["sites"]}
     assert why.startswith("an update is refused")
     assert sum(f"site site-0 refused: {why}" in line for line in said) == 1
-    assert (tmp_path / "log.jsonl").read_text().count(
-        f'"event": "refused", "site": "site-0", "why": "{why}"'
-    ) == 1
+    refused = [line.facts for line in checked(tmp_path / "audit.jsonl") if line.facts["event"] == "refused"]
+    assert [line["why"] for line in refused if line["site"] == "site-0"] == [why]
 
 
 def test_the_cause_is_named_where_a_method_can_choose_nobody() -> None:

@@ -18,6 +18,7 @@ import typer
 
 from covey.cli import (
     advise,
+    audit,
     certs,
     convert,
     demo,
@@ -77,6 +78,7 @@ for module in (
     certs,
     serve,
     status,
+    audit,
     health,
     doctor,
 ):

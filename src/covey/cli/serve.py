@@ -160,12 +160,14 @@ def serve(
             scaling=scaling,
             before=schema_before(begun),
         ) as fleet,
+        fleet.status.recorded(run=folder.name, method=config.method_name, resumed=begun is not None),
     ):
+        watchers = [watch, fleet.status.round_ended]
         if resume is not None:
-            done = go_on(folder, watchers=[watch], say=say, fleet=fleet, changed_code=changed_code)
+            done = go_on(folder, watchers=watchers, say=say, fleet=fleet, changed_code=changed_code)
         else:
             begin = run_or_resume if or_resume else run_config
-            done = begin(config, folder, watchers=[watch], say=say, fleet=fleet)
+            done = begin(config, folder, watchers=watchers, say=say, fleet=fleet)
     show([done])
 
 
@@ -250,7 +252,7 @@ def open_sites(
     for warning in (*sites.warnings(), *server_warning(certs)) if sites and certs else ():
         say(warning)
     host, _, port = place.rpartition(":")
-    log = folder / "log.jsonl" if folder else None
+    log = folder / "audit.jsonl" if folder else None
     status = Status(sites.listed, log, known=sites.known) if sites else Status(log=log)
     status.now.rounds = config.top.rounds
     mailboxes, objection = Mailboxes(), sites.objection if sites else None

@@ -21,6 +21,7 @@ from covey.core.round import Mixing, Reply, Step, Task
 from covey.data.schema import Schema
 from covey.data.types import Federation, Scale
 from covey.deploy.arrivals import first_arrivals
+from covey.deploy.audit import names_and_sizes
 from covey.deploy.frozen_sender import FrozenSender
 from covey.deploy.frozen_store import LACKS
 from covey.deploy.outcomes import book_unheard, outcome_of, row_bytes
@@ -309,7 +310,14 @@ class SiteFleet:
             self.say(f"round {self.books.round}: site {name} refused: {outcome.refused}")
         if LACKS in outcome.refused and outcome.id in self.registry.sites:
             self.frozen_sender.forget(self.registry.sites[outcome.id].node)
-        self.status.answered(outcome.id, name, seconds=seconds, lost=outcome.lost, refused=outcome.refused)
+        told = (
+            {}
+            if outcome.reply is None
+            else names_and_sizes({"row": outcome.reply.vector, **outcome.reply.stats})
+        )
+        self.status.answered(
+            outcome.id, name, seconds=seconds, lost=outcome.lost, refused=outcome.refused, told=told
+        )
 
     def _request(self, call: Call, client: int, task: Task, limit: float, protocol: int) -> bytes:
         return to_bytes(

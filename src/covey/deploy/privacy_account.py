@@ -109,6 +109,10 @@ class PrivacyAccount:
         answers: Told = {Loss(what="summaries", mechanism="stated", noise=epsilon): 1} if epsilon else {}
         return composed({**told, **answers}, DELTA, "sample")
 
+    def total(self) -> float:
+        """What one sample of this site has lost so far."""
+        return self.composed(self.epsilon, self.told) if self.told else self.epsilon
+
     def answer_bytes(self, question: str, count: int, cost: float | Loss) -> bytes:
         """Secret random bytes for a question about these data: the same for ever, and paid for the first time."""
         number = hashlib.sha256(f"{self.data()}\0{question}".encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import time
@@ -20,10 +21,12 @@ from covey.data.realign import check_ranges, realigned
 from covey.data.schema import Schema
 from covey.data.table import read_table
 from covey.data.types import Dataset, Indices, Samples, Scale, View
+from covey.deploy.audit import FILE as AUDIT
+from covey.deploy.audit import Trail, finite, names_and_sizes
 from covey.deploy.columns import NoisyColumns, own_columns
 from covey.deploy.frozen_store import FrozenStore
 from covey.deploy.home import Home, Work
-from covey.deploy.privacy_account import PrivacyAccount
+from covey.deploy.privacy_account import PrivacyAccount, unusable
 from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_budget import check_budget, check_choice, check_counted
@@ -35,7 +38,7 @@ from covey.parts.steps.poison import Poisoned
 from covey.parts.steps.served import SERVED
 from covey.settings.own_code import bare_name, load_own
 from covey.settings.registry import only_installed
-from covey.terminal import printable
+from covey.terminal import LONGEST, printable
 from covey.training.bench import Bench
 from covey.training.bench.base import one_thread
 from covey.version import __version__
@@ -54,6 +57,7 @@ OF_COLUMNS = (
     "date_format",
     "task",
 )
+NOTED = ("run", "method", "round", "columns", "covey")  # of a request, for the audit trail
 BENCHES_KEPT = 4  # models that are ready to work
 
 
@@ -192,35 +196,24 @@ class Site:
         self.left_out = ""
         self.unfit = ""  # why the table does not fit, as this site's log has it
         self.refused = ""  # what was said last, to a server that asks the same every few seconds
+        self.doing = ""  # the kind of what is asked
+        self.spent = self.account.total()  # as the trail has it
+        self.trail = None if folder is None else Trail(folder / AUDIT)
+        if self.trail is not None:
+            self.trail.note(
+                "started", site=name, covey=self.version, budget=budget, trust_server=trust_server
+            )
 
     def answer(self, block: bytes) -> bytes:
         """Answers one request, both as bytes; nothing in a request can run code, or raise anything here."""
-        greeted = False
+        request: dict[str, Any] = {}
+        self.doing = HELLO
         try:
             request = named_from_bytes(block)
-            greeted = "hello" in request
-            agreed(request, "the server", self.speaks, self.version)
-            if "frozen" in request:
-                with only_installed(self.allowed):
-                    return to_bytes(self.frozen.answer(request["frozen"]))
-            if greeted:
-                self.hear(str(request.get("left_out", "")))
-                if request.get("lanes") is True:
-                    self.make_ready_for_lanes()
-                self.check_plan(request.get("plan"))
-                if (asked := request.get("columns")) == "tell":
-                    exact = request.get("sums", True) is True
-                    told = own_columns(self.own, strict=self.strict, exact=exact)
-                    return to_bytes({"name": self.name, **told})
-                if asked == "sums":
-                    told = self.columns.answer(request, self.fitting, self.own.digest)
-                    return to_bytes({"name": self.name, **told})
-                self.use(request.get("schema"))
-                return to_bytes(self.hello(sizes=request.get("sizes", True) is True))
-            with only_installed(self.allowed):
-                answer = to_bytes(self._work(request))
-            self.refused = ""
-            return answer
+            told = self._told(request)
+            self.note(request, told)  # first: what cannot be written down is not told
+            self.refused = self.refused if "hello" in request else ""
+            return to_bytes(told)
         except Refused as no:
             reason = str(no)
         except Exception as error:  # a server must not be able to stop a site
@@ -228,8 +221,47 @@ class Site:
         reason = printable(reason)
         if reason != self.refused:
             self.say(f"refused: {reason}")
+            with contextlib.suppress(Refused):
+                self.note(request, {}, refused=reason)
         self.refused = reason
-        return to_bytes({"refused": reason, **({"name": self.name} if greeted else {})})
+        return to_bytes({"refused": reason, **({"name": self.name} if "hello" in request else {})})
+
+    def _told(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What is answered, as plain values."""
+        agreed(request, "the server", self.speaks, self.version)
+        if "hello" not in request:
+            with only_installed(self.allowed):
+                if "frozen" in request:
+                    self.doing = "query.frozen"
+                    return self.frozen.answer(request["frozen"])
+                return self._work(request)
+        self.hear(str(request.get("left_out", "")))
+        if request.get("lanes") is True:
+            self.make_ready_for_lanes()
+        self.check_plan(request.get("plan"))
+        if (asked := request.get("columns")) == "tell":
+            exact = request.get("sums", True) is True
+            return {"name": self.name, **own_columns(self.own, strict=self.strict, exact=exact)}
+        if asked == "sums":
+            return {"name": self.name, **self.columns.answer(request, self.fitting, self.own.digest)}
+        self.use(request.get("schema"))
+        return self.hello(sizes=request.get("sizes", True) is True)
+
+    def note(self, request: Mapping[str, Any], told: Mapping[str, Any], **facts: Any) -> None:
+        """A line of this site's audit trail: what was asked, the names and sizes of what is told, what it cost."""
+        if self.trail is None:
+            return
+        asked = {name: request[name] for name in NOTED if name in request and is_plain(request[name])}
+        spent = self.account.total()
+        if spent != self.spent:
+            facts |= {"epsilon": finite(spent - self.spent), "epsilon_in_all": finite(spent)}
+        if told:
+            facts["told"] = names_and_sizes(told.get("reply") or told)
+        try:
+            self.trail.note("refused" if "refused" in facts else "told", kind=self.doing, **asked, **facts)
+        except OSError as error:
+            raise unusable(error) from error
+        self.spent = spent
 
     def hello(self, *, sizes: bool = True) -> dict[str, Any]:
         """What a site tells about itself: how many samples (0: it does not tell), of what shape; not what they are.
@@ -247,6 +279,7 @@ class Site:
             "classes": len(samples.dataset.classes),
             "labels": names_mark(samples.dataset.classes),
             "columns": names_mark(samples.dataset.features) if self.schema is not None else "",
+            "audit": "" if self.trail is None else self.trail.head,
         }
 
     def check_plan(self, plan: Any) -> None:
@@ -292,7 +325,9 @@ class Site:
         self.left_out = left_out
 
     def _work(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        step = self._permitted(step_from_plain(request["step"]))
+        step = step_from_plain(request["step"])
+        self.doing = step.kind
+        step = self._permitted(step)
         spec = model_from_plain(request["model"])
         self.use(request.get("schema"))
         if spec.shape != tuple(self.data.train_samples.dataset.x.shape[1:]):
@@ -399,6 +434,11 @@ class Site:
         if self.budget is not None and not within:
             check_counted(step, self.budget, trusted=not self.strict)
         return step  # the account keeps the budget
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is short enough for a line: a server may send anything."""
+    return isinstance(value, int) or (isinstance(value, str) and len(value) <= LONGEST)
 
 
 def tells_nothing(step: Any) -> bool:

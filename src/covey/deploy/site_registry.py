@@ -203,7 +203,7 @@ class SiteRegistry:
         as_client = f" as client {client}" if self.names.keyed or self.names.settled else ""
         with_covey = f" with covey {hello['covey']}" if hello["covey"] != __version__ else ""
         self.say(f"site {name} is {'back' if back else 'here'}{as_client}{with_covey}")
-        self.status.seated(client, name)
+        self.status.seated(client, name, covey=hello["covey"], audit=hello["audit"])
 
     def tell_left_out(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str], why: str) -> None:
         """Says it, and puts it into the status: under its name where it or its key says who it is."""
@@ -267,6 +267,7 @@ def _hello(response: Response) -> dict[str, Any]:
             "classes": classes,
             "labels": str(hello["labels"]),
             "columns": str(hello.get("columns", "")),
+            "audit": printable(str(hello.get("audit", "")))[:64],
             "sizes": tuple(sizes),
         }
     except Refused as no:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from covey.core.round import RoundEnd
+from covey.deploy.audit import Trail, finite
 from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
 from covey.terminal import printable
+from covey.version import __version__
 
 MOST_REFUSED = 100  # strangers that are remembered, the latest
-MOST_LINES = 10_000  # of the log that wait for a disk
 HOUR = 3600.0  # seconds in which at most as many strangers get a line in the log, which has to fit a disk
 ALIVE = 60.0  # seconds since the last request after which a site counts as away
 BETWEEN = 3.0  # seconds that a site may be without any connection: it closes one before it opens the next
@@ -40,6 +40,7 @@ class SiteStatus:
     seconds: float = 0.0  # that the server waited for its answers
     answers: int = 0
     lost: int = 0
+    epsilon: float | str = 0.0  # privacy loss so far, as the ledger has it
 
 
 @dataclass(kw_only=True)
@@ -62,6 +63,7 @@ class Now:
     doing: str = "waiting for sites"
     waits_for: list[str] = field(default_factory=list)
     dataset: str = ""
+    measured: dict[str, float] = field(default_factory=dict)  # the latest
     since: float = field(default_factory=time.time)
 
 
@@ -77,7 +79,7 @@ class Status:
     ) -> None:
         self.names = names  # public key -> name and client number, as the list stands now
         self.known = known  # the same of keys that were revoked or have ended
-        self.log = log
+        self.trail = None if log is None else Trail(log, clock)
         self.clock = clock
         self.now = Now(since=clock())
         self.sites: dict[int, SiteStatus] = {}
@@ -85,7 +87,6 @@ class Status:
         self.strangers: dict[tuple[str, str], Stranger] = {}
         self.lines_of_strangers: deque[float] = deque(maxlen=MOST_REFUSED)  # when they were written
         self.unsaid: deque[str] = deque(maxlen=MOST_REFUSED)  # refusals that nobody was told of yet
-        self.unwritten: list[str] = []  # lines of the log from before its folder was there
         self.lock = threading.Lock()
 
     # ------------------------------------------------------------------------------------------ what is told
@@ -156,29 +157,81 @@ class Status:
             for client, name in sites.items():
                 site = self._site(client, name)
                 site.round, site.doing = round, kind
-            self._note("asked", round=round, kind=kind, sites=len(sites))
+            self._note("asked", round=round, kind=kind, sites=list(sites.values()))
 
-    def answered(self, client: int, name: str, *, seconds: float, lost: str = "", refused: str = "") -> None:
-        """A site answered, or did not in time."""
+    def answered(
+        self,
+        client: int,
+        name: str,
+        *,
+        seconds: float,
+        lost: str = "",
+        refused: str = "",
+        told: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A site answered, or did not in time; `told` are the names and sizes of what it told."""
         with self.lock:
             site = self._site(client, name)
             site.seconds += seconds
             site.answers += not (lost or refused)
             site.lost += bool(lost or refused)
-            site.doing, site.why = "", lost or refused
+            kind, site.doing, site.why = site.doing, "", lost or refused
             site.last_seen = site.last_seen if lost else self.clock()
             if name in self.now.waits_for:
                 self.now.waits_for.remove(name)
+            asked = {"site": name, "round": site.round, "kind": kind}
             if lost or refused:
-                self._note("lost" if lost else "refused", site=name, why=lost or refused)
+                self._note("lost" if lost else "refused", **asked, why=lost or refused)
+            else:
+                self._note("answered", **asked, seconds=round(seconds, 3), told=dict(told or {}))
 
-    def seated(self, client: int, name: str, why: str = "") -> None:
+    def round_ended(self, end: RoundEnd) -> None:
+        """A watcher: what was measured in the round, and what each site has lost so far."""
+        ledger = end.fleet.ledger
+        with self.lock:
+            for split, metric in (
+                ("global-test", end.fleet.objective.main),
+                ("local-test", f"{end.fleet.objective.main}-mean"),
+            ):
+                if (value := end.value(split, metric)) is not None:
+                    self.now.measured[f"{split}/{metric}"] = value
+            spent: dict[str, float | str] = {}
+            for client, loss in ledger.epsilon.items():
+                if client in self.sites:
+                    self.sites[client].epsilon = finite(loss)
+                    spent[self.sites[client].name] = finite(loss)
+            trained = [self.sites[i].name for i in end.state.worked if i in self.sites]
+            self._note(
+                "round",
+                round=end.state.round,
+                trained=trained,
+                epsilon=spent,
+            )
+
+    @contextlib.contextmanager
+    def recorded(self, **facts: Any) -> Iterator[None]:
+        """The run goes on meanwhile: a line says how it began, and one how it ended."""
+        self.event("began", covey=__version__, **facts)
+        how = "finished"
+        try:
+            yield
+        except KeyboardInterrupt:
+            how = "interrupted"
+            raise
+        except Exception as error:
+            how = f"failed: {error}"
+            raise
+        finally:
+            self.event("ended", how=how, round=self.now.round)
+
+    def seated(self, client: int, name: str, why: str = "", **facts: Any) -> None:
         """A site was taken in, or is left out for a reason."""
         with self.lock:
             site = self._site(client, name)
             site.state, site.why = ("left out", why) if why else ("connected", "")
             site.last_seen = self.clock()
-            self._note("left out" if why else "joined", site=name, client=client, why=why)
+            reason = {"why": why} if why else {}
+            self._note("left out" if why else "joined", site=name, client=client, **reason, **facts)
 
     def waiting(self, round: int, missing: Iterable[str]) -> None:
         """Too few sites are there."""
@@ -217,17 +270,10 @@ class Status:
         return self.sites.setdefault(client, SiteStatus(name=printable(name), client=client))
 
     def _note(self, what: str, **facts: Any) -> None:
-        """One JSON line; a log that cannot be written stops nothing."""
-        if self.log is None:
-            return
-        at = datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
-        plain = {name: printable(value) if isinstance(value, str) else value for name, value in facts.items()}
-        self.unwritten.append(json.dumps({"time": at, "event": what, **plain}) + "\n")
-        del self.unwritten[:-MOST_LINES]
-        if self.log.parent.exists():
-            with contextlib.suppress(OSError), open(self.log, "a", encoding="utf-8") as file:
-                file.writelines(self.unwritten)
-                self.unwritten = []
+        """One line of the audit trail; one that cannot be written now is written with the next."""
+        if self.trail is not None:
+            with contextlib.suppress(OSError):
+                self.trail.note(what, **facts)
 
 
 def metrics(snapshot: Mapping[str, Any]) -> str:

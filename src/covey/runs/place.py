@@ -30,7 +30,7 @@ BEGUN = {
     "checkpoint.json",
     "checkpoint.json.tmp",
 }
-OF_SERVE = {"superlink", "status.json", "log.jsonl"}
+OF_SERVE = {"superlink", "status.json", "audit.jsonl"}
 
 
 def config_in(folder: Path) -> Config:
