@@ -115,3 +115,38 @@ def test_lanes_stands_alone_and_is_known_to_one_file() -> None:
         if re.search(r"^\s*(from|import) lanes\b", path.read_text(), flags=re.M)
     }
     assert (of_lanes, users) == ([], {"covey.training.bench.lanes_bench"})
+
+
+LONGEST_BODY = 50
+# Longer ones that are still to be split; the list may only become shorter.
+TOO_LONG = {
+    "cli/serve.py join",
+    "cli/serve.py serve",
+    "data/convert.py from_tensors",
+    "data/table.py read_table",
+    "deploy/flower_transport.py flower_run",
+    "deploy/run.py site_fleet",
+    "deploy/site.py _work",
+    "methods/compose.py compose",
+    "privacy/secure.py __call__",
+    "report/live/app.py make_app",
+    "runs/config.py resolve",
+    "runs/models.py load_models",
+    "runs/study/cells.py read_cell",
+}
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function without its signature and docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    found = {
+        f"{path.relative_to(SOURCE).as_posix()} {node.name}"
+        for path in modules().values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and body_lines(node) > LONGEST_BODY
+    }
+    assert found <= TOO_LONG
