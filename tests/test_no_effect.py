@@ -102,6 +102,8 @@ BY_THEMSELVES = {
     *(
         "model.name",
         "model.train",
+        "model.weights",
+        "model.adapter",
         "model.buffers",
     ),  # buffers: of a model that has none, either way is the same
     *("private.level", "private.epsilon", "private.noise", "private.clip", "private.secure"),

@@ -37,7 +37,7 @@ METHOD = fedavg(Train(lr=0.1), per_round=CLIENTS)
 
 
 def fleet(transport: Hand, spec: ModelSpec = SPEC, **settings: Any) -> SiteFleet:
-    usual: dict[str, Any] = {"names": ClientNumbers({}), "seed": 5, "deadline": 0.5, "least": CLIENTS}
+    usual: dict[str, Any] = {"names": ClientNumbers({}), "seed": 5, "deadline": 30.0, "least": CLIENTS}
     return SiteFleet(transport, spec, server_data=DATA, **{**usual, **settings})
 
 

@@ -20,6 +20,7 @@ from covey.deploy.protocol import SPOKEN
 from covey.deploy.site import HELLO
 from covey.deploy.site_registry import RegisteredSite
 from covey.deploy.transport import POLL, Transport
+from covey.deploy.underway import READING
 from covey.deploy.wire import ModelSpec
 from covey.fleet.holders import SEND_FROZEN
 from covey.terminal import printable
@@ -90,13 +91,16 @@ class FrozenSender:
             cost.messages += 1
             cost.bytes_down += len(blocks[node])
             sent[node] += len(self.content[at : at + PIECE]) if at >= 0 else 0
-        while waiting and time.monotonic() < until:
+        while waiting:
+            late = time.monotonic() > until  # before the last look, so that nothing there is missed
             for number, response in self.transport.collect(
-                list(waiting), most=ANSWER_BYTES, until=until
+                list(waiting), most=ANSWER_BYTES, until=until + READING
             ).items():
                 cost.messages += 1
                 cost.bytes_up += len(response.answer)
                 answers[waiting.pop(number)] = _told(response.answer, response.error or response.refused)
+            if late:
+                break
             if waiting:
                 time.sleep(POLL)
         return answers

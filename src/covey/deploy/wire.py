@@ -157,6 +157,8 @@ class ModelSpec:
             del fields["scale"]
         if not self.frozen:
             del fields["frozen"]
+        # weights are a file of the server's: what is frozen of them is sent, and rows have the rest
+        fields["settings"] = {key: value for key, value in self.settings.items() if key != "weights"}
         return {**fields, "name": bare_name(self.name), "objective": bare_name(self.objective)}
 
     def build(self, seed: int = 0) -> nn.Module:

@@ -232,8 +232,9 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     usual_for_data = "encoder" if data.get("encoder") is not None else data["name"]
     model = _model_table(tables.get("model", {}), result["method"], usual_for_data)
     result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
-    if not result["model"]["train"]:
-        del result["model"]["train"]
+    for key in ("train", "weights", "adapter"):  # a run without them is the same run as before there were any
+        if not result["model"][key]:
+            del result["model"][key]
     own = own_model_of(METHODS.find(result["method"]["name"]))
     if own is not None and "rounds" not in tables:
         result["rounds"] = own.rounds(result["method"])

@@ -286,6 +286,7 @@ def load_models(
         raise UserError(f"{folder} does not say what the samples look like; it was written by an older covey")
     same_network(checkpoint, tables, changed_code)
     settings = model_settings(tables["model"])
+    settings.pop("weights", None)  # the folder has what became of them
     outputs = len(about.classes) or 1
     network = model or build(named, input_shape=about.inputs.model_shape, outputs=outputs, **settings)
     network = with_frozen(network, folder, index)

@@ -13,6 +13,7 @@ from covey.settings.catalogue import TRACKERS
 from covey.settings.choices import SeveralOf
 from covey.settings.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.settings.signatures import Setting, only_with, settings_of, validated, validated_in
+from covey.training.adapters import ADAPTER
 from covey.training.models import GIVEN as MODEL_GIVEN
 from covey.training.pretrained import ENCODER
 from covey.training.rows import BufferPolicy
@@ -136,11 +137,16 @@ class ModelSection:
         buffers: what becomes of BatchNorm statistics: average or local.
         train: what trains of it, by patterns of parameter names or by modules, such as ["head", "*.bias"]; all else is
             frozen and travels once. Empty: whatever the network itself does not freeze.
+        weights: a safetensors file with what the network begins with, such as an exported model; tensors of other names
+            or shapes keep their start.
+        adapter: a few numbers that train beside a frozen network: lora, or your own; `train` then names what else does.
     """
 
     name: str = "usual"
     buffers: BufferPolicy = "average"
     train: tuple[str, ...] = ()
+    weights: str = ""
+    adapter: Annotated[Any, ADAPTER] = None
 
 
 @validated_in("sites")
@@ -167,7 +173,7 @@ def settings_in(section: str, maker: Callable[..., Any]) -> dict[str, Setting]:
 
 def model_settings(table: Mapping[str, Any]) -> dict[str, Any]:
     """What `build` takes of the model's table beside its name: the network's own settings, and what trains of it."""
-    common = {key: table[key] for key in ("train",) if table.get(key)}
+    common = {key: table[key] for key in ("train", "weights", "adapter") if table.get(key)}
     return {**own_settings(table, ModelSection), **common}
 
 

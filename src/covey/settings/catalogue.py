@@ -38,6 +38,9 @@ MODELS: Registry[Callable[..., nn.Module]] = Registry("model", "covey.models")
 # settings -> a frozen encoder (`covey.training.pretrained.Encoder`), or a network
 ENCODERS: Registry[Callable[..., Any]] = Registry("encoder", "covey.encoders")
 
+# a model, settings -> nothing: it adds a few trained numbers to the model and freezes the others
+ADAPTERS: Registry[Callable[..., Any]] = Registry("adapter", "covey.adapters")
+
 # shape, seed, settings -> a network that a method trains beside the run's own, and what it is trained for
 CHILD_MODELS: Registry[Callable[..., tuple[nn.Module, Objective]]] = Registry(
     "model of a method", "covey.child_models"

@@ -73,6 +73,13 @@ class OneOf:
         return ", ".join((*self.registry, "your own"))
 
 
+class OneOrNone(OneOf):
+    """The same, where nothing may be named, too."""
+
+    def read(self, where: str, value: Any) -> Any:
+        return None if value is None or value == "none" else super().read(where, value)
+
+
 def own_settings(table: Mapping[str, Any], common: Collection[str] = ()) -> Table:
     """A table without its name and without the settings common to its section."""
     return {key: value for key, value in table.items() if key != "name" and key not in common}

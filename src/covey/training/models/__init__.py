@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import safetensors
+import safetensors.torch
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from covey.errors import UserError
 from covey.settings.catalogue import MODELS
+from covey.training.adapters import adapted
 from covey.training.frozen import train_only
 
 TRAINED = 4  # times the parameters: the model, its gradients, the row it started from and the reply
@@ -29,6 +32,8 @@ def build(
     outputs: int,
     seed: int = 0,
     train: Sequence[str] = (),
+    weights: str = "",
+    adapter: Any = None,
     **settings: Any,
 ) -> nn.Module:
     """Build the model `name` for one sample of `input_shape` (channels first) and `outputs` logits.
@@ -36,12 +41,36 @@ def build(
     The first weights depend on `seed` only, never on what was drawn before. An autoencoder gives
     back its input's shape and does not use `outputs`. Your own model may be a function or a class, with
     `input_shape` and `outputs` or without, or a ready module. `train` names what trains of it, by patterns of parameter
-    names or by modules; all else is frozen.
+    names or by modules; all else is frozen. `weights` is a safetensors file with what the network begins with. An
+    `adapter` freezes the network and adds a few numbers that train, beside what `train` names.
     """
     model = _built(name, input_shape, outputs, seed, settings)
+    if weights:
+        begin_with(model, weights)
+    if adapter is not None:
+        return adapted(model, adapter, seed, train)
     if train:
         train_only(model, train)
     return model
+
+
+def begin_with(model: nn.Module, path: str) -> None:
+    """Loads the tensors of a safetensors file that have the name and shape of the model's; others keep their start."""
+    try:
+        stored = safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UserError(
+            f"model.weights is {path!r}, which is no safetensors file that can be read"
+        ) from error
+    there = model.state_dict()
+    fits = {
+        name: tensor for name, tensor in stored.items() if name in there and there[name].shape == tensor.shape
+    }
+    if not fits:
+        raise UserError(
+            f"model.weights is {path!r}, of which no tensor has the name and shape of one of the model's"
+        )
+    model.load_state_dict(fits, strict=False)
 
 
 def _built(

@@ -13,16 +13,8 @@ from torch import Tensor, nn
 
 from covey.errors import UserError
 from covey.settings.catalogue import ENCODERS
-from covey.settings.choices import OneOf
+from covey.settings.choices import OneOrNone
 from covey.training.frozen import Frozen
-
-
-class OneOrNone(OneOf):
-    """A setting that names an encoder, or none."""
-
-    def read(self, where: str, value: Any) -> Any:
-        return None if value is None or value == "none" else super().read(where, value)
-
 
 ENCODER = OneOrNone(ENCODERS)
 

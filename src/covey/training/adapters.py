@@ -1,0 +1,92 @@
+"""Adapters, a few trained numbers beside frozen layers: LoRA (Hu et al., 2022), FFA-LoRA (Sun et al., 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covey.errors import UserError
+from covey.settings.catalogue import ADAPTERS
+from covey.settings.choices import OneOrNone
+from covey.settings.ranges import Count, Positive
+from covey.settings.registry import register
+from covey.settings.signatures import validated_in
+from covey.streams import stream
+from covey.training.frozen import named_by
+
+ADAPTER = OneOrNone(ADAPTERS, given=("model",))
+
+
+class LoRA(nn.Module):
+    """W x + scale B A x, with W as it came; B begins at zero, so that the first outputs are those of W."""
+
+    def __init__(self, base: nn.Linear, rank: int, scale: float) -> None:
+        super().__init__()
+        self.base, self.scale = base, scale
+        self.A = nn.Parameter(torch.empty(rank, base.in_features))
+        self.B = nn.Parameter(torch.zeros(base.out_features, rank))
+        nn.init.kaiming_uniform_(self.A, a=5**0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        given: Tensor = self.base(x)
+        return given + self.scale * (x @ self.A.T @ self.B.T)
+
+
+@register("adapter", "lora")
+@validated_in("model.adapter")
+def lora(
+    model: nn.Module,
+    *,
+    rank: Count = 8,
+    targets: tuple[str, ...] = ("*",),
+    scale: Positive = 1.0,
+    travels: Literal["B", "both"] = "B",
+) -> None:
+    """Low-rank adapters beside linear layers. By default A is drawn from the seed and frozen, and B trains and travels.
+
+    So the mean of clients' adapters is the adapter of the mean, sum w_k (B_k A) = (sum w_k B_k) A: clusters,
+    corrections, secure sums and noise stay linear. Where both travel, the mean of A and the mean of B are not the
+    mean of B A, and a message has the numbers of A as well.
+
+    Args:
+        rank: of B A.
+        targets: which linear layers, by patterns of their names.
+        scale: of B A.
+        travels: B (FFA-LoRA), or both (A and B are averaged each for itself).
+    """
+    found = [
+        (name, layer)
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear) and any(named_by(pattern, name) for pattern in targets)
+    ]
+    if not found:
+        linear = ", ".join(n for n, layer in model.named_modules() if isinstance(layer, nn.Linear)) or "none"
+        raise UserError(
+            f"model.adapter.targets is {list(targets)}; allowed: patterns of linear layers: {linear}"
+        )
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    for name, layer in found:
+        holder, _, own = name.rpartition(".")
+        made = LoRA(layer, rank, scale)
+        made.A.requires_grad_(travels == "both")
+        setattr(model.get_submodule(holder), own, made)
+
+
+def adapted(model: nn.Module, setting: Any, seed: int, train: Sequence[str]) -> nn.Module:
+    """The model with an adapter; `train` names what trains beside it, such as the head."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(stream(seed, "adapter").integers(2**62)))
+        whole = nn.Sequential(model) if isinstance(model, nn.Linear) else model
+        ADAPTER.made("model.adapter", setting)(model=whole)
+    names = [name for name, _ in whole.named_parameters()]
+    for pattern in train:
+        if not any(named_by(pattern, name) for name in names):
+            raise UserError(f"model.train has {pattern!r}, which is no parameter or module of the model")
+    for name, parameter in whole.named_parameters():
+        if any(named_by(pattern, name) for pattern in train):
+            parameter.requires_grad_(True)
+    return whole
