@@ -97,21 +97,6 @@ def test_joins_and_leaves_hold_from_their_round_on() -> None:
     assert devices.members(4, 8) == [0, 2, 3]
 
 
-def test_drift_in_force_is_the_latest() -> None:
-    devices = Devices(
-        drifts=[
-            {"clients": [1, 2], "round": 3, "rotations": 1},
-            {"clients": [2], "round": 6, "label_offset": 2},
-        ]
-    )
-    assert devices.drift_at(2) == {}
-    assert devices.drift_at(5) == {
-        1: {"rotations": 1, "label_offset": 0},
-        2: {"rotations": 1, "label_offset": 0},
-    }
-    assert devices.drift_at(6)[2] == {"rotations": 0, "label_offset": 2}
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -14,9 +14,7 @@ from covey.report.replicas import mean_words, paired_words
 from covey.report.seeds import paired
 from covey.report.table import (
     cost_columns,
-    cost_table,
     headline_metric,
-    markdown_table,
     summary_columns,
     summary_table,
 )
@@ -55,8 +53,8 @@ def test_one_row_a_method_with_the_numbers_of_its_summary(runs: list[RunView]) -
 
 def test_the_terminal_shows_every_cell(runs: list[RunView]) -> None:
     screen = io.StringIO()
-    Console(file=screen, width=80, color_system=None).print(summary_table(runs), cost_table(runs[0]))
-    for column in (*summary_columns(runs), *cost_columns(runs[0])):
+    Console(file=screen, width=80, color_system=None).print(summary_table(runs))
+    for column in summary_columns(runs):
         for cell in column.cells:
             assert cell in screen.getvalue()
 
@@ -65,14 +63,6 @@ def test_cost_keeps_evaluation_apart(runs: list[RunView]) -> None:
     columns = {column.head: column.cells for column in cost_columns(runs[0])}
     assert columns["step"] == ("train.sgd", "all", "evaluate.loss (measuring)")
     assert columns["messages"][0] == columns["messages"][1] != columns["messages"][2]
-
-
-def test_markdown_escapes_and_marks_the_best(runs: list[RunView]) -> None:
-    lines = markdown_table(summary_columns(runs)).splitlines()
-    assert len(lines) == 4
-    assert lines[0].endswith("| to 75% rounds | time | bytes | all bytes | fleet time |")
-    assert lines[1].startswith("| --- | ---: |")
-    assert f"**{100 * runs[1].summary.last['local-test/accuracy-mean']:.2f}%**" in lines[3]
 
 
 def test_a_table_needs_no_target(runs: list[RunView]) -> None:

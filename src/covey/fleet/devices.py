@@ -176,15 +176,6 @@ class Devices:
         luck = stream("lost", *names).random(max(ids) + 1)
         return {i for i in ids if luck[i] < self.loss}
 
-    def drift_at(self, number: int) -> dict[int, dict[str, int]]:
-        """The change in force in round `number` of each drifted client; later tables replace earlier ones."""
-        changes: dict[int, dict[str, int]] = {}
-        for table in sorted(self.drifts, key=lambda table: int(table["round"])):
-            if table["round"] <= number:
-                change = {field: int(table.get(field, 0)) for field in ("rotations", "label_offset")}
-                changes.update(dict.fromkeys(_clients("drifts", table, None), change))
-        return changes
-
 
 def _present(events: Sequence[tuple[int, bool]], number: int) -> bool:
     past = [present for start, present in events if start <= number]

@@ -183,28 +183,3 @@ def summary_table(runs: Sequence[RunView], metric: str | None = None, target: fl
     """One row per method for the terminal."""
     title = metric_title(metric or headline_metric(runs))
     return rich_table(summary_columns(runs, metric, target), title[0].upper() + title[1:])
-
-
-def cost_table(run: RunView) -> Table:
-    """What each kind of step cost, for the terminal."""
-    return rich_table(cost_columns(run), f"Cost of {run.label}")
-
-
-def markdown_table(columns: Sequence[Column]) -> str:
-    """Columns as a Markdown table, the best values in bold."""
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cells) + " |"
-
-    def cell(column: Column, row: int) -> str:
-        text = column.cells[row].replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-        return f"**{text}**" if row in column.best else text
-
-    rows = [line([cell(c, row) for c in columns]) for row in range(len(columns[0].cells))]
-    return "\n".join(
-        [
-            line([c.head.replace("\n", " ").strip() for c in columns]),
-            line(["---:" if c.right else "---" for c in columns]),
-            *rows,
-        ]
-    )

@@ -171,11 +171,6 @@ def is_own(module: str) -> bool:
     return file is not None and any(file == root or file.is_relative_to(root) for root in _ROOTS)
 
 
-def own_files() -> list[ModuleType]:
-    """The modules that were loaded from files: no other machine can import them by name."""
-    return [loaded.module for loaded in _FILES.values()]
-
-
 def package_hash(module: str) -> str:
     """The hash of all Python files of the package that the module belongs to."""
     spec = importlib.util.find_spec(module.partition(".")[0])
