@@ -147,3 +147,19 @@ def test_a_superlink_that_runs_already_is_joined(sites: Deployment) -> None:
         assert server.end() == 0, server.said()
     assert not (sites.folder / "joined" / "superlink").exists()
     assert torch.equal(sites.simulate("local-joined", "rounds=1").models, sites.state("joined").models)
+
+
+@pytest.mark.slow
+def test_a_frozen_part_is_sent_once_and_the_next_run_finds_it(sites: Deployment) -> None:
+    words = ["--set", 'model.train=["3"]', "--set", "model.hidden=[2000]"]
+    cost, said = {}, {}
+    for name in ("frozen", "frozen-again"):
+        server = sites.serve(name, *words)
+        assert server.end() == 0, server.said()
+        cost[name], said[name] = sites.summary(name)["cost"]["by_kind"]["send.frozen"], server.said()
+    local = sites.simulate("local-frozen", *words[1::2])
+    assert torch.equal(local.models, sites.state("frozen").models)
+    file = 4 * (64 * 2000 + 2000)
+    assert 4 * file < cost["frozen"]["bytes_down"] < 4 * (file + 5000)
+    assert cost["frozen-again"]["bytes_down"] < 4 * 5000
+    assert said["frozen"].count("was sent in") == said["frozen-again"].count("was there already") == 4
