@@ -87,8 +87,8 @@ def in_words(places: Sequence[Standing], method: str, what: str) -> str:
     behind = [place.fleet for place in places if method not in place.level]
     alone = [place.fleet for place in places if place.level == {method}]
     text = f"In {what}, `{method}` is first on {len(first)} of {len(places)} fleets"
-    text += f", on {len(alone)} of them by more than chance" if alone else ""
-    text += f"; it cannot be told from the first on {', '.join(level)}" if level else ""
+    text += f", significantly so on {len(alone)} of them" if alone else ""
+    text += f"; it is not significantly behind the first on {', '.join(level)}" if level else ""
     return text + (f"; it is behind on {', '.join(behind)}." if behind else ".")
 
 

@@ -49,7 +49,7 @@ def test_a_target_that_was_missed_is_never_level_with_one_that_was_reached():
 
 def test_the_words_name_every_fleet_where_the_method_is_not_first():
     assert in_words(standings(BOARD), "a", "accuracy") == (
-        "In accuracy, `a` is first on 2 of 2 fleets, on 1 of them by more than chance."
+        "In accuracy, `a` is first on 2 of 2 fleets, significantly so on 1 of them."
     )
     assert in_words(standings(BOARD), "c", "accuracy").endswith("it is behind on IID, rotated.")
 

@@ -129,7 +129,7 @@ def test_means_over_few_seeds_stay_inside_the_range() -> None:
     )
     assert 0 < low < 0.5 < high
     wide = paired_words(paired([0.1, 0.2, 0.9], [0.5, 0.9, 0.6]), share=True)
-    assert wide == "+26.67 [-100.00, +100.00] points, not distinguishable"
+    assert wide == "+26.67 [-100.00, +100.00] points, not significant"
 
 
 def test_numbers_that_happen_to_be_equal_have_no_interval() -> None:
@@ -139,7 +139,7 @@ def test_numbers_that_happen_to_be_equal_have_no_interval() -> None:
         "+0.93 points, 2 seeds: not tested"
     )
     three = paired_words(paired([1.0, 2.0, 3.0], [1.5, 2.5, 3.5]), share=False)
-    assert three == "+0.5 with each of 3 seeds, not distinguishable"
+    assert three == "+0.5 with each of 3 seeds, not significant"
 
 
 def test_runs_of_one_name_are_told_apart() -> None:

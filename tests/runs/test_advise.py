@@ -161,6 +161,6 @@ def test_a_verdict_needs_more_than_chance() -> None:
     spread = {"covey": 0.06, "fedavg": 0.06}
     assert verdict("covey", {"covey": 0.885, "fedavg": 0.890}, spread, clients=6) == "The advice held"
     said = verdict("covey", {"covey": 0.885, "fedavg": 0.950}, spread, clients=6)
-    assert said.startswith("Whether the advice held cannot be told: fedavg is ahead")
+    assert said.startswith("Whether the advice held cannot be told: fedavg is not significantly ahead")
     behind = {"covey": 0.885, "fedavg": 0.960}
     assert verdict("covey", behind, spread, clients=6) == "The advice did not hold: fedavg is better"

@@ -142,11 +142,11 @@ def show(found: Heterogeneity, advice: Advice, epsilon: float | None) -> None:
     say(sentence(advice), highlight=False, soft_wrap=True)
     if advice.avoid:
         say(
-            f"Not here: {', '.join(advice.avoid)} (expected below FedAvg by more than a point).",
+            f"Not recommended: {', '.join(advice.avoid)} (expected below FedAvg by more than a point).",
             highlight=False,
         )
     nearest = [f"{row.fleet} ({weight:.2f})" for row, weight in advice.rows[:3]]
-    say(f"Concluded from the scoreboard's most similar fleets: {'; '.join(nearest)}.", highlight=False)
+    say(f"Based on the scoreboard's most similar fleets (similarity): {'; '.join(nearest)}.", highlight=False)
     if advice.rows[0][1] < SIMILAR:
         say("None of them is very similar: take this as a guess, and try it with --check.", highlight=False)
 
@@ -241,7 +241,7 @@ def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | Non
 
 
 def verdict(method: str, score: Mapping[str, float], spread: Mapping[str, float], *, clients: int) -> str:
-    """Whether the advice held: within a point of the best, or behind it by more than chance, or hard to say.
+    """Whether the advice held: within a point of the best, or significantly behind it, or hard to say.
 
     Chance is two standard errors of the difference, of means over clients that differ by `spread`.
     """
@@ -250,5 +250,5 @@ def verdict(method: str, score: Mapping[str, float], spread: Mapping[str, float]
     if behind <= HELD:
         return "The advice held"
     if behind <= 2 * math.sqrt((spread[best] ** 2 + spread[method] ** 2) / max(1, clients)):
-        return f"Whether the advice held cannot be told: {best} is ahead by no more than chance"
+        return f"Whether the advice held cannot be told: {best} is not significantly ahead"
     return f"The advice did not hold: {best} is better"

@@ -23,7 +23,7 @@ def report(
     to: Annotated[
         list[str] | None,
         typer.Option(
-            help="Tell a tracker of the runs instead: tensorboard, mlflow, wandb or your own. Repeatable."
+            help="Log the runs to a tracker instead: tensorboard, mlflow, wandb or your own. Repeatable."
         ),
     ] = None,
     set_: Annotated[

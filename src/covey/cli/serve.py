@@ -359,7 +359,7 @@ def join(
     most_megabytes: Annotated[int, typer.Option(help="The largest request that this site takes.")] = 4096,
     insecure: InsecureOption = False,
 ) -> None:
-    """Take part in a run with the data of this machine; only what is installed or allowed here ever runs here."""
+    """Participate in a run with the data of this machine; only what is installed or allowed here ever runs here."""
     from covey.deploy.secret_file import for_their_owner
     from covey.deploy.site_bounds import Bounds
     from covey.deploy.superlink import LOOPBACK, need_flower

@@ -47,7 +47,7 @@ def fedavg_around(name: str, step: Callable[..., Step], train: Train, **settings
 def fedprox(
     train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", mu: NotNegative = 0.01
 ) -> Method:
-    """FedAvg whose clients are held back to the model they were sent.
+    """FedAvg with a proximal term that keeps clients near the model they were sent.
 
     Every local step is v <- v - lr (gradient + mu (v - w)), with w the model of the round (Li et al., 2020). With
     mu = 0 it is FedAvg, bit for bit.

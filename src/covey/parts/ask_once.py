@@ -1,4 +1,5 @@
-"""Strangers are asked once: what they tell is remembered, and who does not answer is asked again in the next round."""
+"""Each client is asked the first time it is seen: its answer is kept, and who does not answer is asked again next
+round."""
 
 from __future__ import annotations
 

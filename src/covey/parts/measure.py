@@ -229,11 +229,11 @@ class SparseWatch:
         if self.measuring.every != "auto" or self.said or (now.every == 1 and now.share == 1):
             return
         self.said = True
-        rounds = f"every {now.every} rounds are" if now.every > 1 else "every round is"
+        rounds = f"every {now.every} rounds" if now.every > 1 else "every round"
         sample = f" on {100 * now.share:.2g} % of the test data, the last one on all" if now.share < 1 else ""
         self.say(
-            f"measuring would be more than a quarter of training: from round {end.state.round} on {rounds} measured"
-            f"{sample} (measure.every = 1 measures all)"
+            f"evaluation would take over 25 % of the training time: from round {end.state.round} on it is done {rounds}"
+            f"{sample}; set measure.every = 1 to evaluate every round on all test data"
         )
 
 

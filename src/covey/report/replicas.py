@@ -137,10 +137,10 @@ def against_words(replicas: Replicas) -> str:
     first = next(iter(replicas.runs))
     if len(replicas.seeds) < TESTED:
         return f"Against {first}: the mean paired difference over the same seeds; tested with {TESTED} seeds and more."
-    wider = "" if rows == 1 else f", wider than 95 % as Holm's test of {rows} rows at once asks"
+    adjusted = "95 % interval" if rows == 1 else f"Holm-adjusted 95 % interval ({rows} comparisons)"
     return (
-        f"Against {first}: the mean paired difference over the same seeds, its interval{wider}, and "
-        "p of the paired t-test; not distinguishable: the interval holds 0, p is 0.05 or more."
+        f"Against {first}: mean paired difference over the same seeds, {adjusted} and p-value of the paired "
+        't-test; "not significant": p is 0.05 or more.'
     )
 
 
@@ -203,7 +203,7 @@ def paired_words(test: Paired | None, share: bool) -> str:
     if test.interval is None:
         words += f" with each of {test.seeds} seeds"
     if not test.distinguishable:
-        return f"{words}, not distinguishable"
+        return f"{words}, not significant"
     return f"{words}, p {'< 0.001' if test.p < 0.001 else f'= {test.p:.2g}'}"
 
 

@@ -155,7 +155,7 @@ def paired(first: Sequence[float | None], other: Sequence[float | None]) -> Pair
 def holm(tests: Sequence[Paired | None]) -> list[Paired | None]:
     """The tests as they count when all of them are made at once (Holm, 1979): from the smallest p on.
 
-    The first of m is tested at 0.05 / m, the next at 0.05 / (m - 1), and so on until one is not distinguishable, at
+    The first of m is tested at 0.05 / m, the next at 0.05 / (m - 1), and so on until one is not significant, at
     whose level the rest stay; each interval is that of its test's level, never below 95 %.
     """
     order = sorted((one.p, place) for place, one in enumerate(tests) if one is not None and one.p is not None)

@@ -315,7 +315,7 @@ def parameters(layout: Layout) -> str:
 def needs(fleet: Fleet, config: Config) -> str:
     """The bound on memory in words."""
     megabytes = math.ceil(bytes_needed(fleet, config) / 1e6)
-    return f"data, models and workers need at most {megabytes:,} MB beside Python and PyTorch"
+    return f"estimated peak memory: {megabytes:,} MB plus Python and PyTorch"
 
 
 def _run(

@@ -68,8 +68,8 @@ def covey(
     start: Start = "apart",
     without: tuple[Part, ...] = (),
 ) -> Method:
-    """Finds out by itself how clients differ: clusters with a model each where needed, and each model moved to its
-    user.
+    """Finds out by itself how clients differ: clusters with a model each where needed, and each model is fine-tuned for
+    its user.
 
     Clients describe their classes in noisy bits (`flip`; label counts under `epsilon`), once and again `every` so many
     rounds; those whose classes look alike, or differ all in the same way (brighter pictures), are a cluster. At most

@@ -50,7 +50,7 @@ function columns() {
   ];
   const measured = shown.map((name) => ({ key: name, head: state.about[name] ? state.about[name].title : name, number: true, text: (row) => metric(name, value(row, name)) }));
   const costs = [
-    { key: "seconds", head: "fleet time", number: true, text: (row) => seconds(row.seconds) },
+    { key: "seconds", head: "simulated time", number: true, text: (row) => seconds(row.seconds) },
     { key: "bytes", head: "traffic", number: true, text: (row) => bytes(row.bytes) },
     { key: "messages", head: "messages", number: true, text: (row) => count(row.messages) },
   ];

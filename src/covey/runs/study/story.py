@@ -138,4 +138,4 @@ def between(ours: Sequence[Number], theirs: Sequence[Number], line: Line) -> str
         words = f"{in_words(found, 'difference')} points"
         gaps = [n for n in found if isinstance(n, float)]
     alike = len(gaps) == len(found) > 1 and may_be_equal(np.array(gaps), np.zeros(len(gaps)))
-    return words + ("\nnot distinguishable" if alike else "")
+    return words + ("\nnot significant" if alike else "")
