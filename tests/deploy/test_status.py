@@ -18,7 +18,7 @@ from covey.deploy.certs import make_certs
 from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
 from covey.deploy.site_registry import ClientNumbers
-from covey.deploy.status import ALIVE, BETWEEN, HOUR, MOST_REFUSED, Status, metrics
+from covey.deploy.status import ALIVE, BETWEEN, HOUR, MOST_REFUSED, Status, machine_numbers, metrics, quoted
 from covey.deploy.status_page import FILE, PagePlace, page, shown
 from covey.deploy.superlink import free_port
 from covey.errors import UserError
@@ -243,6 +243,24 @@ def test_prometheus_can_read_the_numbers() -> None:
         busy().snapshot()["time"], abs=600
     )  # to the second, not to the hour
     assert 'why="its \\"key\\" is not on the list"} 1' in text
+
+
+def test_prometheus_sees_accuracy_privacy_disk_and_the_certificates_end(tmp_path: Path) -> None:
+    make_certs(tmp_path / "certs", hosts=["127.0.0.1"])
+    status = busy()
+    status.now.measured["local-test/accuracy-mean"] = 0.875
+    first, second = list(status.sites.values())[:2]
+    first.epsilon, second.epsilon = 1.5, "unbounded"
+    text = metrics(status.snapshot(), machine_numbers(tmp_path / "run", tmp_path / "certs"))
+    assert 'covey_measured{what="local-test/accuracy-mean"} 0.875' in text
+    assert f'covey_site_epsilon{{site="{quoted(first.name)}"}} 1.5' in text
+    assert f'covey_site_epsilon{{site="{quoted(second.name)}"}} +Inf' in text
+    ends = re.search(r"^covey_certificate_end_seconds (\S+)$", text, re.M)
+    free = re.search(r"^covey_disk_free_bytes (\S+)$", text, re.M)
+    assert ends is not None
+    assert free is not None
+    assert float(ends[1]) > time.time() + 4 * 365 * 24 * 3600  # it holds for five years
+    assert float(free[1]) > 0
 
 
 def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:

@@ -78,10 +78,15 @@ def request(
     folder: Annotated[Path, typer.Option(help="Where to put the key and the request.")] = Path("."),
 ) -> None:
     """At a site: make its own key, and a request for the server's administrator to sign."""
+    from covey.deploy.certs import private_key, public_text
     from covey.deploy.enrolment import request as ask
+    from covey.deploy.site_list import fingerprint
 
     secret, asking = ask(folder, name)
     made(secret, asking)
+    console.print(
+        f"its fingerprint: {fingerprint(public_text(private_key(secret).public_key()))}", highlight=False
+    )
     console.print(
         f"keep {secret.name} here; send {asking.name} to the server's administrator, who sends back "
         f"{name}.crt and ca.crt",

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from covey.data.schema import Schema
     from covey.deploy.fleet import SiteFleet
     from covey.deploy.site import SiteTable
+    from covey.deploy.status import Status
     from covey.deploy.status_page import PagePlace
+    from covey.deploy.study import Study
     from covey.deploy.superlink import Link
     from covey.parts.steps.scale import TellScale
     from covey.runs.config import Config
@@ -98,6 +100,12 @@ def serve(
         typer.Option(help="The agreed range of inputs that are not pictures, for --scale-epsilon: LOW HIGH."),
     ] = None,
     insecure: InsecureOption = False,
+    publish: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the signed study of this run to a file for the sites, and end.", show_default=False
+        ),
+    ] = None,
     changed_code: ChangedCodeOption = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
@@ -122,6 +130,9 @@ def serve(
         raise UserError("FILE is missing: a TOML file as for covey run, or --resume with a run's folder")
     links.need_flower()
     config = served_config(file, resume, set_)
+    if publish is not None:
+        publish_study(config, clients or config["data"]["clients"], None if insecure else certs, publish)
+        return
     folder = resume or out or new_run_folder(config.method_name)
     begun = out if out is not None and or_resume and (out / "config.toml").exists() else resume
     least = clients or sites_before(begun) or config["data"]["clients"]
@@ -169,6 +180,24 @@ def serve(
             begin = run_or_resume if or_resume else run_config
             done = begin(config, folder, watchers=watchers, say=say, fleet=fleet)
     show([done])
+
+
+def publish_study(config: Config, sites: int, certs: Path | None, file: Path) -> None:
+    """The study as a file that a site can read before any server runs."""
+    import json
+
+    from covey.deploy.study import in_words, signed, study_of
+    from covey.files import write_atomically
+
+    study = study_of(config, sites)
+    if study is None:
+        raise UserError("--publish needs [sites] purpose and contact: what the run is for, and whom to ask")
+    write_atomically(file, json.dumps(signed(study, certs).plain(), indent=1))
+    for line in in_words(study):
+        print(line)
+    say(
+        f"the signed study: {file}; a site reads it with: covey join {file} --show --ca ca.crt --key NAME.key"
+    )
 
 
 def listening(host: str, port: int, insecure: bool) -> str:
@@ -255,6 +284,7 @@ def open_sites(
     log = folder / "audit.jsonl" if folder else None
     status = Status(sites.listed, log, known=sites.known) if sites else Status(log=log)
     status.now.rounds = config.top.rounds
+    study = told_study(config, least, certs, status)
     mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (
         flower_run(link, sites.registered if sites else dict, mailboxes, say) as transport,
@@ -285,7 +315,21 @@ def open_sites(
             status=status,
             scaling=scaling,
             before=before,
+            study=study,
         )
+
+
+def told_study(config: Config, sites: int, certs: Path | None, status: Status) -> Study | None:
+    """The study that sites must have approved, if the run is one; said, and written down."""
+    from covey.deploy.study import signed, study_of
+
+    study = study_of(config, sites)
+    if study is None:
+        return None
+    study = signed(study, certs)
+    status.event("study", name=study.says["name"], study=study.digest)
+    say(f"study {study.says['name']} ({study.digest[:16]}): sites that have approved it take part")
+    return study
 
 
 def asked_scale(epsilon: float | None, limits: tuple[float, float] | None) -> TellScale:
@@ -357,6 +401,30 @@ def join(
     most_parameters: Annotated[int, typer.Option(help="The largest model that this site trains.")] = 2**28,
     most_seconds: Annotated[float, typer.Option(help="The longest that one request may take.")] = 3600.0,
     most_megabytes: Annotated[int, typer.Option(help="The largest request that this site takes.")] = 4096,
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--show",
+            help="Print the server's study in plain words, and end; HOST:PORT may be the study's file.",
+        ),
+    ] = False,
+    approve: Annotated[
+        str | None,
+        typer.Option(
+            help="The name of the person who approves the study that --show showed; from then on this site answers "
+            "nothing else. With --budget and --most-cpu, which then hold for it."
+        ),
+    ] = None,
+    most_cpu: Annotated[
+        float | None, typer.Option(help="With --approve: the most CPU seconds, in all, for the study.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Say whether network, version, clock, study, data, schema and budget fit, and end.",
+        ),
+    ] = False,
     insecure: InsecureOption = False,
 ) -> None:
     """Participate in a run with the data of this machine; only what is installed or allowed here ever runs here."""
@@ -364,14 +432,20 @@ def join(
     from covey.deploy.site_bounds import Bounds
     from covey.deploy.superlink import LOOPBACK, need_flower
 
-    if (data is None) == (table is None):
+    if most_cpu is not None and (approve is None or not most_cpu > 0):
+        raise UserError(f"--most-cpu is {most_cpu!r}; it goes with --approve, and must be above 0")
+    if show + check + (approve is not None) > 1:
+        raise UserError("give one of --show, --approve and --check")
+    asks = show or approve is not None
+    if (data is None) == (table is None) and not asks:
         raise UserError("give the site's data: --table FILE --label COLUMN, or --data FILE.py:FUNCTION")
     if (table is None) != (label is None) or (exclude and table is None):
         raise UserError("--table goes with --label, and --exclude with both")
     host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
+    of_file = asks and Path(address).is_file()
+    if not of_file and (not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536):
         raise UserError(f"the address is {address!r}; it must look like HOST:PORT")
-    if insecure and host.strip("[]") not in LOOPBACK:
+    if insecure and not of_file and host.strip("[]") not in LOOPBACK:
         raise UserError(f"--insecure works only on loopback; the address is {address!r}")
     if not insecure and (key is None or not key.exists() or not ca.exists()):
         missing = "--key is missing" if key is None else f"{ca if key.exists() else key} does not exist"
@@ -393,6 +467,21 @@ def join(
     if not called:
         raise UserError("--name is missing; without a key it tells the server which site this is")
     secret = None if insecure or key is None else private_key(key)
+    if asks:
+        from covey.cli import consent
+
+        server = consent.Server(address=address, ca=None if insecure else ca, key=secret, folder=state)
+        with for_their_owner(), locked_folder(state):
+            if approve is None:
+                consent.show(server)
+            else:
+                consent.approve(server, approve, budget, most_cpu)
+        return
+    if secret is not None:
+        from covey.deploy.certs import public_text
+        from covey.deploy.site_list import fingerprint
+
+        say(f"this is {called}, with the key {fingerprint(public_text(secret.public_key()))}")
     samples = of_a_table(table, label, exclude or ()) if table is not None else loaded(data or "", called)
     with for_their_owner(), locked_folder(state):  # states of runs hold models, too
         site = Site(
@@ -403,8 +492,16 @@ def join(
             trust_server=trust_server,
             allow=allow or (),
             bounds=bounds,
+            ca=None if insecure else ca,
             say=say,
         )
+        if check:
+            from covey.cli import consent
+
+            consent.check(
+                consent.Server(address=address, ca=None if insecure else ca, key=secret, folder=state), site
+            )
+            return
         serve_site(
             address,
             site.answer,

@@ -60,7 +60,7 @@ class Agreement:
     """How sites come to one schema.
 
     transport: to the sites. least: how many must be there. own: the server's own test data, whose columns the sites'
-    must be. epsilon: of sums with noise; none: they are exact. called: the name of a key on the list.
+    must be. epsilon: of sums with noise; none: they are exact. called: the name of a key on the list. study: as signed.
     """
 
     transport: Transport
@@ -71,6 +71,7 @@ class Agreement:
     say: Callable[[str], None] = lambda _: None
     status: Status = field(default_factory=Status)
     patience: float = PATIENCE
+    study: Mapping[str, str] | None = None
 
     def of_sites(self) -> Agreed:
         """Waits until so many sites have told columns that fit together, and makes one schema of all."""
@@ -135,9 +136,14 @@ class Agreement:
         told: dict[int, ToldColumns] = {}
         waiting: dict[str, int] = {}
         due: dict[int, float] = {}
-        block = to_bytes(
-            {"covey": __version__, "protocol": list(SPOKEN), "hello": True, "sizes": False, **question}
-        )
+        hello = {
+            "covey": __version__,
+            "protocol": list(SPOKEN),
+            "hello": True,
+            "sizes": False,
+            "study": self.study,
+            **question,
+        }
         give_up = time.monotonic() + self.patience
         while True:
             nodes, now = self.transport.nodes(), time.monotonic()
@@ -147,6 +153,7 @@ class Agreement:
                 if n not in waiting.values() and (n not in told or told[n].why) and due.get(n, 0) <= now
             ]
             if new:
+                block = to_bytes({**hello, "time": time.time()})
                 waiting |= self.transport.send(HELLO, dict.fromkeys(new, block), HELLO_SECONDS)
                 due |= dict.fromkeys(new, now + AGAIN)
             came = self.transport.collect(list(waiting), most=MOST_BYTES, until=now + AGAIN)

@@ -71,8 +71,9 @@ def serve_site(
     folder: Path,
     say: Callable[[str], None],
     most: int = MOST_BYTES,
+    enough: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Connects, answers message after message, and connects again when the server was away; never returns."""
+    """Connects, answers message after message until that is enough, and connects again when the server was away."""
     away, refused = False, 0.0
     context = trust(ca) if ca is not None else None
     while True:
@@ -86,6 +87,8 @@ def serve_site(
                     looked = time.monotonic()
                     if not answer_one(client, node, answer, say, most):  # the server may have held it back
                         time.sleep(max(0.0, looked + POLL - time.monotonic()))
+                    if enough():
+                        return
         except TurnedAway as error:
             if not refused:
                 refused = time.monotonic()

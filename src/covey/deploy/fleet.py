@@ -30,6 +30,7 @@ from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
 from covey.deploy.standardise import as_stored, ask_scale, with_scale
 from covey.deploy.status import Status
+from covey.deploy.study import Study
 from covey.deploy.transport import POLL, Transport
 from covey.deploy.turnout import Turnout, is_training
 from covey.deploy.underway import READING, Underway
@@ -85,7 +86,9 @@ class SiteFleet:
         schema: Schema | None = None,
         method: str = "",
         lost: Mapping[int, Loss] | None = None,
+        study: Study | None = None,
     ) -> None:
+        self.study = study
         self.lost = dict(lost or {})  # by node, what sites lost when they agreed on their columns
         self.method = method  # for the models that sites take home; of a method's own models nothing is taken
         self.schema = schema  # what the columns of everybody's tables are
@@ -121,6 +124,7 @@ class SiteFleet:
             status=self.status,
             plan=plan,
             schema=schema,
+            study=study.plain() if study else None,
             labels=names_mark(server_data.dataset.classes),
             sizes=sizes,
         )
@@ -128,13 +132,7 @@ class SiteFleet:
         self.here: list[int] = []
         self.in_flight = Underway()
         self._server_executor: Serial | None = None
-        self.info: dict[str, Any] = {
-            "name": "flower",
-            "mode": "deployment",
-            "workers": 0,
-            "trainer": "lanes" if spec.lanes else "torch",
-            "why": "decided by the server for all sites",
-        }
+        self.info = info_of(spec)
 
     # ------------------------------------------------------------------------------------------ who is there
 
@@ -335,6 +333,7 @@ class SiteFleet:
                 "model": self.spec.plain(),
                 **({"schema": self.schema.plain()} if self.schema else {}),
                 **({"method": self.method} if self.method else {}),
+                **({"study": self.study.digest} if self.study else {}),
                 "task": task_to_plain(task),
             }
         )
@@ -395,6 +394,7 @@ class SiteFleet:
             status=self.status,
             turnout=self.turnout,
             schema=self.schema,
+            study=self.study,
         )
         fleet.model = model
         fleet.books.become_child(self.books, name)
@@ -469,3 +469,14 @@ class SiteFleet:
 
     def close(self) -> None:
         """The sites continue waiting for a next run."""
+
+
+def info_of(spec: ModelSpec) -> dict[str, Any]:
+    """What the run folder says of the engine; how many sites there are is filled in as they come."""
+    return {
+        "name": "flower",
+        "mode": "deployment",
+        "workers": 0,
+        "trainer": "lanes" if spec.lanes else "torch",
+        "why": "decided by the server for all sites",
+    }

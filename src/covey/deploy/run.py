@@ -19,6 +19,7 @@ from covey.deploy.agreement import Agreed, Agreement
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
+from covey.deploy.study import Study
 from covey.deploy.transport import Transport
 from covey.deploy.turnout import Turnout
 from covey.deploy.wire import ModelSpec, step_to_plain
@@ -43,6 +44,7 @@ def site_fleet(
     status: Status | None = None,
     scaling: TellScale | None = None,
     before: Schema | None = None,
+    study: Study | None = None,
 ) -> SiteFleet:
     """The fleet of a deployment; the global test set is all of `own`, else that of the configuration's data set.
 
@@ -69,6 +71,7 @@ def site_fleet(
         called=lambda key: listed().get(key, ""),
         say=say,
         status=status or Status(),
+        study=study.plain() if study else None,
     )
     agreed = Agreed(schema=before) if before else shared_schema(sites.schema, agreement)
     schema = agreed.schema if agreed else None
@@ -116,6 +119,7 @@ def site_fleet(
         schema=schema,
         method=method.name,
         lost=agreed.lost if agreed else {},
+        study=study,
         plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
         scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
     )

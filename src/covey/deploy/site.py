@@ -24,6 +24,7 @@ from covey.data.types import Dataset, Indices, Samples, Scale, View
 from covey.deploy.audit import FILE as AUDIT
 from covey.deploy.audit import Trail, finite, names_and_sizes
 from covey.deploy.columns import NoisyColumns, own_columns
+from covey.deploy.consent import Consent
 from covey.deploy.frozen_store import FrozenStore
 from covey.deploy.home import Home, Work
 from covey.deploy.privacy_account import PrivacyAccount, unusable
@@ -57,7 +58,7 @@ OF_COLUMNS = (
     "date_format",
     "task",
 )
-NOTED = ("run", "method", "round", "columns", "covey")  # of a request, for the audit trail
+NOTED = ("study", "run", "method", "round", "columns", "covey")  # of a request, for the audit trail
 BENCHES_KEPT = 4  # models that are ready to work
 
 
@@ -171,8 +172,11 @@ class Site:
         trust_server: bool = False,
         allow: Sequence[str] = (),
         bounds: Bounds | None = None,
+        ca: Path | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self.consent = Consent(folder, ca)
+        budget = min((b for b in (budget, self.consent.budget) if b is not None), default=None)
         check_budget(budget, trust_server)
         # Things of this site's own that a server may ask for by their bare names.
         self.allowed = {bare_name(thing): thing for thing in allow}
@@ -235,6 +239,7 @@ class Site:
                     self.doing = "query.frozen"
                     return self.frozen.answer(request["frozen"])
                 return self._work(request)
+        self.consent.greeted(request.get("study"))
         self.hear(str(request.get("left_out", "")))
         if request.get("lanes") is True:
             self.make_ready_for_lanes()
@@ -327,6 +332,7 @@ class Site:
     def _work(self, request: Mapping[str, Any]) -> dict[str, Any]:
         step = step_from_plain(request["step"])
         self.doing = step.kind
+        self.consent.asked(request)
         step = self._permitted(step)
         spec = model_from_plain(request["model"])
         self.use(request.get("schema"))
@@ -353,7 +359,7 @@ class Site:
             self.say(f"round {call.round}: {step.kind} as before, at no loss")
             return known
         drawn = self.account.drawn
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         task = Task(**request["task"])
         if self.strict:
             check_choice(step, task)
@@ -365,6 +371,7 @@ class Site:
             bench = self._bench(spec)
             outcome = do(call, job, data, bench)[0]  # type: ignore[arg-type]
         seconds = time.perf_counter() - started
+        self.consent.use(time.process_time() - used)
         answer = {
             "reply": _plain_reply(outcome.reply, self.strict) if outcome.reply else None,
             "lost": UNSAID if outcome.lost and self.strict else outcome.lost,
@@ -429,6 +436,7 @@ class Site:
                 if is_dataclass(part)
             },
         )
+        self.consent.check_step(getattr(step, "kind", ""))
         if isinstance(step, Poisoned):
             raise Refused(f"{step.kind} is an attack, which is for simulations")
         if self.budget is not None and not within:

@@ -86,7 +86,9 @@ class SiteRegistry:
         status: Status | None = None,
         plan: Mapping[str, Any] | None = None,
         schema: Schema | None = None,
+        study: Mapping[str, str] | None = None,
     ) -> None:
+        self.study = study  # as signed
         self.schema = schema  # what the columns of everybody's tables are
         self.status = status or Status()
         self.plan = plan  # the training of the run, by which a site sees whether its budget lasts
@@ -160,6 +162,13 @@ class SiteRegistry:
                 "lanes": self.spec.lanes,
                 "plan": self.plan,
                 "schema": self.schema.plain() if self.schema else None,
+                "study": self.study,
+                "time": time.time(),
+                "expects": {
+                    "shape": list(self.spec.shape),
+                    "outputs": self.spec.outputs,
+                    "labels": self.labels,
+                },
             }
             blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
             self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))

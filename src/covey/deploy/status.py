@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import shutil
 import threading
 import time
 from collections import deque
@@ -276,8 +278,8 @@ class Status:
                 self.trail.note(what, **facts)
 
 
-def metrics(snapshot: Mapping[str, Any]) -> str:
-    """The snapshot in Prometheus' text format."""
+def metrics(snapshot: Mapping[str, Any], machine: Mapping[str, float] | None = None) -> str:
+    """The snapshot, and numbers of the server's machine, in Prometheus' text format."""
     now = snapshot["now"]
     lines = [
         "# TYPE covey_round gauge",
@@ -293,18 +295,47 @@ def metrics(snapshot: Mapping[str, Any]) -> str:
         ("covey_site_answer_seconds_total", "counter", lambda site: site["seconds"]),
         ("covey_site_answers_total", "counter", lambda site: site["answers"]),
         ("covey_site_lost_total", "counter", lambda site: site["lost"]),
+        ("covey_site_epsilon", "gauge", lambda site: as_number(site.get("epsilon", 0.0))),
     ]
     for name, kind, value in tables:
         lines.append(f"# TYPE {name} {kind}")
         lines += [
-            f'{name}{{site="{quoted(site["name"])}"}} {float(value(site)):.15g}' for site in snapshot["sites"]
+            f'{name}{{site="{quoted(site["name"])}"}} {prometheus(value(site))}' for site in snapshot["sites"]
         ]
+    lines.append("# TYPE covey_measured gauge")
+    lines += [
+        f'covey_measured{{what="{quoted(name)}"}} {value:.15g}'
+        for name, value in now.get("measured", {}).items()
+    ]
+    for name, number in (machine or {}).items():
+        lines += [f"# TYPE {name} gauge", f"{name} {number:.15g}"]
     lines.append("# TYPE covey_refused_requests_total counter")
     lines += [
         f'covey_refused_requests_total{{key="{quoted(one["key"])}",why="{quoted(one["why"])}"}} {one["count"]}'
         for one in snapshot["refused"]
     ]
     return "\n".join(lines) + "\n"
+
+
+def as_number(loss: float | str) -> float:
+    """A privacy loss; one that no noise bounds is infinite."""
+    return math.inf if isinstance(loss, str) else loss
+
+
+def prometheus(value: float) -> str:
+    """A number as Prometheus spells it."""
+    return "+Inf" if value == math.inf else f"{float(value):.15g}"
+
+
+def machine_numbers(folder: Path, certs: Path | None) -> dict[str, float]:
+    """What an administrator must not run out of: the disk of the run's folder, and the server's certificate."""
+    from covey.deploy.certs import expiry
+
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    found = {"covey_disk_free_bytes": float(shutil.disk_usage(place).free)}
+    if certs is not None and (certs / "server.crt").exists():
+        found["covey_certificate_end_seconds"] = expiry(certs).timestamp()
+    return found
 
 
 def quoted(text: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covey.deploy.status import Status, metrics
+from covey.deploy.status import Status, machine_numbers, metrics
 from covey.errors import UserError
 from covey.files import write_atomically
 from covey.report.live.folder import locked_inodes
@@ -151,12 +151,13 @@ def serving(status: Status, folder: Path, place: PagePlace) -> Iterator[None]:
             raise UserError(
                 "--status-key and --status-host need packages: pip install 'covey[watch]'"
             ) from error
-        with plainly(status, place):
+        with plainly(status, place, folder):
             yield
         return
+    kinds = made_of(folder, place.certs)
     extra: dict[str, tuple[str, Callable[[], str]]] = {
         path: (kind, lambda made=made: made(status.snapshot()))  # type: ignore[misc]
-        for path, (kind, made) in KINDS.items()
+        for path, (kind, made) in kinds.items()
         if path != "/"
     }
     hosts = HOSTS if place.host in LOOPBACK else ()
@@ -166,10 +167,12 @@ def serving(status: Status, folder: Path, place: PagePlace) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def plainly(status: Status, place: PagePlace) -> Iterator[None]:
+def plainly(status: Status, place: PagePlace, folder: Path) -> Iterator[None]:
     """A page that needs nothing but Python."""
     try:
-        server = http.server.ThreadingHTTPServer((LOOPBACK[0], place.port), _handler(status))
+        server = http.server.ThreadingHTTPServer(
+            (LOOPBACK[0], place.port), _handler(status, made_of(folder, place.certs))
+        )
     except OSError as error:
         raise UserError(f"{place.option} cannot be used: {error.strerror}") from error
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -190,24 +193,32 @@ def _write(status: Status, folder: Path, over: threading.Event) -> None:
             return
 
 
-KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
-    "/": ("text/html; charset=utf-8", page),
-    "/status.json": ("application/json", json.dumps),
-    "/metrics": ("text/plain; version=0.0.4; charset=utf-8", metrics),
-}
+Kinds = dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]]
 
 
-def _handler(status: Status) -> type[http.server.BaseHTTPRequestHandler]:
+def made_of(folder: Path, certs: Path | None) -> Kinds:
+    """What is served under which path, made of a snapshot."""
+    return {
+        "/": ("text/html; charset=utf-8", page),
+        "/status.json": ("application/json", json.dumps),
+        "/metrics": (
+            "text/plain; version=0.0.4; charset=utf-8",
+            lambda snapshot: metrics(snapshot, machine_numbers(folder, certs)),
+        ),
+    }
+
+
+def _handler(status: Status, kinds: Kinds) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = 10
 
         def do_GET(self) -> None:
             # A page of somebody else's in the administrator's browser reaches loopback under another name.
             here = self.headers.get("host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
-            if not here or self.path not in KINDS:
+            if not here or self.path not in kinds:
                 self.send_error(404)
                 return
-            kind, made = KINDS[self.path]
+            kind, made = kinds[self.path]
             content = made(status.snapshot()).encode()
             self.send_response(200)
             self.send_header("content-type", kind)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from covey.core.round import PATIENCE
 from covey.data.federate import GIVEN as DATA_GIVEN
 from covey.data.loading import LOADER_GIVEN
+from covey.errors import UserError
 from covey.settings.catalogue import TRACKERS
 from covey.settings.choices import SeveralOf
 from covey.settings.ranges import Count, Natural, NotNegative, Range, Seed
@@ -160,10 +161,20 @@ class Sites:
             counts with whoever answers.
         schema: what the columns of everybody's tables are: a JSON file that all have agreed on, or sites: found before
             the first round of what the sites tell. Empty: sites where the server's own test data are a table.
+        purpose: what the run is for, in words: it is published as a study, signed, that every site must approve.
+        contact: whom a site asks about it.
     """
 
     quorum: Natural = 0
     schema: str = ""
+    purpose: str = ""
+    contact: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.purpose) != bool(self.contact):
+            raise UserError(
+                "sites.purpose and sites.contact go together: a study says what it is for and whom to ask"
+            )
 
 
 def settings_in(section: str, maker: Callable[..., Any]) -> dict[str, Setting]:
