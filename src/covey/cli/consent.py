@@ -1,4 +1,4 @@
-"""What `covey join` does before it takes part: `--show` and `--approve` a study, `--check` whether this site fits."""
+"""What `covey join` does before it participates: `--show` and `--approve` a study, `--check` whether this site fits."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def approve(server: Server, by: str, budget: float | None, cpu: float | None) ->
 
 
 def check(server: Server, site: Site) -> None:
-    """Says line by line whether this site could take part; exit code 1 where it could not."""
+    """Says line by line whether this site could participate; exit code 1 where it could not."""
     started = time.monotonic()
     try:
         request = server.greeting()
@@ -103,7 +103,7 @@ def check(server: Server, site: Site) -> None:
             print(f"{name}: NO: {no}")
     if wrong:
         raise RunError(f"{len(wrong)} of {len(CHECKS) + 1} things do not fit: {', '.join(wrong)}")
-    say("this site can take part")
+    say("this site can participate")
 
 
 def version(site: Site, request: Mapping[str, Any]) -> str:

@@ -328,7 +328,7 @@ def told_study(config: Config, sites: int, certs: Path | None, status: Status) -
         return None
     study = signed(study, certs)
     status.event("study", name=study.says["name"], study=study.digest)
-    say(f"study {study.says['name']} ({study.digest[:16]}): sites that have approved it take part")
+    say(f"study {study.says['name']} ({study.digest[:16]}): sites that have approved it participate")
     return study
 
 
