@@ -130,12 +130,19 @@ def begun(subject: str, one: Try) -> Running:
 
 
 def carried_out(
-    names: Sequence[str], *, seconds: float, say: Callable[[str], None], jobs: int = JOBS
+    names: Sequence[str], *, seconds: float, told: Callable[[Result], None], jobs: int = JOBS
 ) -> list[Result]:
-    """All tries of these subjects, some at a time; what has not ended after so many seconds in all counts as harm."""
+    """All tries of these subjects, some at a time; what has not ended after so many seconds in all counts as harm.
+
+    Each result is told as it comes, so that nothing is lost if the rest never ends.
+    """
     end = time.monotonic() + seconds
     running: list[Running] = []
     results: list[Result] = []
+
+    def ended(result: Result) -> None:
+        results.append(result)
+        told(result)
 
     def collect(most: int) -> None:
         while len(running) > most:
@@ -148,7 +155,7 @@ def carried_out(
                     one.one = replace(one.one, seconds=now - one.started)
                 if (result := one.result(now)) is not None:
                     running.remove(one)
-                    results.append(result)
+                    ended(result)
 
     for subject in names:
         tries = tries_of(subject)
@@ -156,9 +163,8 @@ def carried_out(
             collect(jobs - 1)
             if time.monotonic() >= end:
                 late = broke(f"it was not begun within {seconds:.0f} s")
-                results.append(Result(subject=subject, what=one.what, outcome=late, seconds=0.0, megabytes=0))
+                ended(Result(subject=subject, what=one.what, outcome=late, seconds=0.0, megabytes=0))
                 continue
-            say(f"{subject}: {one.what} ...")
             running.append(begun(subject, one))
     collect(0)
     order = {name: place for place, name in enumerate(names)}
@@ -175,13 +181,16 @@ def _child(one: Try, line: Connection) -> None:
     line.send((outcome, megabytes))
 
 
+HEAD = "| subject | try | held | outcome | seconds | MB |\n| --- | --- | --- | --- | --- | --- |"
+
+
+def line_of(result: Result) -> str:
+    """A result as a line of a Markdown table, which a terminal shows as well."""
+    said = " ".join(result.outcome.said.replace("|", "/").split())
+    mark = "yes" if result.outcome.held else "**no**"
+    return f"| {result.subject} | {result.what} | {mark} | {said} | {result.seconds:.1f} | {result.megabytes} |"
+
+
 def table(rows: Sequence[Result]) -> str:
-    """The results in Markdown, which a terminal shows as well."""
-    lines = ["| subject | try | held | outcome | seconds | MB |", "| --- | --- | --- | --- | --- | --- |"]
-    for result in rows:
-        said = " ".join(result.outcome.said.replace("|", "/").split())
-        mark = "yes" if result.outcome.held else "**no**"
-        lines.append(
-            f"| {result.subject} | {result.what} | {mark} | {said} | {result.seconds:.1f} | {result.megabytes} |"
-        )
-    return "\n".join(lines)
+    """The results in Markdown."""
+    return "\n".join([HEAD, *map(line_of, rows)])

@@ -3,7 +3,9 @@
 import os
 import threading
 import time
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -45,7 +47,7 @@ def subject(monkeypatch: pytest.MonkeyPatch, *tries: object) -> None:
 
 def test_what_became_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     subject(monkeypatch, good, bad, hanging, dying, raising)
-    results = {r.what: r.outcome for r in carried_out(["made-up"], seconds=600, say=lambda _: None)}
+    results = {r.what: r.outcome for r in carried_out(["made-up"], seconds=600, told=lambda _: None)}
     assert results["it holds"] == held("well | done")
     assert results["it does harm"] == broke("oh")
     assert results["it hangs"] == broke("it did not end in 0 s")
@@ -57,7 +59,7 @@ def test_all_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     long = attempt("it takes long", seconds=600)(lambda: hanging())
     subject(monkeypatch, long, good)
     began = time.monotonic()
-    results = carried_out(["made-up"], seconds=1.0, say=lambda _: None, jobs=1)
+    results = carried_out(["made-up"], seconds=1.0, told=lambda _: None, jobs=1)
     assert [r.outcome.held for r in results] == [False, False]
     assert results[1].outcome.said == "it was not begun within 1 s"
     assert time.monotonic() - began < 300
@@ -65,5 +67,25 @@ def test_all_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_table_is_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
     subject(monkeypatch, good)
-    lines = table(carried_out(["made-up"], seconds=600, say=lambda _: None)).splitlines()
+    lines = table(carried_out(["made-up"], seconds=600, told=lambda _: None)).splitlines()
     assert lines[2].startswith("| made-up | it holds | yes | well / done |")
+
+
+def test_each_result_is_told_before_the_next_try_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject(monkeypatch, good, bad)
+    monkeypatch.setattr(frame, "begun", stopping_at(bad, frame.begun))
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        carried_out(["made-up"], seconds=600, told=lambda result: said.append(result.what), jobs=1)
+    assert said == ["it holds"]
+
+
+def stopping_at(last: Any, begun: Callable[..., Any]) -> Callable[..., Any]:
+    """Begins tries until that one, at which everything is stopped."""
+
+    def start(name: str, one: frame.Try) -> Any:
+        if one is last.attempt:
+            raise KeyboardInterrupt
+        return begun(name, one)
+
+    return start
