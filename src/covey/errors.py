@@ -1,4 +1,13 @@
-"""Errors that a user can act on."""
+"""Errors that a user can act on, and warnings that point to the user's own line."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from pathlib import Path
+
+INSIDE = str(Path(__file__).parent), contextlib.__file__
 
 
 class UserError(Exception):
@@ -36,3 +45,11 @@ class SpoiledRunError(RunError):
 
 class Refused(Exception):  # noqa: N818
     """A client's own decision not to answer (a spent privacy budget, an unknown step): becomes a refused reply."""
+
+
+def warn_caller(text: str) -> None:
+    """Warns at the line outside this package that led here, however deep inside it was noticed."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)

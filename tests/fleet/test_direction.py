@@ -17,6 +17,7 @@ from covey.fleet.work import Call
 from covey.methods.baselines import fedavg
 from covey.parts.measure import scores
 from covey.parts.steps import Train
+from covey.runs.config import fleet_of, resolve
 from covey.training.models import build
 from covey.training.rows import Layout
 
@@ -71,13 +72,40 @@ def test_who_goes_another_way_is_not_refused() -> None:
 def test_nobody_is_where_all_differ_where_half_would_be_or_where_rows_stay_at_home() -> None:
     """0.4, 0.2, 0, -0.2 and -0.4 have the deviation 1.4826 x 0.2, three of which are 0.89: no client is beyond."""
     means = (0.4, 0.2, 0.0, -0.2, -0.4)
-    ledger = Ledger(conduct={i: Conduct(compared=3, cosine=-0.6, apart=3 * m) for i, m in enumerate(means)})
+    ledger = Ledger(conduct={i: Conduct(compared=3, cosine=-1.2, apart=3 * m) for i, m in enumerate(means)})
     assert astray(ledger) == {}
     ledger.conduct[4].apart = 3 * -0.9
     assert astray(ledger).keys() == {4}
     assert refused_for_direction([Reply(id=4), Reply(id=1)], [0, 1], ledger) == {}
     assert list(refused_for_direction([Reply(id=4), Reply(id=1), Reply(id=0)], [0, 1, 2], ledger)) == [4]
     assert noted([*BESIDE_FOUR, [-1.0, 0.0]], keep=True)[0].conduct == {}
+
+
+def test_who_goes_across_and_hardly_back_has_other_data() -> None:
+    """The others agree by 0.35: a cosine of -0.17 is less than half of that backwards, one of -0.18 more."""
+    others = {i: Conduct(compared=2, cosine=0.7, apart=0.0) for i in range(8)}
+    for cosine, wrong in ((-0.17, set()), (-0.18, {8})):
+        one = Conduct(compared=2, cosine=2 * cosine, apart=2 * (cosine - 0.35))
+        assert astray(Ledger(conduct={**others, 8: one})).keys() == wrong
+
+
+def test_an_honest_minority_with_rotated_images_is_heard() -> None:
+    """One client in five has its images upside down: FedAvg refuses none of them."""
+    tables = {
+        "rounds": 6,
+        "seed": 41,
+        "data": {"name": "digits", "clients": 20},
+        "partition": {"name": "iid"},
+        "shift": {"name": "rotation", "rotations": [0, 0, 0, 0, 2]},
+    }
+    config = resolve(tables)
+    fleet = fleet_of(config)
+    try:
+        run_rounds(config.method, fleet, rounds=config.top.rounds)
+    finally:
+        fleet.close()
+    assert {one.compared >= 2 for i, one in fleet.ledger.conduct.items() if i % 5 == 4} == {True}
+    assert fleet.ledger.problems == []
 
 
 def test_rounds_of_fewer_than_ten_are_left_alone() -> None:

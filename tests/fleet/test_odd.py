@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,7 @@ from covey.core.round import Reply, Task
 from covey.fleet import guard
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.hostile import attacked
-from covey.fleet.odd import note_conduct, odd_clients, odd_in_words
+from covey.fleet.odd import against, note_conduct, odd_clients, odd_in_words
 from covey.runs import run as runs
 from covey.runs.config import fleet_of, resolve
 from covey.runs.run import run_config
@@ -50,6 +51,34 @@ def test_nothing_is_said_too_early_nor_of_two_nor_without_the_guard() -> None:
     assert (
         noted([[1, 0], [1, 0], [1, 0], [-9, 0]], norm=0).conduct == {}
     )  # as in private runs: nothing is kept
+
+
+def test_who_is_refused_makes_nobody_else_odd() -> None:
+    """(1, 0), (1, 1) and (1, -1) are against the sum of the others with (-9, 0), and not without it."""
+    task = Task(models=torch.tensor([[3.0, 4.0]]), slots=(0,))
+    rows = [[1.0, 0.0], [1.0, 1.0], [1.0, -1.0], [-9.0, 0.0]]
+    replies = [Reply(id=i, vector=torch.tensor([3.0 + x, 4.0 + y])) for i, (x, y) in enumerate(rows)]
+    tasks = dict.fromkeys(range(4), task)
+    ones = np.ones(4)
+    assert against(replies, tasks, LAYOUT, ones).tolist() == [True, True, True, True]
+    assert against(replies, tasks, LAYOUT, ones, refused={3}).tolist() == [False, False, False, True]
+
+
+def test_who_keeps_pointing_away_is_named_though_its_updates_are_refused() -> None:
+    honest = {i: Conduct(updates=6, compared=6, cosine=1.8) for i in range(9)}
+    away = Conduct(updates=6, compared=6, cosine=-1.5, apart=-3.3)
+    said = odd_in_words(Ledger(conduct={**honest, 9: away}))
+    assert said.startswith(
+        "1 client stands out: of 6 updates of client 9 their mean cosine to the others' was -0.25."
+    )
+    assert 'robust.name = "cosine" and robust.hostile = 1' in said
+
+
+def test_where_most_stand_out_nobody_does() -> None:
+    conduct = {i: Conduct(updates=6, long=6 * (i < 6)) for i in range(10)}
+    said = odd_in_words(Ledger(conduct=conduct))
+    assert said.startswith("the updates of 6 of 10 clients were longer than guard.norm allows")
+    assert said.endswith('set robust.name = "clip".')
 
 
 def test_it_lasts_with_a_checkpoint() -> None:

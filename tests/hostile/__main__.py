@@ -1,4 +1,4 @@
-"""`python -m tests.hostile [SUBJECT ...]`: all tries, or those of some files, and a table of what became of them, line by line.
+"""`python -m tests.hostile [SUBJECT ...]`: all tries, or those of some files, each a line of a table as it ends.
 
 HOSTILE_SECONDS (1200) bounds the time of all; HOSTILE_PAGE is a page into which the table is written as well, between
 its marks.

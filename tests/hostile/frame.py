@@ -188,7 +188,9 @@ def line_of(result: Result) -> str:
     """A result as a line of a Markdown table, which a terminal shows as well."""
     said = " ".join(result.outcome.said.replace("|", "/").split())
     mark = "yes" if result.outcome.held else "**no**"
-    return f"| {result.subject} | {result.what} | {mark} | {said} | {result.seconds:.1f} | {result.megabytes} |"
+    return (
+        f"| {result.subject} | {result.what} | {mark} | {said} | {result.seconds:.1f} | {result.megabytes} |"
+    )
 
 
 def table(rows: Sequence[Result]) -> str:

@@ -15,16 +15,20 @@ from covey.errors import UserError
 from covey.fleet.hostile import HostileFleet, hostile
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Outcome
-from covey.runs.config import resolve
+from covey.runs.config import Config, resolve
 from covey.settings.catalogue import METHODS
 from covey.testing import CLIENTS, small_fleet
 
 LIARS = (3,)
 TRAIN = {"lr": 0.1, "batch": 8, "epochs": 1}
+SMALL_FOREST = {"trees": 4, "depth": 3, "bins": 16}
 SETTINGS: dict[str, dict[str, Any]] = {
     "embedding": {"pretrain_rounds": 1, "pretrain_epochs": 1},
     "krum": {"keep": 3},  # with the updates of one client alone nothing could be bent
     "mime-lite": {"beta": 0.5},
+    "boosting": SMALL_FOREST,
+    "boosting-personal": {**SMALL_FOREST, "own": 2},
+    "bagging": {**SMALL_FOREST, "trees": 2 * CLIENTS},
 }
 ROUNDS = {
     "fedasync": 16,
@@ -46,23 +50,43 @@ def with_liars(fleet: LocalFleet, lie: Lie, liars: tuple[int, ...] = LIARS) -> H
     return hostile(fleet, lambda _call, _tasks, outcomes: [told(outcome) for outcome in outcomes])
 
 
-def method(name: str) -> Method:
-    """The method with little training; everybody participates where it draws clients."""
+def config(name: str) -> Config:
+    """A run of the method with little training; everybody participates where it draws clients."""
     settings: dict[str, Any] = {"name": name, **SETTINGS.get(name, {})}
     tables = {"train": dict(TRAIN), "data": {"clients": CLIENTS}}
     try:
-        return resolve({**tables, "method": {**settings, "per_round": CLIENTS}}).method
+        return resolve({**tables, "method": {**settings, "per_round": CLIENTS}})
     except UserError:
-        return resolve({**tables, "method": settings}).method
+        return resolve({**tables, "method": settings})
+
+
+def method(name: str) -> Method:
+    """The method of that run."""
+    return config(name).method
+
+
+def honest_fleet(name: str) -> LocalFleet:
+    """A fleet with the model that the method trains: a perceptron, or the trees that it grows."""
+    if own_model_of(METHODS.find(name)) is None:
+        return small_fleet(lanes=True)
+    model = {key: value for key, value in config(name)["model"].items() if key != "buffers"}
+    return small_fleet(lanes=True, model=model)
+
+
+def rounds_of(name: str) -> int:
+    """As many as the method needs to learn something; trees have to be whole."""
+    if own_model_of(METHODS.find(name)) is not None:
+        return config(name).top.rounds
+    return ROUNDS.get(name, 3)
 
 
 def run_with(
     method: Method, lie: Lie, liars: tuple[int, ...] = LIARS, rounds: int | None = None
 ) -> tuple[State, HostileFleet]:
     """A run of the method with the liars in it, and its fleet."""
-    fleet = with_liars(small_fleet(lanes=True), lie, liars)
+    fleet = with_liars(honest_fleet(method.name), lie, liars)
     try:
-        return run_rounds(method, fleet, rounds=rounds or ROUNDS.get(method.name, 3)), fleet
+        return run_rounds(method, fleet, rounds=rounds or rounds_of(method.name)), fleet
     finally:
         fleet.close()
 
@@ -135,5 +159,4 @@ LIES: dict[str, Lie] = {
     "10^18 for all whole numbers": every_number(10**18, int),
     "a row and arrays of another shape": misshapen,
 }
-# those that train any model; trees are grown from sums, and have no updates to lie in
-ALL = tuple(name for name in METHODS if own_model_of(METHODS.find(name)) is None)
+ALL = tuple(METHODS)

@@ -77,9 +77,8 @@ def wrong_types() -> Outcome:
     from dataclasses import replace
 
     from covey.core.round import run_rounds
-    from covey.testing import small_fleet
     from tests.fleet.test_wrong_types import WRONG, Mine
-    from tests.hostile.liar import ALL, method
+    from tests.hostile.liar import ALL, honest_fleet, method
 
     warnings.simplefilter("ignore")
     bare, tried = [], 0
@@ -88,7 +87,7 @@ def wrong_types() -> Outcome:
         for changes, why in (WRONG[tried // 2 % 8], WRONG[(tried // 2 + 3) % 8]):
             tried += 1
             try:
-                run_rounds(replace(made, local=Mine(tuple(changes.items()))), small_fleet(), rounds=1)
+                run_rounds(replace(made, local=Mine(tuple(changes.items()))), honest_fleet(name), rounds=1)
                 bare.append(f"{name}: {why}: taken")
             except UserError:
                 pass

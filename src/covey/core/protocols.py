@@ -125,6 +125,10 @@ class Step(Protocol):
         """The reply as the server uses it, where it travels in a shorter form."""
         return reply
 
+    def misfit(self, reply: Reply, layout: Layout, known: Known) -> str:  # noqa: ARG002
+        """Why no client of which the server knows that much can have this row, as the server uses it; or nothing."""
+        return ""
+
     def spared(self, layout: Layout) -> int:  # noqa: ARG002
         """Numbers of every row that the client has itself, so that they need not be sent to it."""
         return 0

@@ -8,7 +8,6 @@ that maps `[old rows; replies]` to the new rows. Nothing in this file knows any 
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -24,7 +23,7 @@ from covey.core.messages import Reply, Task, plain_bytes
 from covey.core.needs import ONE_MODEL, check_parts, declares, named_parts
 from covey.core.protocols import Client, Fleet, Mixing, Rule, Step, server_client
 from covey.core.shows import NOTHING, showing
-from covey.errors import RunError, SilentRoundError, UserError
+from covey.errors import RunError, SilentRoundError, UserError, warn_caller
 from covey.settings.registry import register
 from covey.streams import stream
 from covey.training.bench.base import one_thread
@@ -397,7 +396,7 @@ def check_run(method: Any, fleet: Any, rounds: Any) -> None:
         len(getattr(getattr(fleet, "data", None), "shares", ())),
     )
     if there and isinstance(asked, int) and asked > there and not getattr(fleet, "is_child", False):
-        warnings.warn(f"per_round is {asked}, but there are {there} clients: all of them work", stacklevel=4)
+        warn_caller(f"per_round is {asked}, but there are {there} clients: all of them work")
 
 
 @one_thread()

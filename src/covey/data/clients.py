@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from covey.data.convert import (
     with_everybody,
 )
 from covey.data.types import Dataset
-from covey.errors import UserError
+from covey.errors import UserError, warn_caller
 from covey.settings.ranges import Part
 from covey.settings.signatures import validated
 
@@ -360,7 +359,7 @@ def _of_splits(data: Mapping[str, Any], label: str | None, client: str | None) -
     held = "test" if "test" in data else next((split for split in data if split != "train"), None)
     unused = [split for split in data if split not in ("train", held)]
     if unused:
-        warnings.warn(f"the splits {', '.join(unused)} are not used: train and {held} are", stacklevel=4)
+        warn_caller(f"the splits {', '.join(unused)} are not used: train and {held} are")
     return _of_columns(data["train"], None if held is None else data[held], label, client)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from covey.data.local_tests import hold_out
 from covey.data.types import Dataset, Indices, Scale
-from covey.errors import UserError
+from covey.errors import UserError, warn_caller
 from covey.settings.ranges import Part
 from covey.settings.signatures import validated
 
@@ -287,9 +286,8 @@ def _targets(y: Tensor, classes: Sequence[str] | None) -> tuple[Tensor, tuple[st
         raise UserError(f"labels run from {y.min()} to {y.max()}, but there are {len(names)} classes")
     absent = sorted(set(range(len(names))) - set(np.unique(y.numpy()).tolist())) if classes is None else []
     if absent:
-        warnings.warn(
-            f"labels run from 0 to {y.max()}, but {_some(absent)} never occur; say classes= if that is meant",
-            stacklevel=3,
+        warn_caller(
+            f"labels run from 0 to {y.max()}, but {_some(absent)} never occur; say classes= if that is meant"
         )
     return y.to(torch.int64), names
 

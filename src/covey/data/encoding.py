@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from covey.arrays import Array
 from covey.data.cells import date_parts, dates_of, numbers_of, some, tidied, words_of
 from covey.data.schema import NO_CATEGORY, Column, Schema
 from covey.data.table_files import Reading, open_table
-from covey.errors import UserError
+from covey.errors import UserError, warn_caller
 
 DEVIATIONS = 10  # from the mean, beyond which a number of new rows is probably in another unit
 
@@ -26,7 +25,7 @@ def encode(schema: Schema, source: Any) -> torch.Tensor:
     columns = columns_of(schema, open_rows(schema, source))
     made = assembled(schema, columns)
     for note in (*filled(schema, columns), *far_outside(schema, columns)):
-        warnings.warn(note, stacklevel=2)
+        warn_caller(note)
     return torch.from_numpy(made.astype(np.float32))
 
 
@@ -34,7 +33,7 @@ def open_rows(schema: Schema, source: Any) -> pa.Table:
     """New rows as a table, read as the schema says; a warning for each thing that was decided."""
     opened = open_table(source, Reading(decimal_point=schema.decimal_point))
     for note in opened.notes:
-        warnings.warn(note, stacklevel=2)
+        warn_caller(note)
     return opened.table
 
 

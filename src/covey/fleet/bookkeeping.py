@@ -166,10 +166,10 @@ class Bookkeeping:
         place, times = lengths.stands_out()
         if replies[place].id not in refusals:
             self.ledger.note_longest(call.round, replies[place].id, times)
-        note_conduct(replies, tasks, lengths, self.layout, self.guard, self.ledger)
         if self.guard.norm:
             compared = note_directions(replies, tasks, lengths, self.layout, call, self.ledger)
             refusals = refused_for_direction(replies, compared, self.ledger) | refusals
+        note_conduct(replies, tasks, lengths, self.layout, self.guard, self.ledger, refusals)
         shortened = self.guard.shortened(replies, tasks, lengths, self.layout)
         return refusals, {i: reply for i, reply in shortened.items() if i not in refusals}
 
@@ -243,7 +243,7 @@ def check_reply(
     for name, columns in layout.variances.items() if training else ():
         if (least := float(reply.vector[columns].min())) < 0:
             return f"its {name} holds {least:.3g}; a variance is at least 0"
-    return ""
+    return step.misfit(reply, layout, known) if training and client >= 0 else ""
 
 
 def loss_of(reply: Reply) -> float:

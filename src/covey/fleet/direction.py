@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from covey.core.ledger import Conduct, Ledger
 from covey.core.messages import Reply, Task
 from covey.fleet import guard
 from covey.fleet.guard import Lengths
-from covey.fleet.odd import update
 from covey.fleet.work import Call
 from covey.parts.mix.gram import products
 from covey.streams import stream
@@ -23,6 +23,8 @@ UPDATES = 2  # of a client before it is judged
 AWAY = -0.05  # its mean cosine to the others' updates ...
 APART = 0.15  # ... which lies this much below theirs to each other, and so many
 DEVIATIONS = 3.0  # deviations below the other clients' means
+# Of how far the others agree so much is what it must point backwards by: who has other data goes across, not back.
+BACKWARDS = 0.5
 COLUMNS = 1 << 15  # of large models so many are compared, drawn anew in every round
 
 
@@ -55,6 +57,13 @@ def note_directions(
     return compared
 
 
+def update(reply: Reply, task: Task, layout: Layout) -> Tensor:
+    """What a reply learned."""
+    assert reply.vector is not None
+    row = task.models[task.slots.index(reply.slot)]
+    return reply.vector[: layout.trainable] - row[: layout.trainable]
+
+
 def median_cosines(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of each vector the median of its cosines to the others, given all inner products; a zero vector has cosine 0."""
     lengths = np.sqrt(np.diag(gram))
@@ -77,8 +86,13 @@ def astray(ledger: Ledger) -> dict[int, Conduct]:
     return {
         client: one
         for (client, one), mean in zip(known.items(), means.tolist(), strict=True)
-        if one.compared >= UPDATES and mean < limit and one.cosine / one.compared < AWAY
+        if one.compared >= UPDATES and mean < limit and one.cosine < least_of(one)
     }
+
+
+def least_of(one: Conduct) -> float:
+    """The sum of cosines below which a client points away: of the medians of the same rounds minus a half, or AWAY."""
+    return min(AWAY * one.compared, -BACKWARDS * (one.cosine - one.apart))
 
 
 def refused_for_direction(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from covey.core.ledger import Conduct, Ledger
 from covey.core.messages import Reply, Task
+from covey.fleet.direction import astray, update
 from covey.fleet.guard import FEWEST, Guard, Lengths
 from covey.training.rows import Layout
 
@@ -26,8 +26,12 @@ def note_conduct(
     layout: Layout,
     guard: Guard,
     ledger: Ledger,
+    refused: Collection[int] = (),
 ) -> None:
-    """Remembers whose update was too long beside the others', and whose points away from all of them."""
+    """Remembers whose update was too long beside the others', and whose points away from all of them.
+
+    Those whose updates are `refused` are none of the others: four who push one way would make the rest look odd.
+    """
     if len(replies) < FEWEST or not guard.norm:
         return
     own, shares = lengths.own[:, 0], lengths.shares(guard.norm)
@@ -38,7 +42,7 @@ def note_conduct(
         here = [place for place, other in enumerate(lengths.slots) if other == slot]
         if len(here) > FEWEST:
             backwards[here] = against(
-                [replies[place] for place in here], tasks, layout, 1 / np.maximum(1.0, times[here])
+                [replies[place] for place in here], tasks, layout, 1 / np.maximum(1.0, times[here]), refused
             )
     for place, reply in enumerate(replies):
         ledger.note_conduct(
@@ -47,43 +51,48 @@ def note_conduct(
 
 
 def against(
-    replies: Sequence[Reply], tasks: Mapping[int, Task], layout: Layout, scales: NDArray[np.float64]
+    replies: Sequence[Reply],
+    tasks: Mapping[int, Task],
+    layout: Layout,
+    scales: NDArray[np.float64],
+    refused: Collection[int] = (),
 ) -> NDArray[np.bool_]:
-    """Whose update points away from the sum of the others', each times its scale: a cosine below -AWAY."""
+    """Whose update points away from the sum of the others' that count, each times its scale: a cosine below -AWAY."""
     total = torch.zeros(layout.trainable)
     for reply, scale in zip(replies, scales.tolist(), strict=True):
-        total += update(reply, tasks[reply.id], layout) * scale
+        if reply.id not in refused:
+            total += update(reply, tasks[reply.id], layout) * scale
     found = []
     for reply, scale in zip(replies, scales.tolist(), strict=True):
         own = update(reply, tasks[reply.id], layout) * scale
-        rest = total - own
+        rest = total if reply.id in refused else total - own
         found.append(float(torch.dot(own, rest)) < -AWAY * float(own.norm()) * float(rest.norm()))
     return np.array(found)
 
 
-def update(reply: Reply, task: Task, layout: Layout) -> Tensor:
-    """What a reply learned."""
-    assert reply.vector is not None
-    row = task.models[task.slots.index(reply.slot)]
-    return reply.vector[: layout.trainable] - row[: layout.trainable]
-
-
 def odd_clients(ledger: Ledger) -> dict[int, Conduct]:
-    """Those of whose updates more than half were too long, or backwards; who stands out most comes first."""
+    """Those who keep pointing away, or of whose updates more than half were too long or backwards; the oddest first."""
+    away = astray(ledger)
     found = {
         client: one
         for client, one in ledger.conduct.items()
-        if one.updates >= ENOUGH and 2 * max(one.long, one.against) > one.updates
+        if one.updates >= ENOUGH and (client in away or 2 * max(one.long, one.against) > one.updates)
     }
     return dict(sorted(found.items(), key=lambda item: -(item[1].long + item[1].against) / item[1].updates))
 
 
 def odd_in_words(ledger: Ledger) -> str:
     """Who stands out, and what to switch on; nothing where nobody does."""
-    odd = odd_clients(ledger)
+    odd, everybody = odd_clients(ledger), len(ledger.conduct)
     if not odd:
         return ""
-    said = []
+    if 2 * len(odd) >= everybody:
+        return (
+            f"the updates of {len(odd)} of {everybody} clients were longer than guard.norm allows, or pointed against "
+            "the others': clients are too heterogeneous for one of them to stand out. Long updates were shortened; "
+            'if some may lie, set robust.name = "clip".'
+        )
+    away, said = astray(ledger), []
     for client, one in list(odd.items())[:NAMED]:
         what = []
         if one.long:
@@ -92,11 +101,14 @@ def odd_in_words(ledger: Ledger) -> str:
             )
         if one.against:
             what.append(f"{one.against} pointed against the others'")
-        said.append(f"of {one.updates} updates of client {client} {' and '.join(what)}")
+        if client in away:
+            what.append(f"their mean cosine to the others' was {one.cosine / one.compared:.2f}")
+        said.append(f"of {one.updates} updates of client {client} {', '.join(what)}")
     more = f"; and {len(odd) - NAMED} more clients" if len(odd) > NAMED else ""
     count = len(odd)
     return (
         f"{count} {'client stands' if count == 1 else 'clients stand'} out: {'; '.join(said)}{more}. Such a client "
-        "has unlike data, a fault, or lies. Long updates were shortened; if it may lie, set "
+        "has other data, a fault, or lies. Long updates were shortened, and those of clients that kept pointing away "
+        "left out; if it may lie, set "
         f'robust.name = "cosine" and robust.hostile = {count}, or robust.name = "median" where clients are alike.'
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from covey.data.types import class_name
-from covey.errors import UserError
+from covey.errors import UserError, warn_caller
 from covey.files import storing, write_atomically
 from covey.folder.about import About, read_about
 from covey.folder.answers import Answers
@@ -210,9 +209,8 @@ class TrainedModels:
         slot, share, row = self.remake(client)
         known = self.stored is not None and self.stored.is_known(client)
         if self.stored is not None and known and digest(row) != self.stored.digest_of(client):
-            warnings.warn(
-                f"the model of client {client} was made again, on this machine not with the bits that were measured",
-                stacklevel=3,
+            warn_caller(
+                f"the model of client {client} was made again, on this machine not with the bits that were measured"
             )
         return slot, share, row
 

@@ -234,7 +234,8 @@ def test_wrong_settings_are_named() -> None:
         Poisoned(local=TRAIN, clients=(), attack="x")  # type: ignore[arg-type]
 
 
-MIXES = sorted(set(METHODS) - {"centralized", "local", "median", "trimmed-mean"})
+ANY_MODEL = [name for name in METHODS if own_model_of(METHODS.find(name)) is None]
+MIXES = sorted(set(ANY_MODEL) - {"centralized", "local", "median", "trimmed-mean"})
 QUICK = {"embedding": {"pretrain_rounds": 1, "pretrain_epochs": 1}}
 
 
@@ -243,7 +244,7 @@ EVERY_RULE = ("fedavg", "hierarchical", "ifca", "fedmgda")  # one model, peers, 
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [(name, "median") for name in MIXES if own_model_of(METHODS.find(name)) is None]
+    [(name, "median") for name in MIXES]
     + [(name, rule) for name in EVERY_RULE for rule in RULES if rule != "median"],
 )
 def test_a_rule_can_be_put_into_every_method(name: str, rule: str) -> None:
@@ -261,6 +262,15 @@ def test_the_setting_is_the_method_of_that_name() -> None:
     median = final(resolve({**tables, "method": {"name": "median"}}).method, small_fleet())
     set_so = final(resolve({**tables, "robust": {"name": "median"}}).method, small_fleet())
     assert torch.equal(median.models, set_so.models)
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - set(ANY_MODEL)))
+def test_trees_take_no_rule(name: str) -> None:
+    """Sums and trees are no rows that could be compared column by column."""
+    with pytest.raises(
+        UserError, match=rf"robust\.name is 'median', but method {name} combines in a way of its own"
+    ):
+        resolve({"method": {"name": name}, "robust": {"name": "median"}})
 
 
 def test_a_method_that_combines_in_a_way_of_its_own_takes_no_rule() -> None:

@@ -11,20 +11,21 @@ import torch
 from torch import Tensor
 
 from covey.core.needs import own_model
+from covey.core.reply_schema import Known
 from covey.core.round import Client, Method, Reply, Round, Task
 from covey.core.shows import Shows
 from covey.errors import RunError
 from covey.methods.boosting import Grow, forest_of
 from covey.methods.boosting.cuts import Forests
 from covey.methods.boosting.forest import Grove
-from covey.methods.boosting.histograms import Rows, TellHistograms, mean
+from covey.methods.boosting.histograms import ROUNDED, Rows, TellHistograms, mean
 from covey.methods.boosting.splits import Growth
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.settings.ranges import Count
 from covey.settings.registry import register
 from covey.settings.signatures import picked, takes, validated
-from covey.training.models.trees import trees
+from covey.training.models.trees import NO_SPLIT, trees
 from covey.training.rows import Layout
 
 SINGLE_TREES = Shows(what="a tree of every client's own", instead="use boosting, whose rounds make sums")
@@ -70,6 +71,23 @@ class TellTree(TellHistograms):
         for place, told in zip(places, np.split(reply.vector.numpy(), ends), strict=True):
             place[...] = told.reshape(place.shape)
         return replace(reply, vector=row)
+
+    def misfit(self, reply: Reply, layout: Layout, known: Known) -> str:
+        """A tree that asks for inputs that are not there, or says more than all its samples together could."""
+        assert reply.vector is not None
+        grove = Grove(layout, reply.vector)
+        if grove.grown < 0:
+            return super().misfit(reply, layout, known)
+        tree = grove.grown // grove.depth
+        if tree >= grove.trees:
+            return ""
+        asked, value = grove.feature[tree], float(np.abs(grove.value[tree]).max())
+        if (asked != np.round(asked)).any() or asked.min() < NO_SPLIT or asked.max() >= grove.features:
+            return f"its tree asks for input {asked.max():g}, and there are {grove.features}"
+        most = ROUNDED * self.growth.learning_rate * known.train
+        if known.classes and value * self.growth.l2 > most:  # G / (H + l2), where no |g| is above 1
+            return f"a leaf of its tree has {value:.4g}, which is more than its {known.train} samples can make it"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,15 +36,19 @@ class TellQuantiles(Step):
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         x = client.train.tensors()[0].flatten(1).numpy()
-        told = np.zeros((x.shape[1], POINTS, 2), np.float32)
+        values, counts = (np.zeros((x.shape[1], POINTS), np.float32) for _ in range(2))
         for feature in range(x.shape[1]):
-            values, counts = thinned(*np.unique(x[:, feature], return_counts=True))
-            told[feature, : len(values), 0], told[feature, : len(values), 1] = values, counts
-        return Reply(id=client.id, size=len(x), stats={"points": told})
+            own, often = thinned(*np.unique(x[:, feature], return_counts=True))
+            values[feature, : len(own)], counts[feature, : len(own)] = own, often
+        return Reply(id=client.id, size=len(x), stats={"values": values, "counts": counts})
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        inputs = int(np.prod(known.shape)) if known.shape else None
-        return {"points": Stat(shape=(inputs, POINTS, 2))}
+        shape = (int(np.prod(known.shape)) if known.shape else None, POINTS)
+        # who counts for more samples than it has would place all cuts
+        return {
+            "values": Stat(shape=shape),
+            "counts": Stat(shape=shape, low=0.0, total=(0.0, float(known.train))),
+        }
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return 0.01 * train
@@ -127,7 +131,8 @@ class Forests:
             told = now.ask(TellQuantiles(), now.here)
             if not told:
                 raise SilentRoundError(f"round {now.number}: nobody told the quantiles of its inputs")
-            grove.cuts[:] = cuts_of([reply.stats["points"] for reply in told], grove.bins)
+            points = [np.stack([reply.stats["values"], reply.stats["counts"]], axis=2) for reply in told]
+            grove.cuts[:] = cuts_of(points, grove.bins)
         grove.grown = -1 if self.base is None else 0
         grove.base[:] = self.base or 0.0
         return row

@@ -27,6 +27,7 @@ from covey.settings.signatures import validated
 from covey.training.objective import Objective
 from covey.training.rows import Layout
 
+ROUNDED = 1.01  # times what a sum can be at most, which rounding may exceed
 LEVEL_SHARE = 0.05  # a level costs about a twentieth of training a small network on the same samples
 
 
@@ -165,6 +166,20 @@ class TellHistograms(Step):
             raise RunError(f"it tells {reply.vector.numel()} sums, not {wanted}")
         place[: len(reply.vector)] = reply.vector
         return replace(reply, vector=row)
+
+    def misfit(self, reply: Reply, layout: Layout, known: Known) -> str:
+        """Sums beyond its samples: of classes no |g| and no h is above 1. Other losses have no such bound."""
+        assert reply.vector is not None
+        grove = Grove(layout, reply.vector.clone())
+        stage = grove.stage(self.own)
+        if stage not in ("base", "level") or not known.classes:
+            return ""
+        shape = grove.shape(stage, self.own)
+        sums = UNIT * grove.sums[: int(np.prod(shape))].reshape(shape).astype(np.float64)
+        added = np.abs(sums).sum(axis=(1, 3)) if stage == "level" else np.abs(sums)  # over nodes and bins
+        if added.max() > ROUNDED * known.train:
+            return f"its sums add up to {added.max():.4g}, which is more than its {known.train} samples can"
+        return "its second derivatives are below 0" if sums[..., 1].min() < 0 else ""
 
     def stays(self, layout: Layout) -> Tensor:
         """True for every column of a row that is not a sum: these do not travel to the server, and need no noise."""
