@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import rich.console
@@ -69,7 +70,21 @@ QUIET_SECONDS = 10.0  # without a line, at most
 
 def say(text: str) -> None:
     """One line about what takes a while; the text may be a stranger's, so nothing in it is markup."""
-    console.print(Text(printable(text), style="dim"))
+    stamp = f"{datetime.now():%Y-%m-%d %H:%M:%S} " if _timed else ""
+    console.print(Text(stamp + printable(text), style="dim"))
+
+
+_timed: list[bool] = []
+
+
+@contextmanager
+def with_times() -> Iterator[None]:
+    """Lines begin with the time meanwhile: what runs for days is read in logs."""
+    _timed.append(True)
+    try:
+        yield
+    finally:
+        _timed.pop()
 
 
 class Due:

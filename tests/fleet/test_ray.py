@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -426,3 +427,39 @@ def test_workers_read_shared_data_themselves_in_an_environment_of_their_own(
     finally:
         here.close()
         cluster.remove_node(node)
+
+
+LONELY = """
+import os, time
+import psutil
+from covey.fleet.ray import connect
+
+ray, started = connect("", 1)
+assert started
+
+
+@ray.remote
+class Actor:
+    def die(self):
+        os.kill(os.getpid(), 9)
+
+
+actor = Actor.remote()
+parties = [psutil.Process(), *psutil.Process().children(recursive=True)]
+print(*{c.laddr.ip.removeprefix("::ffff:") for p in parties for c in p.net_connections() if c.status == "LISTEN"})
+try:
+    ray.get(actor.die.remote())
+except ray.exceptions.RayError:
+    time.sleep(3)  # in which Ray would print its paragraph
+ray.shutdown()
+"""
+
+
+def test_a_cluster_of_this_machine_listens_on_loopback_and_dead_workers_print_nothing() -> None:
+    pytest.importorskip("ray")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    ended = subprocess.run(
+        [sys.executable, "-c", LONELY], env=clean, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == ["127.0.0.1"], ended.stdout
+    assert "worker died" not in ended.stdout + ended.stderr

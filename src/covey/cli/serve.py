@@ -18,7 +18,7 @@ from covey.cli.run import ChangedCodeOption
 from covey.errors import UserError
 from covey.settings.hosts import check_host
 from covey.settings.own_code import is_file, load_file, one_sentence, split_name
-from covey.terminal import live, say
+from covey.terminal import live, say, with_times
 
 if TYPE_CHECKING:
     from covey.data import Dataset
@@ -155,6 +155,7 @@ def serve(
     # as Ctrl-C: the run is saved, and says how to resume
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
+        with_times(),
         for_their_owner(),  # checkpoints hold models
         opened as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
@@ -171,7 +172,9 @@ def serve(
             scaling=scaling,
             before=schema_before(begun),
         ) as fleet,
-        fleet.status.recorded(run=folder.name, method=config.method_name, resumed=begun is not None),
+        fleet.status.recorded(
+            fleet.farewell, run=folder.name, method=config.method_name, resumed=begun is not None
+        ),
     ):
         watchers = [watch, fleet.status.round_ended]
         if resume is not None:
@@ -483,7 +486,7 @@ def join(
 
         say(f"this is {called}, with the key {fingerprint(public_text(secret.public_key()))}")
     samples = of_a_table(table, label, exclude or ()) if table is not None else loaded(data or "", called)
-    with for_their_owner(), locked_folder(state):  # states of runs hold models, too
+    with with_times(), for_their_owner(), locked_folder(state):  # states of runs hold models, too
         site = Site(
             samples,
             name=called,

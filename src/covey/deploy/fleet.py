@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 import uuid
@@ -25,6 +26,7 @@ from covey.deploy.audit import names_and_sizes
 from covey.deploy.frozen_sender import FrozenSender
 from covey.deploy.frozen_store import LACKS
 from covey.deploy.outcomes import book_unheard, outcome_of, row_bytes
+from covey.deploy.protocol import SPOKEN
 from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
@@ -35,7 +37,7 @@ from covey.deploy.transport import POLL, Transport
 from covey.deploy.turnout import Turnout, is_training
 from covey.deploy.underway import READING, Underway
 from covey.deploy.wire import ModelSpec, message_type, step_to_plain
-from covey.errors import UserError
+from covey.errors import RunError, UserError
 from covey.fleet.bookkeeping import Bookkeeping, Trip
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
@@ -46,6 +48,7 @@ from covey.fleet.work import Call, Job, Outcome
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.mix.peers import peer_links
 from covey.parts.steps.scale import TellScale, of_scale, to_scale
+from covey.terminal import printable
 from covey.training.frozen import Frozen
 from covey.training.objective import Objective, lowest_loss
 from covey.training.rows import Layout, fresh_row
@@ -53,6 +56,7 @@ from covey.version import __version__
 
 UNTOLD = 2**31  # samples that a site may have that does not tell how many
 TOGETHER_BYTES = 64 * 2**20  # of requests that are made before they are sent
+FAREWELL = 5.0  # seconds for the sites to hear that the run has ended
 ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's size
 
 
@@ -466,6 +470,26 @@ class SiteFleet:
         self.run = saved["run"]
         self.registry.names.by_name = dict(saved["names"])
         self.registry.names.settled = True
+
+    def farewell(self, how: str) -> None:
+        """Tells the sites that are there how the run ended, for their logs; nobody is waited for long."""
+        if "SuperLink" in how or not self.registry.sites:
+            return
+        nodes = [site.node for site in self.registry.sites.values() if not site.quiet]
+        said = {
+            "covey": __version__,
+            "protocol": list(SPOKEN),
+            "hello": True,
+            "run": self.run,
+            "ended": printable(how),
+        }
+        until = time.monotonic() + FAREWELL
+        with contextlib.suppress(RunError):
+            waiting = self.transport.send(HELLO, dict.fromkeys(nodes, to_bytes(said)), FAREWELL)
+            while waiting and time.monotonic() < until:
+                for number in self.transport.collect(list(waiting), most=ANSWER_BYTES, until=until):
+                    del waiting[number]
+                time.sleep(POLL if waiting else 0.0)
 
     def close(self) -> None:
         """The sites continue waiting for a next run."""

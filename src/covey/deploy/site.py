@@ -58,7 +58,7 @@ OF_COLUMNS = (
     "date_format",
     "task",
 )
-NOTED = ("study", "run", "method", "round", "columns", "covey")  # of a request, for the audit trail
+NOTED = ("study", "run", "method", "round", "columns", "ended", "covey")  # of a request, for the audit trail
 BENCHES_KEPT = 4  # models that are ready to work
 
 
@@ -200,6 +200,7 @@ class Site:
         self.left_out = ""
         self.unfit = ""  # why the table does not fit, as this site's log has it
         self.refused = ""  # what was said last, to a server that asks the same every few seconds
+        self.run = ""  # that this site works for
         self.doing = ""  # the kind of what is asked
         self.spent = self.account.total()  # as the trail has it
         self.trail = None if folder is None else Trail(folder / AUDIT)
@@ -239,6 +240,11 @@ class Site:
                     self.doing = "query.frozen"
                     return self.frozen.answer(request["frozen"])
                 return self._work(request)
+        if "ended" in request:
+            self.say(
+                f"run {printable(str(request.get('run')))[:12]} has ended: {printable(str(request['ended']))}"
+            )
+            return {"name": self.name}
         self.consent.greeted(request.get("study"))
         self.hear(str(request.get("left_out", "")))
         if request.get("lanes") is True:
@@ -397,6 +403,9 @@ class Site:
         if not outcome.mistake:
             paid = outcome.reply is not None and self.account.drawn != drawn
             self.memory.close(run, outcome.state, (request, answer) if paid else None)
+        if run != self.run:
+            self.say(f"run {run[:12]}, {printable(str(request.get('method', 'a model of the method')))}")
+        self.run = run
         self.say(f"round {call.round}: {step.kind} in {seconds:.2f} s{problem(outcome)}")
         return answer
 

@@ -211,8 +211,8 @@ class Status:
             )
 
     @contextlib.contextmanager
-    def recorded(self, **facts: Any) -> Iterator[None]:
-        """The run goes on meanwhile: a line says how it began, and one how it ended."""
+    def recorded(self, farewell: Callable[[str], None] = lambda _: None, **facts: Any) -> Iterator[None]:
+        """The run goes on meanwhile: a line says how it began, and one how it ended, which the sites are told, too."""
         self.event("began", covey=__version__, **facts)
         how = "finished"
         try:
@@ -225,6 +225,7 @@ class Status:
             raise
         finally:
             self.event("ended", how=how, round=self.now.round)
+            farewell(how)
 
     def seated(self, client: int, name: str, why: str = "", **facts: Any) -> None:
         """A site was taken in, or is left out for a reason."""

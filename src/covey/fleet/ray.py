@@ -46,6 +46,8 @@ BUSY = {
     # Workers are as important as the run itself: by Ray's own 15 any other program comes first, and they starve.
     "RAY_worker_niceness": "0",
 }
+# A cluster of this machine alone is reached from nowhere else: whoever reaches one can run code on it.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -340,15 +342,18 @@ def connect(
     environment: dict[str, Any] | None = None,
 ) -> tuple[Any, bool]:
     """The module ray, connected to the cluster at the address or to a new one here, and whether just now."""
-    for name, value in BUSY.items():
+    address = address or os.environ.get("RAY_ADDRESS", "")
+    for name, value in (BUSY if address else {**BUSY, **LOOPBACK}).items():
         os.environ.setdefault(name, value)
     try:
         import ray
+        import ray._private.worker as told
     except ImportError as error:
         raise UserError('engine.mode is "ray", which needs the package ray: install covey[ray]') from error
     if ray.is_initialized():
         return ray, False
-    address = address or os.environ.get("RAY_ADDRESS", "")
+    # of a dead worker a run says one line of its own; Ray would print a paragraph for each
+    told.print_to_stdstream = lambda *_, **__: None
     here: dict[str, Any] = {} if address else {"num_cpus": workers or None, "include_dashboard": False}
     if environment:
         here["runtime_env"] = environment
