@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.round import Reply, Step, Task, run_rounds
+from covey.core.round import Client, Reply, Step, Task, run_rounds
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
+from covey.methods.covey.clusters import class_distances, clusters
+from covey.methods.covey.portrait import classes_in, standardised
+from covey.methods.covey.sketch import COUNTED_AS, SketchClasses, class_table
 from covey.parts.steps import Evaluate, Train
 from covey.parts.steps.noisy_evaluate import NoisyEvaluate
 from covey.parts.steps.private import Noised
 from covey.privacy.apply import made_private
 from covey.privacy.settings import Private
+from covey.report.seeds import Number
+from covey.runs.config import fleet_of, resolve
 from covey.streams import stream
 from covey.training.models import build
 from covey.training.rows import write_row
@@ -30,6 +36,8 @@ from experiments.spec import Findings
 from experiments.studies.pictures import of_curves
 
 Array = NDArray[np.float64]
+
+DIMS = 64  # of a sketch, as covey has them
 
 
 # ---------------------------------------------------------------------------------------------- labels
@@ -252,3 +260,32 @@ def draw_pictures(shown: Mapping[str, Tensor], side: int, path: Any) -> None:
         axis.axis("off")
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+# ---------------------------------------------------------------------------------------------- sketches
+
+
+def sketches(settings: dict[str, Any], seed: int) -> Findings:
+    """How well `covey` finds its clusters from class sums under noise: the adjusted Rand index with the true ones.
+
+    A row for each epsilon, a column for each number of samples per client; the number of clusters is not given.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    fleet = fleet_of(resolve({**settings["run"], "seed": seed}), None)
+    shares, classes = fleet.data.shares, len(fleet.data.dataset.classes)
+    fleet.close()
+    truth = [share.cluster for share in shares]
+    rows: dict[str, dict[str, Number]] = {f"epsilon {epsilon:g}": {} for epsilon in settings["epsilons"]}
+    for samples in settings["samples"]:
+        some = [share.train.select(slice(0, samples)) for share in shares]
+        seen = [cast(Client, SimpleNamespace(train=part)) for part in some]
+        tables = [class_table(standardised(one), classes_in(one.train), classes, DIMS) for one in seen]
+        for epsilon in settings["epsilons"]:
+            step, rng = SketchClasses(epsilon=epsilon, dims=DIMS), stream(seed, "noise", samples, epsilon)
+            noisy = [table + step.scale * rng.standard_normal(table.shape) for table in tables]
+            told = [{"sums": one[:, :-1], "counts": one[:, -1] / COUNTED_AS} for one in noisy]
+            compared = class_distances([step.portraits(one)[0] for one in told])
+            found = adjusted_rand_score(truth, clusters(compared).labels)
+            rows[f"epsilon {epsilon:g}"][f"{samples} samples"] = float(found)
+    return Findings(rows=rows)
