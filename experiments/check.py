@@ -23,6 +23,11 @@ from experiments.tuning import with_tuned
 GUARD_BEFORE = 10.0
 
 
+def before() -> str:
+    """The old default in words."""
+    return f"guard.norm = {GUARD_BEFORE:g}, the default when it was made"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Check:
     """What one run gave when it was stored and gives now."""
@@ -84,7 +89,7 @@ def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -
         raise UserError(
             f"{experiment.name}: the stored run {run['case']} {run['row']} is no longer in {experiment.file}"
         )
-    before = {
+    numbers = {
         cell["column"]: from_json(cell["values"][run["seed"]])
         for cell in stored["cells"]
         if (cell["case"], cell["row"]) == (case.name, row.name) and "comparison" not in cell
@@ -92,7 +97,7 @@ def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -
     plain = {
         column: what
         for column, what in experiment.columns.items()
-        if column in before and not what.startswith(OF_SEVERAL_RUNS)
+        if column in numbers and not what.startswith(OF_SEVERAL_RUNS)
     }
 
     def again(tables: Mapping[str, Any], place: Path) -> Check:
@@ -102,7 +107,7 @@ def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -
             name=experiment.name,
             run=run,
             now=origin(config.toml()),
-            stored={column: before[column] for column in plain},
+            stored={column: numbers[column] for column in plain},
             found={column: read_cell(what, summary, place) for column, what in plain.items()},
         )
 
@@ -112,7 +117,7 @@ def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -
     if check.differs and "norm" not in guard:
         older = again({**tables, "guard": {**guard, "norm": GUARD_BEFORE}}, folder / "older")
         if not older.differs:
-            return replace(older, under=f"guard.norm = {GUARD_BEFORE:g}, the default when it was made")
+            return replace(older, under=before())
     return check
 
 
@@ -125,22 +130,35 @@ def cheapest(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_study(experiment: Experiment, stored: Mapping[str, Any]) -> Check:
+    """The cheapest seed of a study; where its numbers differ, with the old bound on updates as well."""
+    settings = dict(experiment.settings)
+    check = study_again(experiment, stored, settings)
+    base = settings.get("base")
+    if not check.differs or not isinstance(base, Mapping) or "norm" in base.get("guard", {}):
+        return check
+    guard = {**base.get("guard", {}), "norm": GUARD_BEFORE}
+    older = study_again(experiment, stored, {**settings, "base": {**base, "guard": guard}})
+    return check if older.differs else replace(older, under=before())
+
+
+def study_again(experiment: Experiment, stored: Mapping[str, Any], settings: dict[str, Any]) -> Check:
+    """One seed of the study with these settings, beside what was stored."""
     run = cheapest(stored)
-    findings = the_study(experiment)(dict(experiment.settings), run["seed"])
+    findings = the_study(experiment)(settings, run["seed"])
     found = {
         f"{row}: {column}": value for row, cells in findings.rows.items() for column, value in cells.items()
     }
-    before: dict[str, Number] = {}
+    numbers: dict[str, Number] = {}
     for cell in stored["cells"]:
         if cell["column"] in experiment.timed:
             continue
         name, values = f"{cell['row']}: {cell['column']}", list(map(from_json, cell["values"]))
         if len(values) == stored["seeds"]:
-            before[name] = values[run["seed"]]
+            numbers[name] = values[run["seed"]]
         elif (
             name in found
         ):  # a row that not every seed has: which values are whose is not kept, one must be this
-            before[name] = next((value for value in values if close(value, found[name])), values[0])
+            numbers[name] = next((value for value in values if close(value, found[name])), values[0])
     return Check(
-        name=experiment.name, run=run, now=origin(settings_key(experiment)), stored=before, found=found
+        name=experiment.name, run=run, now=origin(settings_key(experiment)), stored=numbers, found=found
     )

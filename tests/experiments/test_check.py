@@ -42,3 +42,24 @@ def test_a_row_that_not_every_seed_has_is_compared_where_it_is(
 def test_it_is_said_by_how_much_a_number_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked(monkeypatch, {"all": {"a": 2.000008}}).differences == ["all: a by 8e-06"]
     assert checked(monkeypatch, {"some": {"a": 7.0}}).differences == ["all: a"]
+
+
+@pytest.mark.parametrize(
+    ("then", "under"), [(2.0, ""), (1.0, "guard.norm = 10, the default when it was made"), (3.0, "")]
+)
+def test_a_study_that_differs_is_tried_with_the_old_guard(
+    monkeypatch: pytest.MonkeyPatch, then: float, under: str
+) -> None:
+    """It gives 2 by default and 1 with guard.norm = 10; stored is 2 (the same), 1 (of before) or 3 (neither)."""
+
+    def study(settings: dict[str, Any], _seed: int) -> Findings:
+        return Findings(rows={"all": {"a": 1.0 if settings["base"].get("guard") == {"norm": 10.0} else 2.0}})
+
+    monkeypatch.setattr(check, "the_study", lambda _: study)
+    experiment: Any = SimpleNamespace(
+        name="paper/study", settings={"base": {"rounds": 3}}, study="x:y", timed=set()
+    )
+    cells = [{"row": "all", "column": "a", "values": [then], "case": ""}]
+    found = check.check_study(experiment, {"seeds": 1, "cells": cells})
+    assert found.under == under
+    assert bool(found.differs) == (then == 3.0)
