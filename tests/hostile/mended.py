@@ -68,3 +68,9 @@ secure_sums = by_tests(
     "a site that lies in a secure sum: a flipped bit in a letter, a false share, an honest site blamed",
     "tests/deploy/test_secure_liars.py",
 )
+words = by_tests(
+    "ranges that are none, hosts with a space, empty certificates, and names that LC_ALL=C cannot write",
+    "tests/fuzz/test_commands.py::test_a_mistake_on_the_command_line_is_a_sentence",
+    "tests/folder/test_read.py::test_a_folder_may_have_a_name_that_is_no_utf8",
+    "tests/runs/test_config.py::test_text_that_is_no_utf8_is_refused",
+)
