@@ -173,7 +173,8 @@ def gap(found: ClassDistances, labels: Labels) -> float:
     )
     own = mean[np.arange(len(labels)), labels]
     others = np.where(inside > 0, np.inf, mean).min(axis=1)
-    margins = np.where(np.isfinite(others), others - own, np.nan)  # next to nobody that can be compared
+    margins = np.full(len(labels), np.nan)  # next to nobody that can be compared
+    np.subtract(others, own, out=margins, where=np.isfinite(others) & np.isfinite(own))
     shares = []
     for cluster in range(inside.shape[1]):
         known = margins[labels == cluster]
