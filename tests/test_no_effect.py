@@ -24,6 +24,8 @@ UNMEASURED = {"measure": {"global_test": False, "local_test": False}}
 
 # For each setting that counts only beside another: a file in which it would do nothing, its value, what is said.
 NEEDS: dict[str, tuple[dict[str, Any], Any, str]] = {
+    "sites.purpose": ({}, "to learn", "sites.purpose and sites.contact go together"),
+    "sites.contact": ({}, "a@b.org", "sites.purpose and sites.contact go together"),
     "target_metric": ({}, "loss", 'target_metric is "loss", which needs target'),
     "target_on": ({}, "local-test", 'target_on is "local-test", which needs target'),
     "stop_at_target": ({}, True, "stop_at_target is True, which needs target"),
