@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +16,26 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
+import covey
 from covey.core.round import State
 from covey.folder.checkpoint import load_checkpoint
 from covey.folder.checksums import read_index
-from tests.examples.test_plugin import PLUGIN, command, install
+from tests.examples.test_plugin import PLUGIN, install
 
 SECONDS = 900.0
 ROUNDS = 4
+
+
+def command(installed: Path, *words: str) -> subprocess.Popen[str]:
+    """covey as a process of its own, which finds the plugin."""
+    paths = [str(Path(covey.__file__).parents[1]), str(installed)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "covey", *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def wait_until(reached: Callable[[], bool], what: str) -> None:

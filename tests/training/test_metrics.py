@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ import torch
 from covey.errors import UserError
 from covey.parts.measure import Measuring
 from covey.training import metrics
-from covey.training.metrics import Metric, Metrics, base_name, metric
+from covey.training.metrics import SCORES, WHOLE, Metric, Metrics, base_name, metric
 from covey.training.objective import Classification, Regression
 
 # Six samples of three classes. Predicted: 0 0 1 1 2 0.
@@ -211,3 +213,11 @@ def test_a_metric_without_a_direction_is_one_sentence(decorate, sentence: str) -
     """Also `@covey.metric` without parentheses, which Python alone would answer with a TypeError."""
     with pytest.raises(UserError, match=sentence):
         decorate()
+
+
+def test_a_metric_goes_to_a_worker_process_and_is_the_same_there():
+    """Its function's name is that of the metric: the worker finds it there, and what was set beside it."""
+    for one in (*SCORES.values(), *WHOLE.values()):
+        assert pickle.loads(pickle.dumps(one)) == one
+        strict = replace(one, per_class=10)
+        assert pickle.loads(pickle.dumps(strict)) == strict

@@ -7,9 +7,11 @@ objective gives each sample (accuracy, loss), or a number about all predictions 
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -59,6 +61,16 @@ class Metric:
                 f"a metric is called {self.name!r}; a name has no '/' or ':' and does not end in "
                 f"{', '.join(f'-{end}' for end in AGGREGATES)}"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For a worker process: under its function's name stands a metric, so that goes, and how this differs."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        place = sys.modules.get(getattr(self.of, "__module__", ""))
+        known = getattr(place, getattr(self.of, "__qualname__", ""), None)
+        if place is not None and isinstance(known, Metric) and known.of is self.of:
+            del plain["of"]
+            return _like, (place.__name__, self.of.__qualname__, plain)  # type: ignore[union-attr]
+        return _metric, (plain,)
 
     def value(self, outputs: Tensor, target: Tensor) -> float | None:
         """The number from all outputs and targets, which it cannot change; None where these do not define it."""
@@ -115,6 +127,15 @@ class Metric:
     def plain(self) -> dict[str, Any]:
         """What the run folder keeps of it, for readers that do not have its code."""
         return {"higher_is_better": self.higher_is_better, "share": self.share, "together": self.together}
+
+
+def _metric(plain: dict[str, Any]) -> Metric:
+    return Metric(**plain)
+
+
+def _like(module: str, name: str, plain: dict[str, Any]) -> Metric:
+    known: Metric = getattr(import_module(module), name)
+    return replace(known, **plain)
 
 
 def metric(
