@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from covey.core.needs import GROUPS, Key, check_parts, declares
+from covey.core.declare import part
+from covey.core.needs import GROUPS, Key, check_parts
 from covey.core.round import Method
 from covey.errors import RunError, UserError
 from covey.methods.baselines import fedavg
@@ -65,7 +66,7 @@ def test_a_part_that_says_nothing_needs_nothing() -> None:
 
 
 def test_a_function_declares_with_a_decorator() -> None:
-    @declares(needs=(GROUPS,))
+    @part("select", "mine", needs=(GROUPS,))
     def picky(now):
         return now.here
 

@@ -8,8 +8,9 @@ from typing import ClassVar, get_type_hints
 
 import pytest
 
+from covey.core.declare import part
 from covey.core.round import Method, Round, one_model
-from covey.core.shows import NOTHING, Shows, says, showing, shows_of
+from covey.core.shows import NOTHING, Shows, says, shows_of
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.mix.robust import Krum
@@ -119,7 +120,7 @@ def test_a_function_around_a_part_says_nothing() -> None:
 
     assert shows_of(one_model) == NOTHING
     assert shows_of(around) is None
-    assert shows_of(showing(NOTHING)(lambda now: now)) == NOTHING  # type: ignore[arg-type]
+    assert shows_of(part("select", "mine", shows=NOTHING)(lambda now: now)) == NOTHING
 
 
 def test_what_is_read_out_of_updates_is_covered_by_noise_on_each() -> None:

@@ -88,16 +88,6 @@ def own_model_of(maker: object) -> OwnModel | None:
     return found if isinstance(found, OwnModel) else None
 
 
-def declares(*, needs: Facts = (), gives: Facts = ()) -> Callable[[F], F]:
-    """Says what a function that is a part needs and gives; a class has the two attributes itself."""
-
-    def mark(part: F) -> F:
-        part.needs, part.gives = needs, gives  # type: ignore[attr-defined]
-        return part
-
-    return mark
-
-
 def needs_of(part: object) -> Facts:
     """What the part needs from others; nothing, where it does not say."""
     found: Facts = getattr(part, "needs", ())

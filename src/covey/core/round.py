@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from covey.core.checks import as_chosen, check_bank, check_round, check_turnout, without_culprits
+from covey.core.declare import part
 from covey.core.messages import Reply, Task, plain_bytes
-from covey.core.needs import ONE_MODEL, check_parts, declares, named_parts
+from covey.core.needs import ONE_MODEL, check_parts, named_parts
 from covey.core.protocols import Client, Fleet, Mixing, Rule, Step, server_client
-from covey.core.shows import NOTHING, showing
+from covey.core.shows import NOTHING
 from covey.errors import RunError, SilentRoundError, UserError, warn_caller
-from covey.settings.registry import register
 from covey.streams import stream
 from covey.training.bench.base import one_thread
 
@@ -55,6 +55,8 @@ __all__ = [
     "Task",
     "Update",
     "Watcher",
+    "answered_round",
+    "asked_round",
     "close_round",
     "each_reply",
     "empty_state",
@@ -175,17 +177,13 @@ Update = Callable[[Round, Tensor], Tensor]
 After = Callable[[Round], None]
 
 
-@register("bank part", "one")
-@showing(NOTHING)
-@declares(gives=(ONE_MODEL,))
+@part("bank", "one", shows=NOTHING, gives=(ONE_MODEL,))
 def one_model(now: Round) -> Tensor:
     """One common model."""
     return now.models if len(now.models) else now.fleet.start()[None]
 
 
-@register("send part", "everybody")
-@showing(NOTHING)
-@declares(needs=(ONE_MODEL,))
+@part("send", "everybody", shows=NOTHING, needs=(ONE_MODEL,))
 def to_everybody(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Everybody gets the common model, row 0."""
     return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,)))
@@ -244,6 +242,13 @@ class Method:
 
 def one_round(method: Method, state: State, fleet: Fleet) -> State:
     """One round of any method; no single client's answer can end it."""
+    now = asked_round(method, state, fleet)
+    now.replies = method.gather(now, method.local)
+    return answered_round(method, now)
+
+
+def asked_round(method: Method, state: State, fleet: Fleet) -> Round:
+    """The first half of a round: who works, and what each of them is sent."""
     now = open_round(state, fleet)
     if method.group:
         now.groups = without_culprits(now, method.group)
@@ -251,7 +256,11 @@ def one_round(method: Method, state: State, fleet: Fleet) -> State:
     now.here = fleet.trainers(now.here)
     now.chosen = as_chosen(method, without_culprits(now, method.select), now.here)
     now.tasks = without_culprits(now, lambda now: method.send(now, sorted(set(now.chosen))))
-    now.replies = method.gather(now, method.local)
+    return now
+
+
+def answered_round(method: Method, now: Round) -> State:
+    """The second half, once the replies are there: what they make of the bank."""
     check_round(method, now)
     now.models = without_culprits(now, partial(new_rows, method))
     check_bank(method, now)

@@ -1,16 +1,13 @@
 """What a part of a method shows the server that noise on updates does not cover: each part says it itself.
 
 `[private]` reads it in the attribute `shows`, and refuses a part that says nothing. A class has it beside the code that
-it is about: where another class takes over some of that code, it says it anew. A function says it with `showing`.
+it is about: where another class takes over some of that code, it says it anew. A function says it in `@part`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-F = TypeVar("F", bound=Callable[..., Any])
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +55,6 @@ def private_form(part: Any, budget: Budget) -> Any:
     """The part as it is in a run that hides samples: as its method `privately` says, or itself, where it has none."""
     change = getattr(part, "privately", None)
     return part if change is None else change(budget)
-
-
-def showing(shows: Shows) -> Callable[[F], F]:
-    """Says it of a function that is a part."""
-
-    def mark(part: F) -> F:
-        part.shows = shows  # type: ignore[attr-defined]
-        return part
-
-    return mark
 
 
 def shows_of(part: object) -> Shows | None:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 
-from covey.core.needs import Facts
-from covey.core.round import Client, Method, Reply, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, method, step
 from covey.methods.baselines import fedavg, fedavg_around
+from covey.parts.mix.average import Weighting
 from covey.parts.steps.served import OWN_MODEL
 from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row
-from covey.settings.ranges import Share
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline, Share, takes
 
 
-@register("step")
-@register("local part", "mixture")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("mixture")
 class MixtureTrain(PlainTraining):
     """Trains the common model w, and beside it v so that the mixture a v + (1 - a) w fits the client's data.
 
@@ -65,13 +58,18 @@ class MixtureTrain(PlainTraining):
         return 2 * self.train.work(train, test)
 
 
-@register("method", "apfl", family="personalised")
-@validated
-@takes(fedavg, MixtureTrain)
-def apfl(train: Train, **settings: Any) -> Method:
+@method("apfl", family="personalised")
+@takes(fedavg)
+def apfl(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    local: Annotated[MixtureTrain, Inline()] = FILLED,
+) -> Method:
     """FedAvg beside which every client trains a model that it mixes with the common one, and learns in which shares.
 
     w <- w - lr g(w), v <- v - lr a g(a v + (1 - a) w) on every batch, a <- a - lr <v - w, g(a v + (1 - a) w)> once per
     round (Deng et al., 2020, Algorithm 1); a client uses a v + (1 - a) w.
     """
-    return fedavg_around("apfl", MixtureTrain, train, **settings)
+    return fedavg_around("apfl", train, local, per_round=per_round, weighting=weighting)

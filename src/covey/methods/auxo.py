@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core.needs import GROUPS, MODEL_PER_GROUP, Fact, Facts, Key, declares
-from covey.core.round import Method, Reply, Round
-from covey.core.shows import ANY_GROUPS, NOTHING, Shows, showing
+from covey.core import GROUPS, MODEL_PER_GROUP, Fact, Facts, Key, Method, Reply, Round, Shows, method, part
+from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.parts.banks import one_per_parent, to_group
 from covey.parts.mix.average import Average
 from covey.parts.selection.clusters import EveryCluster
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Range, Share
-from covey.settings.registry import register
-from covey.settings.signatures import picked, takes, validated
+from covey.settings import FILLED, Count, Inline, Range, Share
 
 T = TypeVar("T")
 
@@ -60,9 +56,7 @@ def halves(updates: Array, known: Sequence[int | None], seed: int) -> list[int]:
     return [int(known[at] or 0) for at in nearest]
 
 
-@register("group part", "rewards")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "rewards")
 class ByRewards:
     """Every client is in the cohort that rewarded it most; who has no reward yet is in one at random (Auxo).
 
@@ -91,17 +85,13 @@ class ByRewards:
         return found
 
 
-@register("bank part", "per-cohort")
-@showing(NOTHING)
-@declares(needs=(COHORTS,), gives=(MODEL_PER_GROUP,))
+@part("bank", "per-cohort", shows=NOTHING, needs=(COHORTS,), gives=(MODEL_PER_GROUP,))
 def one_per_cohort(now: Round) -> Tensor:
     """A model for every cohort; one that was cut off starts from the model of the cohort that it was in."""
     return one_per_parent(now, PARENTS.get(now.memory, [0]))
 
 
-@register("after part", "rewards")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("after", "rewards")
 class RememberRewards:
     """Rewards the clients of every cohort and cuts a cohort in two when enough of its clients are on each side (Auxo).
 
@@ -164,10 +154,14 @@ def moves(now: Round, replies: Sequence[Reply]) -> Array:
     return torch.stack(rows)[:, : now.fleet.layout.trainable].double().numpy()
 
 
-@register("method", "auxo", family="clusters")
-@validated
-@takes(ByRewards, RememberRewards)
-def auxo(train: Train, *, per_round: Count = 10, **settings: Any) -> Method:
+@method("auxo", family="clusters")
+def auxo(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    group: Annotated[ByRewards, Inline()] = FILLED,
+    after: Annotated[RememberRewards, Inline()] = FILLED,
+) -> Method:
     """One cohort is cut in two again and again, by the directions of the updates that arrive anyway.
 
     In every round the clients of a cohort are rewarded for being near its mean update, 1 - d / (mean d + deviation of
@@ -181,11 +175,11 @@ def auxo(train: Train, *, per_round: Count = 10, **settings: Any) -> Method:
     """
     return Method(
         name="auxo",
-        group=ByRewards(**picked(settings, ByRewards)),
+        group=group,
         bank=one_per_cohort,
         select=EveryCluster(per_round=per_round),
         send=to_group,
         local=train,
         mix=Average(),
-        after=(RememberRewards(**picked(settings, RememberRewards)),),
+        after=(after,),
     )

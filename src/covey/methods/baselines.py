@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from covey.core.round import Method, Step
+from covey.core import Method, Step, method
 from covey.parts.banks import one_per_client, to_owner
 from covey.parts.mix.average import Average, Weighting, keep_own
 from covey.parts.selection.plain import Everybody, Uniform, the_server
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, NotNegative
-from covey.settings.registry import register
-from covey.settings.signatures import picked, validated
+from covey.settings import Count, NotNegative
 
 
-@register("method", "fedavg", family="aggregation")
-@validated
+@method("fedavg", family="aggregation")
 def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """Federated averaging: some clients train the global model, and the server averages what they send.
 
@@ -36,14 +31,12 @@ def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "sampl
     )
 
 
-def fedavg_around(name: str, step: Callable[..., Step], train: Train, **settings: Any) -> Method:
-    """FedAvg with another step in place of training; each gets those of the settings that it takes."""
-    local = step(train=train, **picked(settings, step))
-    return replace(fedavg(train, **picked(settings, fedavg)), name=name, local=local)
+def fedavg_around(name: str, train: Train, local: Step, *, per_round: int, weighting: Weighting) -> Method:
+    """FedAvg with another step in place of training."""
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name=name, local=local)
 
 
-@register("method", "fedprox", family="aggregation")
-@validated
+@method("fedprox", family="aggregation")
 def fedprox(
     train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", mu: NotNegative = 0.01
 ) -> Method:
@@ -63,8 +56,7 @@ def fedprox(
     )
 
 
-@register("method", "local", family="reference")
-@validated
+@method("local", family="reference")
 def local_only(train: Train) -> Method:
     """Each client trains alone: what a client can do without the others, the lower reference."""
     return Method(
@@ -77,8 +69,7 @@ def local_only(train: Train) -> Method:
     )
 
 
-@register("method", "centralized", family="reference")
-@validated
+@method("centralized", family="reference")
 def centralized(train: Train) -> Method:
     """All data in one place: the upper reference. Possible in a simulation only.
 
@@ -92,8 +83,7 @@ def centralized(train: Train) -> Method:
     )
 
 
-@register("method", "random", family="selection")
-@validated
+@method("random", family="selection")
 def random(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
     """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline.
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Facts, declares
-from covey.core.round import Method, Mixing, Reply, Round, Task
-from covey.core.shows import ANY_GROUPS, Shows, showing
+from covey.core import KNOWN_GROUPS, ONE_MODEL, Facts, Method, Mixing, Reply, Round, Shows, Task, method, part
+from covey.core.shows import ANY_GROUPS
 from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Everybody
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Natural, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Natural, Positive
 
 
 def halves(gram: Array) -> NDArray[np.bool_]:
@@ -40,9 +36,12 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
     return bool(np.sqrt(max(0.0, gram.mean())) < still and np.sqrt(np.diag(gram).max()) > apart)
 
 
-@register("send part", "known-group")
-@showing(Shows(what="which group a client's own update puts it in", instead=ANY_GROUPS, in_updates=True))
-@declares(needs=(KNOWN_GROUPS,))
+@part(
+    "send",
+    "known-group",
+    shows=Shows(what="which group a client's own update puts it in", instead=ANY_GROUPS, in_updates=True),
+    needs=(KNOWN_GROUPS,),
+)
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """The model of the client's group; who has none is sent all models and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
@@ -52,9 +51,7 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     }
 
 
-@register("mix part", "split")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "split")
 class SplitAndAverage:
     """CFL: groups that pull apart are cut in two, and each group's model is the equal mean of its members' replies."""
 
@@ -88,8 +85,7 @@ class SplitAndAverage:
         return [reply.id for reply, leaves in zip(members, halves(gram), strict=True) if leaves]
 
 
-@register("method", "cfl", family="clusters")
-@validated
+@method("cfl", family="clusters")
 def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience: Natural = 20) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,24 +9,21 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from covey.core.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Step, Task
-from covey.core.shows import ANY_GROUPS, NOTHING, Shows
+from covey.core import Client, Facts, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core.needs import GROUPS, MODEL_PER_GROUP
+from covey.core.reply_schema import Stat
+from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.group.reports import first_come
 from covey.parts.steps.stepwise import Batches
 from covey.parts.steps.train import Train, best_row
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
 
 
-@register("step")
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TellGradient(Step):
     """Asks for the gradient of all the client's data at the sent model, of length 1, folded to a few numbers."""
 
@@ -75,9 +71,7 @@ def as_before(new: NDArray[np.int64], old: NDArray[np.int64], k: int) -> NDArray
     return np.asarray(names[new], np.int64)
 
 
-@register("group part", "gradients")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "gradients")
 class ByGradients:
     """Groups by gradients that all clients compute for the same models, added up over some rounds (CFL-GP).
 
@@ -129,10 +123,7 @@ class ByGradients:
         return max(sorted(likeness), key=lambda group: np.mean(likeness[group]), default=0)
 
 
-@register("bank part", "equal-starts")
-@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("bank", "equal-starts", needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 class EqualStarts:
     """k models, or one per group where there are more, that all start as the given one; who trains them is all."""
 
@@ -145,8 +136,7 @@ class EqualStarts:
         return torch.cat([now.models, now.fleet.start().repeat(missing, 1)]) if missing > 0 else now.models
 
 
-@register("method", "cfl-gp", family="clusters")
-@validated
+@method("cfl-gp", family="clusters")
 def cfl_gp(
     train: Train, *, per_round: int = 10, k: Count = 4, period: Count = 1, until: Count = 10
 ) -> Method:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from covey.core.round import Method
+from covey.core import Method, method
 from covey.parts.mix.average import Average
 from covey.parts.selection.clustered_sampling import FromUrns, remember_sketches
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 
-@register("method", "clustered-sampling", family="selection")
-@validated
+@method("clustered-sampling", family="selection")
 def clustered_sampling(
     train: Train, *, per_round: Count = 10, by: Literal["size", "similarity"] = "size"
 ) -> Method:

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from covey.core.needs import (
-    GROUPS,
-    KNOWN_GROUPS,
-    MODEL_PER_CLIENT,
-    MODEL_PER_GROUP,
-    SEVERAL_MODELS,
-    Fact,
-    check_parts,
-    gives_of,
-    missing,
-)
-from covey.core.round import Method
+from covey.core import Fact, Method, check_parts, gives_of, method, missing
+from covey.core.needs import GROUPS, KNOWN_GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, SEVERAL_MODELS
 from covey.parts.serving import ServeAdapted
 from covey.parts.steps.train import Train
 from covey.settings.catalogue import PARTS
 from covey.settings.choices import Table
 from covey.settings.parts import PartOf, PartsOf, make_part
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 Group = Annotated[Any, PartOf("group")]
 Bank = Annotated[Any, PartOf("bank")]
@@ -36,8 +24,7 @@ Update = Annotated[Any, PartOf("update")]
 After = Annotated[Any, PartsOf("after")]
 
 
-@register("method", "compose", family="own")
-@validated
+@method("compose", family="own")
 def compose(
     train: Train,
     *,

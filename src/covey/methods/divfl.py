@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from covey.arrays import Array
-from covey.core.needs import Facts
-from covey.core.round import Method, Round
-from covey.core.shows import SKETCHED, Shows
+from covey.core import SKETCHED, Facts, Method, Round, Shows, method, part
 from covey.parts.mix.average import Average
 from covey.parts.selection.clustered_sampling import SKETCHES, remember_sketches
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 
 def most_central(distances: Array, count: int) -> list[int]:
@@ -32,9 +27,7 @@ def most_central(distances: Array, count: int) -> list[int]:
     return chosen
 
 
-@register("select part", "diverse")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "diverse")
 class Diverse(PerRound):
     """Everybody once; then those clients whose last updates stand best for everybody's (DivFL without overhead)."""
 
@@ -53,8 +46,7 @@ class Diverse(PerRound):
         return sorted(fresh + [tried[place] for place in most_central(far, count - len(fresh))])
 
 
-@register("method", "divfl", family="selection")
-@validated
+@method("divfl", family="selection")
 def divfl(train: Train, *, per_round: Count = 10) -> Method:
     """FedAvg on those clients whose last updates stand best for everybody's.
 

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.needs import Facts
-from covey.core.round import Client, Method, Reply, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, method, step
 from covey.methods.baselines import fedavg, fedavg_around
+from covey.parts.mix.average import Weighting
 from covey.parts.steps.home import at_home
 from covey.parts.steps.served import OWN_MODEL
 from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
-from covey.settings.ranges import Count, Positive, Share
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline, Positive, Share, takes
 
 SETTLING = 50  # passes at most, until W settles
 WINDOW = 10  # passes over which the loss is watched
 SETTLED = 0.1  # deviation of the loss over them at which W has settled
 
 
-@register("step")
-@register("local part", "ala")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("ala")
 class LocalAggregationTrain(PlainTraining):
     """Starts from v + (w - v) * W, where W says for every weight of the last tensors how much of w to take.
 
@@ -87,13 +81,18 @@ class LocalAggregationTrain(PlainTraining):
         return self.train.work(train, test) + self.share * train
 
 
-@register("method", "fedala", family="personalised")
-@validated
-@takes(fedavg, LocalAggregationTrain)
-def fedala(train: Train, **settings: Any) -> Method:
+@method("fedala", family="personalised")
+@takes(fedavg)
+def fedala(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    local: Annotated[LocalAggregationTrain, Inline()] = FILLED,
+) -> Method:
     """FedAvg whose clients start from a mixture of the common and their own last model, learned weight by weight.
 
     v + (w - v) * W for the last tensors, with W <- clip(W - rate g * (w - v), 0, 1) learned on a share of the client's
     data (Zhang et al., 2023); a client uses its trained model.
     """
-    return fedavg_around("fedala", LocalAggregationTrain, train, **settings)
+    return fedavg_around("fedala", train, local, per_round=per_round, weighting=weighting)

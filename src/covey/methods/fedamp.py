@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from covey.arrays import Array
-from covey.core.needs import MODEL_PER_CLIENT, Facts
-from covey.core.round import Client, Method, Reply, Round, Task
-from covey.core.shows import OWN_MODEL, Shows
+from covey.core import MODEL_PER_CLIENT, Client, Facts, Method, Reply, Round, Shows, Task, method, part, step
+from covey.core.shows import OWN_MODEL
 from covey.parts.banks import one_per_client, to_owner
 from covey.parts.mix.average import keep_own
 from covey.parts.mix.combine import combine
@@ -21,9 +19,7 @@ from covey.parts.selection.plain import Everybody
 from covey.parts.steps.personal import fit_near
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, reply_of
-from covey.settings.ranges import NotNegative, Positive, Share
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import NotNegative, Positive, Share
 
 
 def attention(gram: Array, *, sigma: float, own: float) -> Array:
@@ -39,9 +35,7 @@ def attention(gram: Array, *, sigma: float, own: float) -> Array:
     return np.asarray(share + np.diag(1 - share.sum(axis=1)))
 
 
-@register("send part", "attended")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("send", "attended")
 class ToAttended:
     """Every client gets its cloud model: everybody's models, weighted by how near they are to its own (FedAMP).
 
@@ -72,10 +66,7 @@ class ToAttended:
         }
 
 
-@register("step")
-@register("local part", "near-cloud")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("near-cloud")
 class TrainNearCloud(AroundTraining):
     """Trains the client's own model v on F_k(v) + (pull / 2) ||v - u||^2, u the cloud model that it was sent.
 
@@ -99,8 +90,7 @@ class TrainNearCloud(AroundTraining):
         return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
 
 
-@register("method", "fedamp", family="personalised")
-@validated
+@method("fedamp", family="personalised")
 def fedamp(train: Train, *, pull: NotNegative = 0.1, sigma: Positive = 1.0, own: Share = 0.5) -> Method:
     """Everybody's model is held to a mixture of all models in which those near to it count more.
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core.needs import Key
-from covey.core.reply_schema import ROUNDING, Known, Stat
-from covey.core.round import Client, Method, Mixing, Reply, Round, Step, Task
-from covey.core.shows import Shows
+from covey.core import Client, Key, Known, Method, Mixing, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core.reply_schema import ROUNDING, Stat
 from covey.errors import UserError
 from covey.parts.ask_once import answers, ask_once
 from covey.parts.mix.average import weighted_rows, weights
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, NotNegative
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, NotNegative
 
 Measure = Literal["kl", "l2", "l1", "cosine"]
 
@@ -48,9 +43,7 @@ def disco_weights(samples: Array, distance: Array, a: float, b: float) -> Array:
     return np.asarray(wanted / wanted.sum() if wanted.sum() > 0 else share)
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TellDiscrepancy(Step):
     """How far the client's label shares are from equal ones: one number."""
 
@@ -73,9 +66,7 @@ class TellDiscrepancy(Step):
         return 0.0
 
 
-@register("mix part", "discrepancy")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "discrepancy")
 class DiscoAverage:
     """FedDisco's average, in which clients with evenly spread labels count more.
 
@@ -98,8 +89,7 @@ class DiscoAverage:
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], values)])
 
 
-@register("method", "feddisco", family="aggregation")
-@validated
+@method("feddisco", family="aggregation")
 def feddisco(
     train: Train, *, per_round: Count = 10, measure: Measure = "kl", a: NotNegative = 0.5, b: float = 0.1
 ) -> Method:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,16 +9,14 @@ import torch
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Step, Task
-from covey.core.shows import ANY_GROUPS, NOTHING, Shows, showing
+from covey.core import Client, Facts, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core.needs import GROUPS, MODEL_PER_GROUP
+from covey.core.reply_schema import Stat
+from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Positive
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Positive
 
 LAST: Key[dict[int, float]] = Key("feddrift.losses")  # of every client's own model, when it was last asked
 # in this round: a group, the one that it takes in, and the share of the latter's clients in both
@@ -27,8 +24,7 @@ MERGED: Key[list[tuple[int, int, float]]] = Key("feddrift.merged")
 ORIGIN: Key[int] = Key("feddrift.origin")  # the model that a new one of this round starts from
 
 
-@register("step")
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TellLosses(Step):
     """Asks for the mean loss of every sent model on the client's training data."""
 
@@ -66,9 +62,7 @@ def joined(distances: Array, delta: float) -> list[list[int]]:
     return [np.flatnonzero(names == name).tolist() for name in dict.fromkeys(names.tolist())]
 
 
-@register("group part", "drift")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "drift")
 class ByDrift:
     """Clients use the model with the lowest loss on their data; who loses more than `delta` on all of them has drifted.
 
@@ -126,9 +120,7 @@ class ByDrift:
         return groups
 
 
-@register("bank part", "of-drift")
-@showing(NOTHING)
-@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
+@part("bank", "of-drift", shows=NOTHING, needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def models_of_drift(now: Round) -> Tensor:
     """A model for every group ever found: those that became one are averaged by their clients.
 
@@ -142,8 +134,7 @@ def models_of_drift(now: Round) -> Tensor:
     return torch.cat([rows, start.expand(missing, -1)]) if missing > 0 else rows
 
 
-@register("method", "feddrift", family="clusters")
-@validated
+@method("feddrift", family="clusters")
 def feddrift(train: Train, *, per_round: int = 10, delta: Positive = 0.5) -> Method:
     """One model per concept, found while concepts change: who loses more than before on all models gets a new one.
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from covey.core.needs import ONE_MODEL, Facts, Key, declares
-from covey.core.round import Client, Method, Reply, Round, Task, to_everybody
-from covey.core.shows import AT_THE_SERVER, Shows, showing
+from covey.core import Client, Facts, Key, Method, Reply, Round, Shows, Task, method, part, step, to_everybody
+from covey.core.needs import ONE_MODEL
+from covey.core.shows import AT_THE_SERVER
 from covey.parts.mix.average import Average
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings.ranges import Count, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Positive
 
 
-@register("step")
-@register("local part", "dyn")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("dyn")
 class DynTrain(AroundTraining):
     """FedDyn's training, pulled back by the client's memory of past rounds.
 
@@ -56,8 +51,7 @@ class DynTrain(AroundTraining):
 MOVES: Key[Tensor] = Key("feddyn.sum", 'add "moves" to after')
 
 
-@register("send part", "with-memory")
-@dataclass(frozen=True)
+@part("send", "with-memory")
 class WithMemory:
     """FedDyn's model to train: the average of the last round plus the mean of all clients' memories."""
 
@@ -74,9 +68,12 @@ class WithMemory:
         return dict.fromkeys(ids, Task(models=row, slots=(0,), args=args))
 
 
-@register("after part", "moves")
-@showing(Shows(what="how far every client has moved", instead=AT_THE_SERVER))
-@declares(gives=(MOVES,))
+@part(
+    "after",
+    "moves",
+    shows=Shows(what="how far every client has moved", instead=AT_THE_SERVER),
+    gives=(MOVES,),
+)
 def remember_moves(now: Round) -> None:
     """Adds what the clients of this round have added to their memories to the sum that the server keeps."""
     trainable = now.fleet.layout.trainable
@@ -90,8 +87,7 @@ def remember_moves(now: Round) -> None:
 CLIP = 10.0  # norm of a gradient, unless the training settings say another
 
 
-@register("method", "feddyn", family="drift")
-@validated
+@method("feddyn", family="drift")
 def feddyn(train: Train, *, per_round: Count = 10, alpha: Positive = 0.01) -> Method:
     """FedAvg whose clients remember how far they drifted, so that their optima agree with the common one.
 

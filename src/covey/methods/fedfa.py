@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core.needs import ACCURACY, Facts, Key
-from covey.core.reply_schema import SHARE, Known, Stat
-from covey.core.round import Client, Method, Mixing, Reply, Round, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import Client, Facts, Key, Method, Mixing, Reply, Round, Shows, Stat, Task, method, part, step
+from covey.core.needs import ACCURACY
+from covey.core.reply_schema import SHARE, Known
+from covey.core.shows import NOTHING
 from covey.errors import UserError
 from covey.parts.mix.average import weighted_rows
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings.ranges import PartBelowOne, Share
-from covey.settings.registry import register
-from covey.settings.signatures import picked, takes, validated
+from covey.settings import FILLED, Count, Inline, PartBelowOne, Share, takes
 
 
-@register("step")
-@register("local part", "scored")
-@dataclass(frozen=True, kw_only=True)
+@step("scored")
 class ScoredTrain(AroundTraining):
     """Training that also tells the accuracy of the model as it was received."""
 
@@ -60,9 +56,7 @@ Momentum = Literal["accelerate", "published"]
 VELOCITY: Key[Tensor] = Key("momentum")
 
 
-@register("update part", "momentum")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("update", "momentum")
 class ServerMomentum:
     """FedFa's momentum at the server, for every model.
 
@@ -118,9 +112,7 @@ def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
     return np.asarray((1 - beta) * a / a.sum() + beta * b / b.sum())
 
 
-@register("mix part", "fairness")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "fairness")
 class FairAverage:
     """FedFa's average, in which less accurate and more frequent clients count more.
 
@@ -149,10 +141,16 @@ class FairAverage:
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
 
 
-@register("method", "fedfa", family="aggregation")
-@validated
-@takes(Uniform, FairAverage, ServerMomentum)
-def fedfa(train: Train, *, gamma: PartBelowOne = 0.9, **settings: Any) -> Method:
+@method("fedfa", family="aggregation")
+@takes(Uniform, ServerMomentum)
+def fedfa(
+    train: Train,
+    *,
+    gamma: PartBelowOne = 0.9,
+    per_round: Count = 10,
+    mix: Annotated[FairAverage, Inline()] = FILLED,
+    momentum: Momentum = "accelerate",
+) -> Method:
     """Momentum at the clients and at the server, and weights for fairness.
 
     Clients train with momentum `gamma`. Their weight is (1 - beta) a_k + beta b_k: a_k grows as the received model's
@@ -163,8 +161,8 @@ def fedfa(train: Train, *, gamma: PartBelowOne = 0.9, **settings: Any) -> Method
     train = replace(train, momentum=gamma)
     return Method(
         name="fedfa",
-        select=Uniform(**picked(settings, Uniform)),
+        select=Uniform(per_round=per_round),
         local=ScoredTrain(train=train),
-        mix=FairAverage(**picked(settings, FairAverage)),
-        update=ServerMomentum(train=train, gamma=gamma, **picked(settings, ServerMomentum)),
+        mix=mix,
+        update=ServerMomentum(train=train, gamma=gamma, momentum=momentum),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,17 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core.needs import GROUPS, Facts, Key
-from covey.core.round import Method, Round, Task
-from covey.core.shows import ANY_GROUPS, Shows
+from covey.core import ANY_GROUPS, GROUPS, Facts, Key, Method, Round, Shows, Task, method, part
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.ask_once import ask_once, grouped_once
 from covey.parts.group.reports import first_come
 from covey.parts.mix.gram import products
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 DIRECTIONS: Key[Tensor] = Key("fedgroup.directions")  # [m, trainable]: along which updates are compared
 COSINES: Key[dict[int, NDArray[Any]]] = Key("fedgroup.cosines")
@@ -34,9 +29,7 @@ def decomposed(gram: Array, m: int) -> Array:
     return np.asarray((vectors[:, kept] / np.sqrt(np.maximum(values[kept], 1e-24))).T)
 
 
-@register("group part", "updates")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "updates")
 class ByDecomposedCosine:
     """Groups by the directions of the clients' first updates (FedGroup's EDC measure).
 
@@ -98,8 +91,7 @@ class ByDecomposedCosine:
         return kinds[int(np.argmin([np.linalg.norm(mean - at) for mean in means]))]
 
 
-@register("method", "fedgroup", family="clusters")
-@validated
+@method("fedgroup", family="clusters")
 def fedgroup(train: Train, *, per_round: int = 10, clusters: Count = 3) -> Method:
     """Clients whose first updates point the same way train one model together.
 

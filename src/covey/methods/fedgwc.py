@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Fact, Facts, Key
+from covey.core import Client, Fact, Facts, Key, Method, Mixing, Reply, Round, Shows, Task, method, part, step
+from covey.core.needs import KNOWN_GROUPS, ONE_MODEL
 from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Mixing, Reply, Round, Task
-from covey.core.shows import ANY_GROUPS, Shows
+from covey.core.shows import ANY_GROUPS
 from covey.methods.cfl import to_known_group
 from covey.parts.group.reports import first_come
 from covey.parts.mix.average import weights
 from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings.ranges import Count, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Positive
 
 POINTS = 10  # at which the course of a client's loss is told
 COURSES = Fact("the course of the loss in every reply", 'set local = "course"')
 INTERACTIONS: Key[dict[str, Any]] = Key("fedgwc.interactions")
 
 
-@register("step")
-@register("local part", "course")
-@dataclass(frozen=True, kw_only=True)
+@step("course")
 class TrainWithCourse(AroundTraining):
     """Training that also tells the course of its loss, at ten points of the way."""
 
@@ -90,9 +86,7 @@ def split(table: Array, most: int, seed: int) -> NDArray[np.int64]:
     return labels
 
 
-@register("mix part", "interactions")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "interactions")
 class ByInteractions:
     """Groups whose interactions have settled are split by them; then each group's replies are averaged (FedGWC).
 
@@ -158,8 +152,7 @@ def pair(one: int, other: int) -> str:
     return f"{one}/{other}"
 
 
-@register("method", "fedgwc", family="clusters")
-@validated
+@method("fedgwc", family="clusters")
 def fedgwc(
     train: Train, *, per_round: int = 10, gamma: Positive = 4.0, settled: Positive = 1e-5, most: Count = 4
 ) -> Method:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,16 +9,12 @@ from scipy.optimize import Bounds, LinearConstraint, minimize
 from scipy.sparse import csr_array
 
 from covey.arrays import Array
-from covey.core.needs import ONE_MODEL, Facts
-from covey.core.round import Method, Mixing, Round
-from covey.core.shows import Shows
+from covey.core import ONE_MODEL, Facts, Method, Mixing, Round, Shows, method, part
 from covey.parts.mix.average import weighted_rows, weights
 from covey.parts.mix.gram import products
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Positive, Share
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Positive, Share
 
 STANDSTILL = 1e-8  # added to the length of an update: who does not move has no say
 
@@ -48,9 +43,7 @@ def shortest(gram: Array, preferred: Array, eps: float) -> Array:
     return np.asarray(found.x)
 
 
-@register("mix part", "common-descent")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "common-descent")
 class CommonDescent:
     """FedMGDA+: a step along a direction that serves all clients of the round.
 
@@ -86,8 +79,7 @@ class CommonDescent:
         ]
 
 
-@register("method", "fedmgda", family="aggregation")
-@validated
+@method("fedmgda", family="aggregation")
 def fedmgda(train: Train, *, per_round: Count = 10, eta: Positive = 1.0, eps: Share = 0.1) -> Method:
     """A step of fixed length along a direction that serves all clients of the round.
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from covey.arrays import Array
-from covey.core.round import Method, Mixing, Round
-from covey.core.shows import Shows
+from covey.core import Method, Mixing, Round, Shows, method, part
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.mix.average import Weighting, weights
 from covey.parts.steps.train import Train
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 
 def local_lengths(steps: Array, train: Train, lr: float) -> Array:
@@ -33,9 +30,7 @@ def local_lengths(steps: Array, train: Train, lr: float) -> Array:
     return steps
 
 
-@register("mix part", "normalised")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "normalised")
 class NormalisedAverage:
     """FedNova's average of updates per local step: w <- w + tau_eff sum of p_k (w_k - w) / tau_k.
 
@@ -80,8 +75,7 @@ class NormalisedAverage:
         return Mixing(factors=[csr_array(matrix)])
 
 
-@register("method", "fednova", family="aggregation")
-@validated
+@method("fednova", family="aggregation")
 def fednova(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg whose updates are divided by the number of local steps, so that nobody counts more for training longer.
 

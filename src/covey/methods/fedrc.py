@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.core.needs import SEVERAL_MODELS, Fact, Facts, Key, declares
+from covey.core import Client, Fact, Facts, Key, Method, Mixing, Reply, Round, Shows, Task, method, part, step
+from covey.core.needs import SEVERAL_MODELS
 from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Mixing, Reply, Round, Task
-from covey.core.shows import FIT_OF_MODELS, Shows, showing
+from covey.core.shows import FIT_OF_MODELS
 from covey.errors import UserError
 from covey.methods.ifca import RandomStarts
 from covey.parts.mix.average import weighted_rows
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 from covey.training.bench import Loss
 
 TURN = Fact("the model whose turn it is", 'set send = "in-turn"')
@@ -44,10 +42,7 @@ def responsibilities(
     return np.asarray(gamma / gamma.sum(axis=0))
 
 
-@register("step")
-@register("local part", "responsible")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("responsible")
 class ResponsibleTrain(AroundTraining):
     """Trains the model whose turn it is on all samples, each weighted by how far that model explains it (FedRC).
 
@@ -98,8 +93,7 @@ class ResponsibleTrain(AroundTraining):
         return replace(self.train, batches=None).work(train, test) + 4 * FORWARD_SHARE * train
 
 
-@register("send part", "in-turn")
-@dataclass(frozen=True)
+@part("send", "in-turn")
 class InTurn:
     """Everybody gets all models, whose turn it is, and the share of each label in what every model explains."""
 
@@ -115,8 +109,7 @@ class InTurn:
         return dict.fromkeys(ids, Task(models=now.models, slots=tuple(range(len(now.models))), args=args))
 
 
-@register("mix part", "by-mass")
-@dataclass(frozen=True)
+@part("mix", "by-mass")
 class ByMass:
     """The model whose turn it was is averaged by how many samples of each client it explains."""
 
@@ -130,9 +123,7 @@ class ByMass:
         )
 
 
-@register("after part", "label-mass")
-@showing(FIT_OF_MODELS)
-@declares(needs=(MASS,), gives=(LABELS,))
+@part("after", "label-mass", shows=FIT_OF_MODELS, needs=(MASS,), gives=(LABELS,))
 def remember_mass(now: Round) -> None:
     """Keeps what every client's labels are explained by; a client belongs to the model that explains most of it."""
     told = {reply.id: np.asarray(reply.stats["mass"], float) for reply in now.replies}
@@ -140,8 +131,7 @@ def remember_mass(now: Round) -> None:
     now.groups |= {i: int(mass.sum(axis=1).argmax()) for i, mass in told.items()}
 
 
-@register("method", "fedrc", family="clusters")
-@validated
+@method("fedrc", family="clusters")
 def fedrc(train: Train, *, per_round: Count = 10, k: Count = 3) -> Method:
     """`k` models for `k` concepts: samples count in a model by how far it explains them, whatever their labels are.
 

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from covey.core.needs import Fact, Facts
+from covey.core import Client, Fact, Facts, Method, Mixing, Reply, Round, Shows, Task, method, part, step
 from covey.core.reply_schema import SHARE, Known, Stat
-from covey.core.round import Client, Method, Mixing, Reply, Round, Task
-from covey.core.shows import ANY_GROUPS, Shows
+from covey.core.shows import ANY_GROUPS
 from covey.methods.ifca import AllModels, RandomStarts
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
-from covey.settings.ranges import Count, NotNegative, PartBelowOne
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, NotNegative, PartBelowOne
 
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
 
 
-@register("step")
-@register("local part", "soft")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("soft")
 class SoftTrain(AroundTraining):
     """Trains one model near to all that fit the client's data: F_k(v) + (pull / 2) sum of u_s ||v - c_s||^2.
 
@@ -76,8 +70,7 @@ def importance(client: Client, rows: torch.Tensor, floor: float) -> np.ndarray:
     return np.asarray(share / share.sum())
 
 
-@register("mix part", "soft")
-@dataclass(frozen=True)
+@part("mix", "soft")
 class SoftAverage:
     """c_s <- sum of u_ks n_k w_k / sum of u_ks n_k over all replies (FedSoft)."""
 
@@ -96,8 +89,7 @@ class SoftAverage:
         return Mixing(factors=[csr_array(np.hstack([np.diag(1.0 - new.sum(axis=1)), new]))])
 
 
-@register("method", "fedsoft", family="clusters")
-@validated
+@method("fedsoft", family="clusters")
 def fedsoft(
     train: Train, *, per_round: int = 10, k: Count = 4, pull: NotNegative = 0.1, floor: PartBelowOne = 0.01
 ) -> Method:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Facts
-from covey.core.round import Method, Mixing, Round
-from covey.core.shows import ANY_GROUPS, Shows
+from covey.core import ANY_GROUPS, KNOWN_GROUPS, ONE_MODEL, Facts, Method, Mixing, Round, Shows, method, part
 from covey.methods.cfl import to_known_group
 from covey.parts.group.reports import first_come
 from covey.parts.mix.average import weights
@@ -18,9 +15,7 @@ from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 
 def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -29,9 +24,7 @@ def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
 
 
-@register("mix part", "nearest-centre")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "nearest-centre")
 class NearestCentre:
     """Every client belongs to the model that its own is nearest to, and each model is its members' mean (FeSEM).
 
@@ -70,8 +63,7 @@ class NearestCentre:
         return first_come(KMeans(count, n_init=10, random_state=seed).fit_predict(points))
 
 
-@register("method", "fesem", family="clusters")
-@validated
+@method("fesem", family="clusters")
 def fesem(train: Train, *, per_round: int = 10, k: Count = 4) -> Method:
     """`k` models as the centres of the clients' models: each client belongs to the centre that its own is nearest to.
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from covey.core.needs import GROUPS, Facts, Key
-from covey.core.round import Method, Round
-from covey.core.shows import NOTHING, Shows
+from covey.core import GROUPS, NOTHING, Facts, Key, Method, Round, Shows, method, part
 from covey.methods.cafa import by_label_mix
 from covey.parts.mix.average import Average
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 PICKS: Key[dict[int, int]] = Key("flips.picks")  # how often each client was chosen
 
@@ -40,9 +35,7 @@ def equitable(
     return sorted(chosen)
 
 
-@register("select part", "equitable")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "equitable")
 class Equitable(PerRound):
     """As many clients of every group, and of a group those that worked least often (FLIPS)."""
 
@@ -58,8 +51,7 @@ class Equitable(PerRound):
         return [int(i) for i in np.sort(chosen)]
 
 
-@register("method", "flips", family="selection")
-@validated
+@method("flips", family="selection")
 def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None) -> Method:
     """FedAvg in which every cluster of like label mixes is served equally, and in it who worked least often.
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.core.needs import GROUPS, Facts, Key
+from covey.core import Client, Facts, Key, Method, Reply, Round, Step, Task, method, part, server_client, step
+from covey.core.needs import GROUPS
 from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Step, Task, server_client
 from covey.core.shows import ANY_GROUPS, Shows
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Share
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Share
 
 PREDICTIONS: Key[dict[int, NDArray[Any]]] = Key("flis.predictions")
 
 
-@register("step")
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Predict(Step):
     """Asks for the predicted classes of the first samples of the test data; the server asks itself."""
 
@@ -50,9 +46,7 @@ def disagreement(left: Reports, right: Reports) -> Array:
     return np.array([[float((a != b).mean()) for b in right] for a in left])
 
 
-@register("group part", "inference")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "inference")
 class ByInference:
     """Groups by how often the clients' first trained models agree on samples that the server has (FLIS).
 
@@ -88,8 +82,7 @@ class ByInference:
         return grouped_by_reports(now, PREDICTIONS, ask, disagreement, found)
 
 
-@register("method", "flis", family="clusters")
-@validated
+@method("flis", family="clusters")
 def flis(train: Train, *, per_round: int = 10, samples: Count = 500, agree: Share | None = None) -> Method:
     """Clients whose models predict alike on samples of the server's own train one model together.
 

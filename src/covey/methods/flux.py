@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,27 +10,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array, Labels
-from covey.core.needs import GROUPS, MODEL_PER_GROUP, Facts, Key, declares
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Step, Task
-from covey.core.shows import ANY_GROUPS, NOTHING, Shows, showing
+from covey.core import Client, Facts, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core.needs import GROUPS, MODEL_PER_GROUP
+from covey.core.reply_schema import Stat
+from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.group.density import Density
 from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.latents import representations
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline
 
 MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
 DESCRIBED_BY: Key[Tensor] = Key("flux.model")
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TellMoments(Step):
     """Asks for moments of the client's data as the sent model represents them, in `dims` fixed random directions.
 
@@ -140,9 +135,7 @@ def cut_at_knee(distances: Array) -> Labels:
     return Density(algorithm="dbscan", eps=reach)(distances, "precomputed")
 
 
-@register("group part", "moments")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "moments")
 class ByMoments:
     """Groups by moments of the clients' data under the model of round `after`; before that, all are one group (FLUX).
 
@@ -184,9 +177,7 @@ class ByMoments:
         return grouped_by_reports(now, MOMENTS, ask, between_scaled if self.published else between, found)
 
 
-@register("bank part", "per-group-from-common")
-@showing(NOTHING)
-@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
+@part("bank", "per-group-from-common", shows=NOTHING, needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group_from_common(now: Round) -> Tensor:
     """A model for every group; a new group starts from the common model that was trained before."""
     rows = now.models if len(now.models) else now.fleet.start()[None]
@@ -194,10 +185,8 @@ def one_per_group_from_common(now: Round) -> Tensor:
     return torch.cat([rows, rows[:1].expand(missing, -1)]) if missing > 0 else rows
 
 
-@register("method", "flux", family="clusters")
-@validated
-@takes(ByMoments)
-def flux(train: Train, *, per_round: Count = 10, **moments: Any) -> Method:
+@method("flux", family="clusters")
+def flux(train: Train, *, per_round: Count = 10, group: Annotated[ByMoments, Inline()] = FILLED) -> Method:
     """Clients whose data have like moments under a common model train one model together; who has no labels can join.
 
     Everybody trains one model for `after` rounds; then every client tells means and deviations of its data as that
@@ -208,5 +197,4 @@ def flux(train: Train, *, per_round: Count = 10, **moments: Any) -> Method:
     Args:
         per_round: how many clients work in a round.
     """
-    group = ByMoments(**moments)
     return fedavg_per_group("flux", train, group, per_round=per_round, bank=one_per_group_from_common)

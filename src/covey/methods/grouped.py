@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from covey.core.round import Bank, Group, Method
+from covey.core import Bank, Group, Method
 from covey.parts.banks import to_group
 from covey.parts.group.membership import one_per_group
 from covey.parts.mix.average import Average

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 
 from covey.arrays import Array
-from covey.core.needs import Facts, Key, declares
-from covey.core.round import Method, Round
-from covey.core.shows import Shows, showing
+from covey.core import Facts, Key, Method, Round, Shows, method, part
 from covey.methods.baselines import fedavg
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
-from covey.settings.ranges import NotNegative, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Inline, NotNegative, Positive
 
 # client -> its last update of the last tensor
 BIASES: Key[dict[int, Array]] = Key("hics.biases", 'add "biases" to after')
@@ -40,9 +36,7 @@ def heterogeneity(updates: Array, entropies: Array, weight: float) -> Array:
     return np.asarray((table + table.T) / 2)
 
 
-@register("select part", "entropy")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "entropy")
 class ByEntropy(PerRound):
     """Everybody once; then clusters by output biases, drawn by softmax of sharpness times mean entropy (HiCS-FL).
 
@@ -95,9 +89,12 @@ class ByEntropy(PerRound):
         return chosen
 
 
-@register("after part", "biases")
-@showing(Shows(what="the bias of every client's update, and with it its label mix", instead="use fedavg"))
-@declares(gives=(BIASES,))
+@part(
+    "after",
+    "biases",
+    shows=Shows(what="the bias of every client's update, and with it its label mix", instead="use fedavg"),
+    gives=(BIASES,),
+)
 def remember_biases(now: Round) -> None:
     """Keeps what every worker's update did to the last trainable tensor, usually the output biases."""
     layout = now.fleet.layout
@@ -113,13 +110,11 @@ def remember_biases(now: Round) -> None:
     BIASES.keep(now.memory, BIASES.get(now.memory, {}) | told)
 
 
-@register("method", "hics", family="selection")
-@validated
-@takes(ByEntropy)
-def hics(train: Train, **entropy: Any) -> Method:
+@method("hics", family="selection")
+def hics(train: Train, *, select: Annotated[ByEntropy, Inline()] = FILLED) -> Method:
     """FedAvg that prefers clients of even label mixes, which the server reads off the output biases of their updates.
 
     H = entropy of softmax(update of the output biases / temperature); clusters by angle + weight |H - H'| are drawn
     with probability ~ exp(sharpness mean H) (Chen and Vikalo, 2024, HiCS-FL, with a constant sharpness).
     """
-    return replace(fedavg(train), name="hics", select=ByEntropy(**entropy), after=(remember_biases,))
+    return replace(fedavg(train), name="hics", select=select, after=(remember_biases,))

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.needs import KNOWN_GROUPS, SEVERAL_MODELS, Facts, declares
-from covey.core.round import Client, Method, Reply, Round, Step, Task
-from covey.core.shows import BEST_MODEL, Shows, showing
+from covey.core import BEST_MODEL, Client, Facts, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core.needs import KNOWN_GROUPS, SEVERAL_MODELS
 from covey.parts.banks import to_group
 from covey.parts.mix.average import Weighting
 from covey.parts.mix.shared import GroupAverage, leading_columns
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps import Train, best_row
 from covey.parts.steps.evaluate import FORWARD_SHARE
-from covey.settings.ranges import Count, Natural, Share
-from covey.settings.registry import register
-from covey.settings.signatures import picked, takes, validated
+from covey.settings import Count, Natural, Share, takes
 
 
-@register("step")
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Best(Step):
     """Asks which of the models has the lowest loss on the client's training data."""
 
@@ -39,9 +34,7 @@ class Best(Step):
         return FORWARD_SHARE * train
 
 
-@register("send part", "all")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("send", "all")
 class AllModels:
     """Everybody gets all models and works on the best (IFCA); the shared first layers are charged once.
 
@@ -62,9 +55,7 @@ class AllModels:
         return dict.fromkeys(ids, task)
 
 
-@register("send part", "last-choice")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("send", "last-choice")
 class LastChoice:
     """Everybody is served with the model it chose last; who never chose gets all of them."""
 
@@ -78,9 +69,7 @@ class LastChoice:
         return to_group(now, ids) | AllModels(n_shared=self.n_shared)(now, unknown)
 
 
-@register("bank part", "random-starts")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("bank", "random-starts")
 class RandomStarts:
     """k models with different first weights (IFCA); redrawn until each attracts enough of a sample of clients.
 
@@ -135,16 +124,13 @@ class RandomStarts:
         return dict.fromkeys(ids, Task(models=rows, slots=tuple(range(self.k)), shared=cut))
 
 
-@register("after part", "choices")
-@showing(BEST_MODEL)
-@declares(needs=(SEVERAL_MODELS,), gives=(KNOWN_GROUPS,))
+@part("after", "choices", shows=BEST_MODEL, needs=(SEVERAL_MODELS,), gives=(KNOWN_GROUPS,))
 def remember_choices(now: Round) -> None:
     """A client belongs to the group whose model it chose last."""
     now.groups |= {reply.id: reply.slot for reply in now.replies}
 
 
-@register("method", "ifca", family="clusters")
-@validated
+@method("ifca", family="clusters")
 @takes(Uniform, RandomStarts, without=("asked",))
 def ifca(
     train: Train,
@@ -152,7 +138,11 @@ def ifca(
     choose_on: Count | None = None,
     serve: Literal["best", "last"] = "best",
     weighting: Weighting = "equal",
-    **settings: Any,
+    per_round: Count = 10,
+    k: Count = 4,
+    redraws: Natural = 20,
+    least: Share = 0.1,
+    n_shared: Natural = 0,
 ) -> Method:
     """Every client gets all `k` models, trains the one with the lowest loss on its data, and sends it back.
 
@@ -167,13 +157,10 @@ def ifca(
         serve: whoever uses a model takes the best of all again, or the one it chose last.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    select = Uniform(**picked(settings, Uniform))
-    bank = RandomStarts(asked=select.per_round, **picked(settings, RandomStarts))
-    n_shared = bank.n_shared
     return Method(
         name="ifca",
-        bank=bank,
-        select=select,
+        bank=RandomStarts(asked=per_round, k=k, redraws=redraws, least=least, n_shared=n_shared),
+        select=Uniform(per_round=per_round),
         send=AllModels(n_shared=n_shared, choose_on=(choose_on or 0) * train.batch),
         serve=LastChoice(n_shared=n_shared) if serve == "last" else None,
         local=train,

@@ -11,10 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.needs import GROUPS, Facts
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Step, Task
-from covey.core.shows import ANY_GROUPS, Shows
+from covey.core import Client, Facts, Known, Method, Reply, Round, Shows, Stat, Step, Task, method, part, step
+from covey.core.needs import GROUPS
+from covey.core.shows import ANY_GROUPS
 from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.methods.grouped import fedavg_per_group
@@ -24,9 +23,7 @@ from covey.parts.mix.shared import GroupAverage
 from covey.parts.steps.embedding import class_means
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Natural, Range
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline, Natural, Range
 from covey.training.models.encoders import Pixels
 
 Floats = NDArray[np.floating[Any]]
@@ -47,9 +44,7 @@ def styles(x: Tensor, share: float) -> NDArray[np.float64]:
 StyleShare = Annotated[float, Range(0, 0.4)]  # of a side of the picture
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Style(Step):
     """Asks for the mean style: of each class (the embedding paper) or of all pictures (LADD itself)."""
 
@@ -149,8 +144,7 @@ def style_clusters(
     return found[max(scores, key=lambda count: scores[count])], scores
 
 
-@register("group part", "style")
-@validated
+@part("group", "style")
 def by_style(*, k: Natural = 0, share: StyleShare = 0.1, per_class: bool = True) -> ByStyle:
     """LADD's clusters: K-means on the pictures' low frequencies, k given or by the best silhouette.
 
@@ -162,16 +156,14 @@ def by_style(*, k: Natural = 0, share: StyleShare = 0.1, per_class: bool = True)
     return ByStyle(style=Style(share=share, per_class=per_class), k=k)
 
 
-@register("method", "ladd", family="clusters")
-@validated
-@takes(by_style)
+@method("ladd", family="clusters")
 def ladd(
     train: Train,
     *,
     per_round: Count = 10,
     n_shared: Natural = 0,
     weighting: Weighting = "samples",
-    **style: Any,
+    group: Annotated[ByStyle, Inline(by_style)] = FILLED,
 ) -> Method:
     """Clients whose pictures have a similar style train one model together.
 
@@ -185,5 +177,5 @@ def ladd(
         n_shared: how many leading tensors are common to all clusters.
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    grouped = fedavg_per_group("ladd", train, by_style(**style), per_round=per_round)
+    grouped = fedavg_per_group("ladd", train, group, per_round=per_round)
     return replace(grouped, mix=GroupAverage(weighting=weighting, n_shared=n_shared))

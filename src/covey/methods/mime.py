@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.needs import ONE_MODEL, Fact, Facts, Key, declares
+from covey.core import Client, Fact, Facts, Key, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core.needs import ONE_MODEL
 from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Step, Task
-from covey.core.shows import AT_THE_SERVER, Shows
+from covey.core.shows import AT_THE_SERVER
 from covey.parts.banks import ModelWith
 from covey.parts.mix.average import Average
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.stepwise import Batches, PlainTraining
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
-from covey.settings.ranges import PartBelowOne
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import PartBelowOne
 
 GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "mimic"')
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
 
 
-@register("step")
-@register("local part", "mimic")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("mimic")
 class MimicTrain(PlainTraining):
     """Steps with the server's momentum, which stays as it is: v <- v - lr ((1 - beta) g + beta m).
 
@@ -66,8 +61,7 @@ class MimicTrain(PlainTraining):
         return self.train.work(train, test) + train
 
 
-@register("send part", "with-momentum")
-@dataclass(frozen=True)
+@part("send", "with-momentum")
 class WithMomentum(ModelWith):
     """Everybody gets the model and the server's momentum."""
 
@@ -79,9 +73,7 @@ class WithMomentum(ModelWith):
     )
 
 
-@register("after part", "mime-momentum")
-@declares(needs=(GRADIENTS,), gives=(MOMENTUM,))
-@dataclass(frozen=True, kw_only=True)
+@part("after", "mime-momentum", needs=(GRADIENTS,), gives=(MOMENTUM,))
 class RememberMomentum:
     """m <- (1 - beta) (mean of the clients' gradients at w) + beta m."""
 
@@ -101,8 +93,7 @@ class RememberMomentum:
             MOMENTUM.keep(now.memory, (1 - beta) * mean + beta * before)
 
 
-@register("method", "mime-lite", family="drift")
-@validated
+@method("mime-lite", family="drift")
 def mime_lite(train: Train, *, per_round: int = 10, beta: PartBelowOne = 0.9) -> Method:
     """FedAvg whose clients take every step with the server's momentum, which no client changes.
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from covey.core.round import Client, Method, Reply, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Method, Reply, Shows, Task, method, step
 from covey.methods.baselines import fedavg, fedavg_around
+from covey.parts.mix.average import Weighting
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.latents import representations, watched
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings.ranges import NotNegative, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline, NotNegative, Positive, takes
 from covey.training.bench import Loss
 
 
@@ -28,10 +25,7 @@ def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -
     return F.cross_entropy(sims, torch.zeros(len(z), dtype=torch.long, device=z.device))
 
 
-@register("step")
-@register("local part", "contrastive")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("contrastive")
 class ContrastiveTrain(AroundTraining):
     """Training whose representations are drawn to those of the common model and away from the client's last own.
 
@@ -78,14 +72,19 @@ class ContrastiveTrain(AroundTraining):
         return self.train.work(train, test) + 2 * FORWARD_SHARE * train
 
 
-@register("method", "moon", family="drift")
-@validated
-@takes(fedavg, ContrastiveTrain)
-def moon(train: Train, **settings: Any) -> Method:
+@method("moon", family="drift")
+@takes(fedavg)
+def moon(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    local: Annotated[ContrastiveTrain, Inline()] = FILLED,
+) -> Method:
     """FedAvg whose clients keep their representations near those of the common model and away from their own last one.
 
     The loss of a sample is the objective's + mu (-log(e^(s_w / t) / (e^(s_w / t) + e^(s_v / t)))), s_w and s_v the
     cosine of its representation and that by the model w that was sent, and by the client's last model v (Li et al.,
     2021). The representation is what the last linear layer is given.
     """
-    return fedavg_around("moon", ContrastiveTrain, train, **settings)
+    return fedavg_around("moon", train, local, per_round=per_round, weighting=weighting)

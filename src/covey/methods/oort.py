@@ -7,30 +7,26 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core.needs import UTILITY, Fact, Facts, Key, declares
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Task
-from covey.core.shows import EXACT_LOSSES, Shows, showing
+from covey.core import Client, Fact, Facts, Key, Known, Method, Reply, Round, Shows, Task, method, part, step
+from covey.core.needs import UTILITY
+from covey.core.reply_schema import Stat
+from covey.core.shows import EXACT_LOSSES
 from covey.methods.baselines import random
 from covey.parts.mix.average import Average, Weighting
 from covey.parts.selection.feedback import ByLosses, remember_losses
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings.ranges import Count, Percentile, Share
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline, Percentile, Share, validated
 
 
-@register("step")
-@register("local part", "utility")
-@dataclass(frozen=True, kw_only=True)
+@step("utility")
 class TrainWithUtility(AroundTraining):
     """Training that also tells how useful the client's data are: |B| sqrt(mean of the squared per-sample losses).
 
@@ -80,7 +76,6 @@ UTILITIES: Key[dict[str, Any]] = Key("oort", 'add "utilities" to after')
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Oort:
     """Oort's constants, by default those of its official training selector.
 
@@ -109,9 +104,7 @@ class Oort:
     window: float = 5.0
 
 
-@register("select part", "oort")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "oort")
 class ByUtility(Oort):
     """Oort's full algorithm: exploit clients of high utility, explore untried ones, first round at random.
 
@@ -169,9 +162,7 @@ class ByUtility(Oort):
         return sorted(now.here[position] for position in chosen)
 
 
-@register("after part", "utilities")
-@showing(EXACT_LOSSES)
-@declares(needs=(UTILITY, EXPLOITED), gives=(UTILITIES,))
+@part("after", "utilities", shows=EXACT_LOSSES, needs=(UTILITY, EXPLOITED), gives=(UTILITIES,))
 def remember_utilities(now: Round) -> None:
     """Keeps each worker's utility and round, and what the exploited ones gained."""
     state = UTILITIES.of(now.memory)
@@ -182,9 +173,7 @@ def remember_utilities(now: Round) -> None:
     UTILITIES.keep(now.memory, state | kept)
 
 
-@register("select part", "oort-simple")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "oort-simple")
 class ByPenalisedLoss(ByLosses):
     """HACCS' simplified Oort: the highest losses, with a penalty for devices slower than T.
 
@@ -337,10 +326,10 @@ def _weighted(
     return [int(i) for i in rng.choice(positions, size=count, replace=False, p=clipped / clipped.sum())]
 
 
-@register("method", "oort", family="selection")
-@validated
-@takes(ByUtility)
-def oort(train: Train, *, weighting: Weighting = "equal", **utility: Any) -> Method:
+@method("oort", family="selection")
+def oort(
+    train: Train, *, weighting: Weighting = "equal", select: Annotated[ByUtility, Inline()] = FILLED
+) -> Method:
     """Oort (Lai et al., 2021): clients with much to learn from that are fast enough, and some never tried before.
 
     Utility |B| sqrt(mean squared loss), plus a bonus for clients long unused, times (T / t) ^ penalty for those slower
@@ -351,22 +340,22 @@ def oort(train: Train, *, weighting: Weighting = "equal", **utility: Any) -> Met
     """
     return Method(
         name="oort",
-        select=ByUtility(train=train, **utility),
+        select=select,
         local=TrainWithUtility(train=train),
         mix=Average(weighting=weighting),
         after=(remember_utilities,),
     )
 
 
-@register("method", "oort-simple", family="selection")
-@validated
-@takes(ByPenalisedLoss)
-def oort_simple(train: Train, *, weighting: Weighting = "equal", **penalty: Any) -> Method:
+@method("oort-simple", family="selection")
+def oort_simple(
+    train: Train, *, weighting: Weighting = "equal", select: Annotated[ByPenalisedLoss, Inline()] = FILLED
+) -> Method:
     """Oort as the HACCS paper compares with it: every round the highest losses, times (T / t) ^ penalty for devices
     slower than T, the duration at `percentile` of the reachable ones; no exploration, bonus or pacer.
 
     Args:
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    select, after = ByPenalisedLoss(step=train, **penalty), (remember_losses,)
+    after = (remember_losses,)
     return replace(random(train, weighting=weighting), name="oort-simple", select=select, after=after)

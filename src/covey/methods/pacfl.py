@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.core.needs import GROUPS, Facts, Key
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Step, Task
-from covey.core.shows import ANY_GROUPS, Shows
+from covey.core import Client, Facts, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core.needs import GROUPS
+from covey.core.reply_schema import Stat
+from covey.core.shows import ANY_GROUPS
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.ask_once import answers
 from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Range
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline, Range
 
 Angle = Annotated[float, Range(above=0, most=90)]
 SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TellSubspace(Step):
     """Asks for the first left singular vectors of the client's data: an orthonormal basis, [features, vectors].
 
@@ -86,9 +81,7 @@ def principal_angles(left: Reports, right: Reports) -> Array:
     return table
 
 
-@register("group part", "angles")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "angles")
 class ByAngles:
     """Groups by the smallest principal angle between the subspaces of the clients' data (PACFL).
 
@@ -119,10 +112,8 @@ class ByAngles:
         return grouped_by_reports(now, SUBSPACES, ask, angles, found)
 
 
-@register("method", "pacfl", family="clusters")
-@validated
-@takes(ByAngles)
-def pacfl(train: Train, *, per_round: Count = 10, **angles: Any) -> Method:
+@method("pacfl", family="clusters")
+def pacfl(train: Train, *, per_round: Count = 10, group: Annotated[ByAngles, Inline()] = FILLED) -> Method:
     """Clients whose data span like subspaces train one model together: a few singular vectors are told once.
 
     Every client tells the first `vectors` left singular vectors of its data; clients are clustered by the smallest
@@ -131,4 +122,4 @@ def pacfl(train: Train, *, per_round: Count = 10, **angles: Any) -> Method:
     Args:
         per_round: how many clients work in a round.
     """
-    return fedavg_per_group("pacfl", train, ByAngles(**angles), per_round=per_round)
+    return fedavg_per_group("pacfl", train, group, per_round=per_round)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
-from covey.core.round import Client, Method, Reply, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Method, Reply, Shows, Task, method, step
 from covey.methods.baselines import fedavg
 from covey.parts.steps.stepwise import Batches, PlainTraining, pairs
 from covey.parts.steps.train import Train, best_row
-from covey.settings.ranges import Positive
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Positive
 
 
-@register("step")
-@register("local part", "meta")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("meta")
 class MetaTrain(PlainTraining):
     """Trains what one step on the client's data would make good: w <- w - lr g(w - alpha g(w; first); second).
 
@@ -46,8 +40,7 @@ class MetaTrain(PlainTraining):
         return batches.reply(client, row, slot)
 
 
-@register("method", "per-fedavg", family="personalised")
-@validated
+@method("per-fedavg", family="personalised")
 def per_fedavg(train: Train, *, per_round: int = 10, alpha: Positive = 0.01) -> Method:
     """Finds the model from which one step on a client's own data gets furthest; each client takes that step before use.
 

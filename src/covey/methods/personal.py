@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated
 
-from covey.core.round import Method
+from covey.core import Method, method
 from covey.methods.baselines import fedavg, fedavg_around
+from covey.parts.mix.average import Weighting
 from covey.parts.steps.home import TrainWithHome
 from covey.parts.steps.personal import DittoTrain
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline, Natural, takes
 
 
-@register("method", "fine-tuned", family="personalised")
-@validated
+@method("fine-tuned", family="personalised")
 @takes(fedavg)
-def fine_tuned(train: Train, **settings: Any) -> Method:
+def fine_tuned(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg whose clients train the common model once more on their own data before they use it."""
-    return replace(fedavg(train, **settings), name="fine-tuned", adapt=train)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fine-tuned", adapt=train)
 
 
-@register("method", "fedper", family="personalised")
-@validated
+@method("fedper", family="personalised")
 @takes(fedavg, TrainWithHome, without=("norms", "head_epochs"))
-def fedper(train: Train, **settings: Any) -> Method:
+def fedper(
+    train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", last: Natural = 2
+) -> Method:
     """FedAvg in which the last tensors of the model, its head, stay with each client (Arivazhagan et al., 2019).
 
     An unseen client starts from the head of the first model. Only the rest of the model travels.
     """
-    return fedavg_around("fedper", TrainWithHome, train, **settings)
+    local = TrainWithHome(train=train, last=last)
+    return fedavg_around("fedper", train, local, per_round=per_round, weighting=weighting)
 
 
-@register("method", "fedrep", family="personalised")
-@validated
+@method("fedrep", family="personalised")
 @takes(fedavg, TrainWithHome, without=("norms",))
-def fedrep(train: Train, *, head_epochs: Count = 5, **settings: Any) -> Method:
+def fedrep(
+    train: Train,
+    *,
+    head_epochs: Count = 5,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    last: Natural = 2,
+) -> Method:
     """FedPer whose clients first train their head alone, and then the common rest alone (Collins et al., 2021).
 
     An unseen client starts from the head of the first model. Only the rest of the model travels.
@@ -45,26 +51,32 @@ def fedrep(train: Train, *, head_epochs: Count = 5, **settings: Any) -> Method:
     Args:
         head_epochs: epochs of the head before the rest is trained as [train] says.
     """
-    return fedavg_around("fedrep", TrainWithHome, train, head_epochs=head_epochs, **settings)
+    local = TrainWithHome(train=train, last=last, head_epochs=head_epochs)
+    return fedavg_around("fedrep", train, local, per_round=per_round, weighting=weighting)
 
 
-@register("method", "fedbn", family="personalised")
-@validated
+@method("fedbn", family="personalised")
 @takes(fedavg)
-def fedbn(train: Train, **settings: Any) -> Method:
+def fedbn(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg in which BatchNorm's weights, biases and statistics stay with each client (Li et al., 2021).
 
     For a model without BatchNorm it is FedAvg. An unseen client starts from those of the first model.
     """
-    return fedavg_around("fedbn", TrainWithHome, train, last=0, norms=True, **settings)
+    local = TrainWithHome(train=train, last=0, norms=True)
+    return fedavg_around("fedbn", train, local, per_round=per_round, weighting=weighting)
 
 
-@register("method", "ditto", family="personalised")
-@validated
-@takes(fedavg, DittoTrain)
-def ditto(train: Train, **settings: Any) -> Method:
+@method("ditto", family="personalised")
+@takes(fedavg)
+def ditto(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    local: Annotated[DittoTrain, Inline()] = FILLED,
+) -> Method:
     """FedAvg beside which every client trains a model of its own that is held to the common one (Li et al., 2021).
 
     v_k minimises F_k(v) + (pull / 2) ||v - w||^2 in the rounds in which the client works, and is what it uses.
     """
-    return fedavg_around("ditto", DittoTrain, train, **settings)
+    return fedavg_around("ditto", train, local, per_round=per_round, weighting=weighting)

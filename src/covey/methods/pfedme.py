@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Annotated, ClassVar
 
-from covey.core.needs import Facts
-from covey.core.round import Client, Method, Reply, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, method, step
 from covey.methods.baselines import fedavg
 from covey.parts.steps.served import OWN_MODEL
 from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row
 from covey.parts.update.optimiser import ServerOptimiser
-from covey.settings.ranges import Count, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline, Positive
 
 
-@register("step")
-@register("local part", "moreau")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("moreau")
 class MoreauTrain(PlainTraining):
     """On every batch the own model t minimises F_k(t) + (pull / 2) ||t - w_k||^2 by `inner` steps, then w_k follows it.
 
@@ -60,10 +53,14 @@ class MoreauTrain(PlainTraining):
         return self.inner * self.train.work(train, test)
 
 
-@register("method", "pfedme", family="personalised")
-@validated
-@takes(MoreauTrain)
-def pfedme(train: Train, *, per_round: Count = 10, beta: Positive = 1.0, **moreau: Any) -> Method:
+@method("pfedme", family="personalised")
+def pfedme(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    beta: Positive = 1.0,
+    local: Annotated[MoreauTrain, Inline()] = FILLED,
+) -> Method:
     """Every client's own model is held to a local copy of the common one, which follows it and is averaged.
 
     On every batch t minimises F_k(t) + (pull / 2) ||t - w_k||^2 by `inner` steps and w_k <- w_k - rate pull (w_k - t);
@@ -76,6 +73,6 @@ def pfedme(train: Train, *, per_round: Count = 10, beta: Positive = 1.0, **morea
     return replace(
         fedavg(train, per_round=per_round, weighting="equal"),
         name="pfedme",
-        local=MoreauTrain(train=train, **moreau),
+        local=local,
         update=ServerOptimiser(rule="momentum", lr=beta, beta1=0.0) if beta != 1 else None,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from covey.arrays import Array
-from covey.core.round import Method, Round, Send, to_everybody
-from covey.core.shows import EXACT_LOSSES, Shows
+from covey.core import EXACT_LOSSES, Method, Round, Send, Shows, method, part, to_everybody
 from covey.errors import UserError
 from covey.methods.baselines import random
 from covey.parts.mix.average import Weighting
@@ -17,14 +16,10 @@ from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 
-@register("select part", "power-of-choice")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "power-of-choice")
 class PowerOfChoice(PerRound):
     """Power-of-choice: of `candidates` clients drawn by their data, those with the highest loss work."""
 
@@ -63,8 +58,7 @@ def highest(losses: Array, count: int) -> list[int]:
     return [int(i) for i in np.argsort(-losses, kind="stable")[:count]]
 
 
-@register("method", "power-of-choice", family="selection")
-@validated
+@method("power-of-choice", family="selection")
 def power_of_choice(
     train: Train, *, per_round: Count = 10, candidates: Count = 20, weighting: Weighting = "equal"
 ) -> Method:

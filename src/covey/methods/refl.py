@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
-from covey.core.needs import Key
-from covey.core.round import Method, Round
-from covey.core.shows import ROUNDS_OF_SUMS, Shows
+from covey.core import ROUNDS_OF_SUMS, Key, Method, Round, Shows, method, part
 from covey.methods.stale import FirstArrivals
 from covey.parts.mix.late import FreshAndLate
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline
 
 PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each client could be reached
 
 
-@register("select part", "least-available")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "least-available")
 class LeastAvailable(PerRound):
     """Those who were reachable least often come first, while they are there (REFL); ties are drawn."""
 
@@ -35,10 +28,8 @@ class LeastAvailable(PerRound):
         return sorted(sorted(drawn, key=lambda i: seen[i])[: self.per_round])
 
 
-@register("method", "refl", family="selection")
-@validated
-@takes(FreshAndLate)
-def refl(train: Train, *, per_round: Count = 10, **late: Any) -> Method:
+@method("refl", family="selection")
+def refl(train: Train, *, per_round: Count = 10, mix: Annotated[FreshAndLate, Inline()] = FILLED) -> Method:
     """The least available clients work while they are there, and replies that come late still count.
 
     A round ends with `per_round` arrivals; what arrives later counts (1 - beta) / (1 + staleness) + beta (1 - exp(-d /
@@ -53,5 +44,5 @@ def refl(train: Train, *, per_round: Count = 10, **late: Any) -> Method:
         select=LeastAvailable(per_round=per_round),
         local=train,
         gather=FirstArrivals(count=per_round),
-        mix=FreshAndLate(**late),
+        mix=mix,
     )

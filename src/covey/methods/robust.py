@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from covey.core.round import Method
+from covey.core import Method, method
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.mix.robust import Krum, Median, TrimmedMean
 from covey.parts.steps.train import Train
-from covey.settings.ranges import BelowHalf, Count, Natural
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import BelowHalf, Count, Natural
 
 
-@register("method", "krum", family="robust")
-@validated
+@method("krum", family="robust")
 def krum(train: Train, *, per_round: Count = 10, hostile: Natural = 1, keep: Count = 1) -> Method:
     """The reply that lies closest to its neighbours becomes the model (Blanchard et al., 2017).
 
@@ -36,8 +33,7 @@ def krum(train: Train, *, per_round: Count = 10, hostile: Natural = 1, keep: Cou
     return replace(fedavg(train, per_round=per_round), name="krum", mix=rule)
 
 
-@register("method", "trimmed-mean", family="robust")
-@validated
+@method("trimmed-mean", family="robust")
 def trimmed_mean(train: Train, *, per_round: Count = 10, trim: BelowHalf = 0.1) -> Method:
     """Each parameter is the mean of the replies without the share `trim` at either end (Yin et al., 2018).
 
@@ -50,8 +46,7 @@ def trimmed_mean(train: Train, *, per_round: Count = 10, trim: BelowHalf = 0.1) 
     )
 
 
-@register("method", "median", family="robust")
-@validated
+@method("median", family="robust")
 def median(train: Train, *, per_round: Count = 10) -> Method:
     """Each parameter is the median of the replies (Yin et al., 2018).
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from covey.core.needs import ONE_MODEL, Fact, Facts, Key, declares
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Task
-from covey.core.shows import AT_THE_SERVER, Shows, showing
+from covey.core import Client, Fact, Facts, Key, Known, Method, Reply, Round, Shows, Task, method, part, step
+from covey.core.needs import ONE_MODEL
+from covey.core.reply_schema import Stat
+from covey.core.shows import AT_THE_SERVER
 from covey.errors import UserError
 from covey.parts.banks import ModelWith
 from covey.parts.mix.average import Average, Weighting
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 CONTROLS = Fact("control variates in every reply", 'set local = "controlled"')
 CONTROL: Key[Tensor] = Key("scaffold.control", 'add "controls" to after')
 
 
-@register("step")
-@register("local part", "controlled")
-@dataclass(frozen=True, kw_only=True)
+@step("controlled")
 class ControlledTrain(AroundTraining):
     """Training whose gradients are corrected by control variates: v <- v - lr (g - c_k + c).
 
@@ -60,8 +56,7 @@ class ControlledTrain(AroundTraining):
         return self.train.expects(known) | {"control": Stat(shape=(known.learned,), direction=True)}
 
 
-@register("send part", "with-control")
-@dataclass(frozen=True)
+@part("send", "with-control")
 class WithControl(ModelWith):
     """Everybody gets the model and the server's control variate."""
 
@@ -71,9 +66,13 @@ class WithControl(ModelWith):
     shows: ClassVar[Shows] = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
 
-@register("after part", "controls")
-@showing(Shows(what="a control variate of every client", instead=AT_THE_SERVER))
-@declares(needs=(CONTROLS,), gives=(CONTROL,))
+@part(
+    "after",
+    "controls",
+    shows=Shows(what="a control variate of every client", instead=AT_THE_SERVER),
+    needs=(CONTROLS,),
+    gives=(CONTROL,),
+)
 def remember_control(now: Round) -> None:
     """Moves the server's control variate by what the clients' have moved: c <- c + sum of changes / N."""
     total = CONTROL.get(now.memory, torch.zeros(now.fleet.layout.trainable)).clone()
@@ -84,8 +83,7 @@ def remember_control(now: Round) -> None:
     CONTROL.keep(now.memory, total)
 
 
-@register("method", "scaffold", family="drift")
-@validated
+@method("scaffold", family="drift")
 def scaffold(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
     """FedAvg whose clients correct every step by how their gradients differ from everybody's.
 

@@ -3,53 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from covey.core.round import Method
+from covey.core import Method, method
 from covey.methods.baselines import fedavg
+from covey.parts.mix.average import Weighting
 from covey.parts.steps.train import Train
 from covey.parts.update.optimiser import ServerOptimiser
-from covey.settings.ranges import PartBelowOne, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import picked, takes, validated
+from covey.settings import Count, PartBelowOne, Positive, takes
 
 
-@register("method", "fedavgm", family="aggregation")
-@validated
+@method("fedavgm", family="aggregation")
 @takes(fedavg, ServerOptimiser, without=("rule", "beta2", "tau"))
-def fedavgm(train: Train, *, lr: Positive = 1.0, **settings: Any) -> Method:
+def fedavgm(
+    train: Train,
+    *,
+    lr: Positive = 1.0,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    beta1: PartBelowOne = 0.9,
+) -> Method:
     """FedAvg with momentum at the server: m <- beta1 m + (w - average), w <- w - lr m."""
-    return with_optimiser(train, "fedavgm", rule="momentum", lr=lr, **settings)
+    update = ServerOptimiser(rule="momentum", lr=lr, beta1=beta1)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedavgm", update=update)
 
 
-@register("method", "fedadam", family="aggregation")
-@validated
+@method("fedadam", family="aggregation")
 @takes(fedavg, ServerOptimiser, without=("rule",))
-def fedadam(train: Train, *, lr: Positive = 0.01, **settings: Any) -> Method:
+def fedadam(
+    train: Train,
+    *,
+    lr: Positive = 0.01,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    beta1: PartBelowOne = 0.9,
+    beta2: PartBelowOne = 0.99,
+    tau: Positive = 1e-3,
+) -> Method:
     """FedAvg whose server takes Adam's step along the average update: long where updates agree, short where they vary.
 
     m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2, w <- w - lr m / (sqrt(v) + tau), g = w - average.
     """
-    return with_optimiser(train, "fedadam", rule="adam", lr=lr, **settings)
+    update = ServerOptimiser(rule="adam", lr=lr, beta1=beta1, beta2=beta2, tau=tau)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedadam", update=update)
 
 
-@register("method", "fedyogi", family="aggregation")
-@validated
+@method("fedyogi", family="aggregation")
 @takes(fedavg, ServerOptimiser, without=("rule",))
-def fedyogi(train: Train, *, lr: Positive = 0.01, **settings: Any) -> Method:
+def fedyogi(
+    train: Train,
+    *,
+    lr: Positive = 0.01,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    beta1: PartBelowOne = 0.9,
+    beta2: PartBelowOne = 0.99,
+    tau: Positive = 1e-3,
+) -> Method:
     """FedAdam whose second moment moves by a bounded amount: v <- v - (1 - beta2) g^2 sign(v - g^2)."""
-    return with_optimiser(train, "fedyogi", rule="yogi", lr=lr, **settings)
+    update = ServerOptimiser(rule="yogi", lr=lr, beta1=beta1, beta2=beta2, tau=tau)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedyogi", update=update)
 
 
-@register("method", "fedadagrad", family="aggregation")
-@validated
+@method("fedadagrad", family="aggregation")
 @takes(fedavg, ServerOptimiser, without=("rule", "beta2"))
-def fedadagrad(train: Train, *, lr: Positive = 0.03, beta1: PartBelowOne = 0.0, **settings: Any) -> Method:
+def fedadagrad(
+    train: Train,
+    *,
+    lr: Positive = 0.03,
+    beta1: PartBelowOne = 0.0,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    tau: Positive = 1e-3,
+) -> Method:
     """FedAdam whose second moment only grows: v <- v + g^2."""
-    return with_optimiser(train, "fedadagrad", rule="adagrad", lr=lr, beta1=beta1, **settings)
-
-
-def with_optimiser(train: Train, name: str, **settings: Any) -> Method:
-    """FedAvg and what the server does with its average."""
-    update = ServerOptimiser(**picked(settings, ServerOptimiser))
-    return replace(fedavg(train, **picked(settings, fedavg)), name=name, update=update)
+    update = ServerOptimiser(rule="adagrad", lr=lr, beta1=beta1, tau=tau)
+    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedadagrad", update=update)

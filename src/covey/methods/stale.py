@@ -3,23 +3,18 @@ not."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from covey.core.round import Method, Mixing, Reply, Round, Step
-from covey.core.shows import ROUNDS_OF_SUMS, Shows
+from covey.core import ROUNDS_OF_SUMS, Method, Mixing, Reply, Round, Shows, Step, method, part
 from covey.parts.mix.late import from_here, staleness
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, NotNegative, Positive, Share
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, NotNegative, Positive, Share, validated
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class FirstArrivals:
     """A round ends with the first `count` replies, whenever their task was sent; the others stay under way.
 
@@ -35,9 +30,7 @@ class FirstArrivals:
         return replies
 
 
-@register("select part", "keep-busy")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "keep-busy")
 class KeepBusy:
     """As many new clients as it takes for `at_once` of them to be at work, uniformly.
 
@@ -60,9 +53,7 @@ def fading(staleness: np.ndarray, power: float) -> np.ndarray:
     return np.asarray((1.0 + staleness) ** -power)
 
 
-@register("mix part", "stale")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "stale")
 class StaleAverage:
     """Replies count less the older the model is that they started from; each model of the bank moves towards them.
 
@@ -95,8 +86,7 @@ class StaleAverage:
         return Mixing(factors=[csr_array(matrix)])
 
 
-@register("method", "fedasync", family="asynchronous")
-@validated
+@method("fedasync", family="asynchronous")
 def fedasync(train: Train, *, at_once: Count = 10, rate: Share = 0.6, power: NotNegative = 0.5) -> Method:
     """Every reply is mixed into the model as soon as it arrives; nobody waits for anybody.
 
@@ -116,8 +106,7 @@ def fedasync(train: Train, *, at_once: Count = 10, rate: Share = 0.6, power: Not
     )
 
 
-@register("method", "fedbuff", family="asynchronous")
-@validated
+@method("fedbuff", family="asynchronous")
 def fedbuff(
     train: Train, *, at_once: Count = 10, buffer: Count = 5, rate: Positive = 1.0, power: NotNegative = 0.5
 ) -> Method:

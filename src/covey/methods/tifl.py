@@ -7,30 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core.needs import Key
-from covey.core.round import Method, Round
-from covey.core.shows import by_losses
+from covey.core import Key, Method, Round, by_losses, method, part
 from covey.methods.baselines import random
 from covey.parts.mix.average import Weighting
 from covey.parts.selection.feedback import ByLosses, remember_losses
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, Count, Inline
 
 TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 
-@register("select part", "tifl")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "tifl")
 class ByTier(ByLosses):
     """TiFL: one tier of devices of like speed per round, drawn by probability while it has credits.
 
@@ -154,10 +148,10 @@ def stalled(history: Sequence[float], interval: int) -> bool:
     return len(history) > interval and history[-1] <= history[-1 - interval]
 
 
-@register("method", "tifl", family="selection")
-@validated
-@takes(ByTier)
-def tifl(train: Train, *, weighting: Weighting = "equal", **tiers: Any) -> Method:
+@method("tifl", family="selection")
+def tifl(
+    train: Train, *, weighting: Weighting = "equal", select: Annotated[ByTier, Inline()] = FILLED
+) -> Method:
     """TiFL (Chai et al., 2020): clients of like speed form tiers, and each round one tier works.
 
     A tier is drawn by probability while it has credits (ceil(rounds / tiers)). When the tier in work made no progress
@@ -167,5 +161,4 @@ def tifl(train: Train, *, weighting: Weighting = "equal", **tiers: Any) -> Metho
     Args:
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    select = ByTier(step=train, **tiers)
     return replace(random(train, weighting=weighting), name="tifl", select=select, after=(remember_losses,))

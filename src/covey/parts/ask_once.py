@@ -7,8 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from covey.core.needs import Key
-from covey.core.round import Reply, Round, Step
+from covey.core import Key, Reply, Round, Step
 
 T = TypeVar("T")
 

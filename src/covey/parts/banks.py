@@ -8,10 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from covey.core.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP, Key, declares
-from covey.core.round import Round, Task, one_model, to_everybody
-from covey.core.shows import NOTHING, OWN_MODEL, showing
-from covey.settings.registry import register
+from covey.core import Key, Round, Task, one_model, part, to_everybody
+from covey.core.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP
+from covey.core.shows import NOTHING, OWN_MODEL
 
 __all__ = [
     "ModelWith",
@@ -24,9 +23,7 @@ __all__ = [
 ]
 
 
-@register("bank part", "per-client")
-@showing(OWN_MODEL)
-@declares(gives=(MODEL_PER_CLIENT,))
+@part("bank", "per-client", shows=OWN_MODEL, gives=(MODEL_PER_CLIENT,))
 def one_per_client(now: Round) -> Tensor:
     """A model, a row of the bank, for every client ever seen, in order of arrival.
 
@@ -47,9 +44,7 @@ def one_per_parent(now: Round, parents: Sequence[int]) -> Tensor:
     return torch.stack(rows) if len(rows) > len(now.models) else now.models
 
 
-@register("send part", "owner")
-@showing(OWN_MODEL)
-@declares(needs=(MODEL_PER_CLIENT,))
+@part("send", "owner", shows=OWN_MODEL, needs=(MODEL_PER_CLIENT,))
 def to_owner(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Every client works on the model that it holds: nothing travels."""
     places = {client: place for place, client in enumerate(now.seen)}
@@ -71,9 +66,7 @@ class ModelWith:
         return dict.fromkeys(ids, Task(models=now.models[:1], slots=(0,), args=args))
 
 
-@register("send part", "group")
-@showing(NOTHING)
-@declares(needs=(MODEL_PER_GROUP, GROUPS))
+@part("send", "group", shows=NOTHING, needs=(MODEL_PER_GROUP, GROUPS))
 def to_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     """Every client gets the model of its group; a client without a group is not served."""
     groups = {i: now.groups[i] for i in ids if i in now.groups}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core.round import Client, Fleet, Reply, Step, Task, stream
+from covey.core import Client, Fleet, Reply, Step, Task, stream
 from covey.errors import RunError, UserError
 from covey.parts.heterogeneity_words import level_of
 from covey.parts.steps.class_means import SENSITIVITY, ClassMeans, class_table, sketches

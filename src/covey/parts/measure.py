@@ -11,20 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
+from covey.core import Fleet, Measurement, Method, Reply, RoundEnd, State, Step, Task, each_reply, served
 from covey.core.checks import not_measurable
-from covey.core.round import (
-    Fleet,
-    Measurement,
-    Method,
-    Reply,
-    RoundEnd,
-    State,
-    Step,
-    Task,
-    each_reply,
-    served,
-    server_client,
-)
+from covey.core.round import server_client
 from covey.errors import UserError
 from covey.parts.steps.evaluate import Evaluate, values_in
 from covey.parts.steps.judged import EvaluateAdapted
@@ -32,14 +21,12 @@ from covey.parts.steps.noisy_evaluate import NoisyEvaluate
 from covey.parts.steps.personal import EvaluateOwn
 from covey.parts.steps.served import Serving, leaves_all_as_sent
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Natural
-from covey.settings.signatures import only_with, validated_in
+from covey.settings import Count, Natural, only_with, validated_in
 from covey.training.metrics import AGGREGATES, SCORES, Metric, Metrics, base_name, metric_named
 from covey.training.objective import Objective
 
 
 @validated_in("measure")
-@dataclass(frozen=True, kw_only=True)
 class Measuring:
     """What is measured every `every` rounds, and after the last one.
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from covey.core.needs import Facts, Key
-from covey.core.round import Round, Send, Task
-from covey.core.shows import KEPT_OUT, Budget, Shows
+from covey.core import KEPT_OUT, Budget, Facts, Key, Round, Send, Shows, Task, part
 from covey.parts.steps.judged import JUDGEMENTS, TRIED
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
 UNJUDGED = 1.0  # nobody has trained such a model yet: whoever must use it trains it first
@@ -26,9 +22,7 @@ JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key("judgements so far")
 Per = Literal["model", "group"]
 
 
-@register("after part", "judged")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("after", "judged")
 class KeepJudgements:
     """Adds up, for every model, how good each share of the clients' own training was on data kept out of it."""
 
@@ -75,9 +69,7 @@ def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float
     return TRIED[int(np.lexsort((-score, table[:, 2]))[0])]
 
 
-@register("send part", "adapted")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("send", "adapted")
 class ServeAdapted:
     """The rows that `send` sends, and how far a client should make them its own."""
 

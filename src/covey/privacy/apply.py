@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from covey.core.needs import KNOWN_GROUPS, gives_of, needs_of
-from covey.core.round import Method, Select
-from covey.core.shows import Budget, private_form, shows_of
+from covey.core import KNOWN_GROUPS, Budget, Method, Select, gives_of, needs_of, private_form, shows_of
 from covey.errors import UserError
 from covey.parts.selection.plain import Poisson, Uniform
 from covey.parts.steps.private import Noised, Quiet

@@ -5,27 +5,21 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, ClassVar
 
 import numpy as np
 
+from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss, Told
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
 from covey.errors import Refused
 from covey.parts.steps.gaussian_noise import system_gaussian
 from covey.parts.steps.train import Train, best_row
-from covey.settings.ranges import Count, Epsilon, Positive, Range
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Epsilon, Positive, Range
 from covey.training.bench.clipping import Clipping, drawn, library
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class ExampleTrain(Step):
     """SGD on gradients that are clipped sample by sample and summed with noise; every batch is a Poisson sample.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from covey.core.needs import Key
+from covey.core import Key, Reply, Round, Step
 from covey.core.privacy_loss import Loss
-from covey.core.round import Reply, Round, Step
 from covey.privacy.accountant import Sampling, Sums, epsilon_of, noise_for
 from covey.privacy.plan import goes_on
 from covey.privacy.settings import Private

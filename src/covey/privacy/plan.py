@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from covey.core.needs import Key
-from covey.core.round import Round, Select
+from covey.core import Key, Round, Select
 from covey.parts.selection.plain import Poisson, Uniform
 from covey.privacy.accountant import Sampling, Sums, epsilon_of, noise_for
 from covey.privacy.settings import Private

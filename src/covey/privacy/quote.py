@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from covey.core import Method
 from covey.core.privacy_loss import Loss
-from covey.core.round import Method
 from covey.errors import UserError
 from covey.privacy.accountant import Sampling, noise_for
 from covey.privacy.composition import composed

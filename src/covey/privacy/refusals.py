@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from covey.core.round import Method, each_reply
-from covey.core.shows import shows_of
+from covey.core import Method, each_reply, shows_of
 from covey.errors import UserError
 from covey.privacy.settings import Level
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from covey.core.needs import like
-from covey.core.round import Round, Select
+from covey.core import Round, Select, like
 
 
 @dataclass(frozen=True, kw_only=True)

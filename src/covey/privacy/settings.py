@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from covey.errors import UserError
 from covey.privacy.accountant import Accountant
-from covey.settings.ranges import Count, Epsilon, Positive, Range
-from covey.settings.signatures import only_with, validated_in
+from covey.settings import Count, Epsilon, Positive, Range, only_with, validated_in
 
 Level = Literal["client", "local", "example"]
 
 
 @validated_in("private")
-@dataclass(frozen=True, kw_only=True)
 class Private:
     """Differential privacy for what clients send in training, whatever the method.
 

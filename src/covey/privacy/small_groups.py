@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from covey.core.needs import Key, like
-from covey.core.round import Group, Round
+from covey.core import Group, Key, Round, like
 
 FOUND: Key[dict[int, int]] = Key("private.groups")  # as the grouping made them
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from covey.core import Reply, Round, Step
 from covey.core.privacy_loss import Loss
-from covey.core.round import Reply, Round, Step
 from covey.parts.steps.gaussian_noise import gaussian
 from covey.parts.steps.private import stays_at_home
 from covey.privacy.accountant import Sampling

@@ -57,14 +57,17 @@ class Origin:
 
 
 PACKAGE = Path(__file__).parents[1]
-LINE = re.compile(
-    r'^@register\("(?P<kind>[^"]+)"(?:, "(?P<name>[^"]+)")?(?:, family="(?P<family>[^"]+)")?\)$', flags=re.M
+# @register("data set", "digits"), @part("select", "oort"), @method("oort", family="selection"), @step("utility")
+MARK = re.compile(
+    r'^@(?P<mark>register|part|method|step)\((?:\s*"(?P<first>[^"]+)")?(?:,\s*"(?P<second>[^"]+)")?'
+    r'(?:,\s*family="(?P<family>[^"]+)")?',
+    flags=re.M,
 )
 NEXT = re.compile(r"^(?:def|class) (\w+)", flags=re.M)
 
 
-def register(kind: str, name: str = "", *, family: str = "") -> Callable[[T], T]:  # noqa: ARG001
-    """Marks a function or a class as built in, under a name (a step: its own), a method also with its family.
+def register(kind: str, name: str = "") -> Callable[[T], T]:  # noqa: ARG001
+    """Marks a function or a class as built in, under a name (a step: its own); of methods see `covey.core.declare`.
 
     The line is read and not run: what is registered is known without importing it, so that `covey --help` is quick.
     """
@@ -77,19 +80,27 @@ def registered() -> dict[str, dict[str, tuple[str, str]]]:
     found: dict[str, dict[str, tuple[str, str]]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if "@register(" not in text:
-            continue
         module = ".".join((PACKAGE.name, *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
             ".__init__"
         )
-        for line in LINE.finditer(text):
-            mark = line.groupdict()
+        for line in MARK.finditer(text):
             attribute = NEXT.search(text, line.end())
-            if attribute is None:
-                continue
-            place = f"{module}:{attribute[1]}"
-            found.setdefault(mark["kind"], {})[mark["name"] or attribute[1]] = (place, mark["family"] or "")
+            for kind, name in kinds(line["mark"], line["first"] or "", line["second"] or ""):
+                if attribute is not None:
+                    place = f"{module}:{attribute[1]}"
+                    found.setdefault(kind, {})[name or attribute[1]] = (place, line["family"] or "")
     return found
+
+
+def kinds(mark: str, first: str, second: str) -> list[tuple[str, str]]:
+    """Of what kinds a marked thing is, with its name in each (empty: its own)."""
+    if mark == "register":
+        return [(first, second)]
+    if mark == "part":
+        return [(f"{first} part", second)]
+    if mark == "method":
+        return [("method", first)]
+    return [("step", ""), ("local part", first)] if first else [("step", "")]
 
 
 class Registry(Mapping[str, T], Generic[T]):

@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar, Union
+from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, dataclass_transform
 
 from covey.errors import UserError
 from covey.settings.spelling import spelled
@@ -50,9 +50,16 @@ class Setting:
 def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> dict[str, Setting]:
     """The settings that a function or dataclass takes, without the arguments in `given`, which the program fills in."""
     signature, hints, lines = _read(maker)
-    found = {}
+    found: dict[str, Setting] = {}
     for name, parameter in signature.parameters.items():
         if name in given or parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            continue
+        if whole := maker_of(hints.get(name)):  # its settings are this one's
+            found |= {
+                each: setting
+                for each, setting in settings_of(whole, given=(*given, *FILLED_IN)).items()
+                if each not in signature.parameters
+            }
             continue
         default = parameter.default
         if dataclasses.is_dataclass(maker):
@@ -127,6 +134,44 @@ def picked(settings: Mapping[str, Any], part: Callable[..., Any]) -> dict[str, A
     return {name: value for name, value in settings.items() if name in inspect.signature(part).parameters}
 
 
+@dataclass(frozen=True)
+class Inline:
+    """Marks, in `Annotated`, a part among a method's arguments whose settings count as the method's own.
+
+    In a file they stand beside the method's. Python may give them so, too, or give the part as it is. Names that the
+    method has itself, and what the program fills in (`FILLED_IN`), are no settings of the part's here.
+
+    Args:
+        maker: of the part, a function with settings; none: the class that is annotated.
+    """
+
+    maker: Callable[..., Any] | None = None
+
+
+FILLED: Any = None  # the default of an argument that is made of its settings before the method is
+
+
+def maker_of(hint: Any) -> Callable[..., Any] | None:
+    """What makes an argument whose settings are inline."""
+    kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (None,)
+    return next((mark.maker or kind for mark in marks if isinstance(mark, Inline)), None)
+
+
+def with_parts(maker: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments with every inline part made of its settings among them."""
+    signature, hints, _ = _read(maker)
+    makers = {name: made for name, hint in hints.items() if (made := maker_of(hint))}
+    kept = dict(given)
+    for name, made in makers.items():
+        wanted = inspect.signature(made).parameters
+        names = [each for each in given if each in wanted and each not in signature.parameters]
+        own = {each: kept.pop(each) for each in names}
+        if name not in given and (args or "train" in given):
+            train = args[0] if args else given["train"]
+            kept[name] = made(**own, **{each: train for each in ("train", "step") if each in wanted})
+    return kept
+
+
 def _field_default(maker: Any, name: str, default: Any) -> Any:
     for field in dataclasses.fields(maker):
         if field.name == name and field.default_factory is not dataclasses.MISSING:
@@ -134,16 +179,21 @@ def _field_default(maker: Any, name: str, default: Any) -> Any:
     return default
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 def validated_in(table: str) -> Callable[[Maker], Maker]:
     """The same for the settings of a table, whose name stands in the sentence."""
     return functools.partial(validated, table=table)
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 def validated(maker: Maker, *, table: str = "") -> Maker:
-    """Decorates a function or a dataclass of settings: a value outside its type or range is one clear sentence.
+    """Decorates a function or a class of settings: a value outside its type or range is one clear sentence.
 
-    It stands above `@dataclass`. What depends on several settings is checked in the function or in `__post_init__`.
+    A class becomes a frozen dataclass, unless it is a dataclass already or has an `__init__` of its own. What depends
+    on several settings is checked in the function or in `__post_init__`.
     """
+    if inspect.isclass(maker) and not {"__dataclass_fields__", "__init__"} & vars(maker).keys():
+        dataclass(frozen=True, kw_only=True)(maker)
     called = maker.__init__ if inspect.isclass(maker) else maker
     signature = inspect.signature(called)
     constraints = functools.cache(functools.partial(settings_of, maker))
@@ -151,6 +201,7 @@ def validated(maker: Maker, *, table: str = "") -> Maker:
     @functools.wraps(called)
     def checking(*args: Any, **kwargs: Any) -> Any:
         settings = constraints()
+        kwargs = with_parts(maker, args, kwargs)
         given = _bound(signature, settings, table, args, kwargs)
         checked(table, settings, {name: value for name, value in given.items() if name in settings})
         return called(*args, **kwargs)

@@ -9,9 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from covey.core.needs import own_model
-from covey.core.round import Method, Reply, Round, to_everybody
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Method, Reply, Round, Shows, method, own_model, to_everybody
 from covey.methods.boosting.cuts import Cuts, Forests
 from covey.methods.boosting.forest import UNIT, Grove
 from covey.methods.boosting.histograms import TellHistograms
@@ -19,10 +17,8 @@ from covey.methods.boosting.splits import Array, Growth
 from covey.parts.banks import to_group
 from covey.parts.selection.plain import Everybody, Uniform
 from covey.parts.steps.train import Train
+from covey.settings import Count, Natural, PartBelowOne, picked, takes
 from covey.settings.parts import PartOf, make_part
-from covey.settings.ranges import Count, Natural, PartBelowOne
-from covey.settings.registry import register
-from covey.settings.signatures import picked, takes, validated
 from covey.training.models.trees import trees
 
 Group = Annotated[Any, PartOf("group")]
@@ -98,8 +94,7 @@ def rounds_of(method: Mapping[str, Any]) -> int:
     return int(first + method["trees"] * method["depth"] + last)
 
 
-@register("method", "boosting", family="trees")
-@validated
+@method("boosting", family="trees")
 @takes(trees, Growth, without=("input_shape", "outputs"))
 @own_model(forest_of, rounds_of)
 def boosting(
@@ -141,8 +136,7 @@ def boosting(
     )
 
 
-@register("method", "boosting-personal", family="trees")
-@validated
+@method("boosting-personal", family="trees")
 @takes(boosting)
 @own_model(forest_of, rounds_of)
 def boosting_personal(

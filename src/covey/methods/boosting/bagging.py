@@ -10,10 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.needs import own_model
-from covey.core.reply_schema import Known
-from covey.core.round import Client, Method, Reply, Round, Task
-from covey.core.shows import Shows
+from covey.core import Client, Known, Method, Reply, Round, Shows, Task, method, own_model, step
 from covey.errors import RunError
 from covey.methods.boosting import Grow, forest_of
 from covey.methods.boosting.cuts import Forests
@@ -22,18 +19,14 @@ from covey.methods.boosting.histograms import ROUNDED, Rows, TellHistograms, mea
 from covey.methods.boosting.splits import Growth
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import picked, takes, validated
+from covey.settings import Count, picked, takes
 from covey.training.models.trees import NO_SPLIT, trees
 from covey.training.rows import Layout
 
 SINGLE_TREES = Shows(what="a tree of every client's own", instead="use boosting, whose rounds make sums")
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TellTree(TellHistograms):
     """A tree that the client grows on what the forest leaves over of its own samples; only the tree travels."""
 
@@ -120,8 +113,7 @@ def rounds_of(method: Mapping[str, Any]) -> int:
     return 1 + max(1, int(method["trees"]) // int(method["per_round"]))
 
 
-@register("method", "bagging", family="trees")
-@validated
+@method("bagging", family="trees")
 @takes(trees, Growth, without=("input_shape", "outputs"))
 @own_model(forest_of, rounds_of)
 def bagging(train: Train, *, per_round: Count = 10, **settings: Any) -> Method:  # noqa: ARG001

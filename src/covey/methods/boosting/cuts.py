@@ -11,14 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.needs import MODEL_PER_GROUP, ONE_MODEL, Facts, Key
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Round, Step, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import Client, Facts, Key, Known, Reply, Round, Shows, Stat, Step, Task, step
+from covey.core.needs import MODEL_PER_GROUP, ONE_MODEL
+from covey.core.shows import NOTHING
 from covey.errors import SilentRoundError
 from covey.methods.boosting.forest import Grove
 from covey.methods.boosting.splits import Array, Floats
-from covey.settings.registry import register
 
 Cuts = Literal["quantiles", "grid"]
 POINTS = 256  # values that a client tells of each input
@@ -27,8 +25,7 @@ FIRST: Key[Tensor] = Key("boosting.first")  # the row that every forest starts f
 QUANTILES = Shows(what="quantiles of every client's inputs", instead='set method.cuts = "grid"')
 
 
-@register("step")
-@dataclass(frozen=True)
+@step()
 class TellQuantiles(Step):
     """Of each input at most 256 values, each with how many samples it stands for: all values, or evenly spaced ones."""
 

@@ -10,10 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.needs import Facts
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Facts, Known, Reply, Shows, Stat, Step, Task, step
 from covey.data.types import Dataset, View
 from covey.errors import RunError
 from covey.methods.boosting.forest import UNIT, Grove
@@ -21,9 +18,7 @@ from covey.methods.boosting.kept import KEPT
 from covey.methods.boosting.splits import Floats, Growth, derivatives, histogram
 from covey.parts.steps.served import OWN_MODEL
 from covey.parts.steps.train import split
-from covey.settings.ranges import Natural, PartBelowOne
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Natural, PartBelowOne
 from covey.training.objective import Objective
 from covey.training.rows import Layout
 
@@ -78,9 +73,7 @@ class Rows:
         return found
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TellHistograms(Step):
     """The client's part of the next sum; of its reply only that sum travels, and of the row everything but the sums.
 

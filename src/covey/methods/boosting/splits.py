@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.errors import UserError
-from covey.settings.ranges import NotNegative, Positive
-from covey.settings.signatures import validated
+from covey.settings import NotNegative, Positive, validated
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -19,7 +18,6 @@ SMALL = 1e-16  # a second derivative that is lost in rounding
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Growth:
     """How much a split must gain, and what a leaf is worth: -learning_rate G / (H + l2).
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from covey.core.round import Method
+from covey.core import Method, method, part
 from covey.errors import UserError
 from covey.methods.cafa.accuracy import LikenessAverage
 from covey.methods.cafa.label_mix import ByLabelMix
@@ -16,16 +16,13 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.privacy import Privacy, SummaryNoise
 from covey.parts.steps.summaries import LabelSummary
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Epsilon, Positive, UpTo100
-from covey.settings.registry import register
-from covey.settings.signatures import settings_of, takes, validated
+from covey.settings import FILLED, Count, Epsilon, Inline, Positive, UpTo100, settings_of, takes
 
 Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
 
 
-@register("group part", "label-mix")
-@validated
+@part("group", "label-mix")
 def by_label_mix(
     *,
     clusters: Count | None = None,
@@ -45,8 +42,7 @@ def by_label_mix(
     return ByLabelMix(ask=ask, clusters=clusters)
 
 
-@register("mix part", "likeness")
-@validated
+@part("mix", "likeness")
 def by_likeness(
     train: Train,
     *,
@@ -78,8 +74,7 @@ def by_likeness(
     )
 
 
-@register("method", "cafa", family="label skew")
-@validated
+@method("cafa", family="label skew")
 @takes(by_label_mix)
 def cafa(
     train: Train,
@@ -130,8 +125,7 @@ def cafa(
     )
 
 
-@register("method", "abfa", family="label skew")
-@validated
+@method("abfa", family="label skew")
 def abfa(
     train: Train, *, per_round: Count = 6, evaluation: Evaluation = "balanced", power: UpTo100 = 2.0
 ) -> Method:
@@ -155,10 +149,10 @@ def abfa(
     )
 
 
-@register("method", "cbcc", family="label skew")
-@validated
-@takes(by_label_mix)
-def cbcc(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
+@method("cbcc", family="label skew")
+def cbcc(
+    train: Train, *, per_round: Count = 6, group: Annotated[ByLabelMix, Inline(by_label_mix)] = FILLED
+) -> Method:
     """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
 
     w_i = |C(i)| / n with C(i) the client's cluster by label shares (eq. 8), renormalised over the round.
@@ -168,24 +162,24 @@ def cbcc(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
     """
     return Method(
         name="cbcc",
-        group=by_label_mix(**clustering),
+        group=group,
         select=Uniform(per_round=per_round),
         local=train,
         mix=by_likeness(train, by_accuracy=False),
     )
 
 
-@register("method", "cbcc-select", family="label skew")
-@validated
-@takes(by_label_mix)
-def cbcc_select(train: Train, *, per_round: Count = 6, **clustering: Any) -> Method:
+@method("cbcc-select", family="label skew")
+def cbcc_select(
+    train: Train, *, per_round: Count = 6, group: Annotated[ByLabelMix, Inline(by_label_mix)] = FILLED
+) -> Method:
     """Only clients of the largest cluster by label shares, the "IID cluster", participate; their plain mean (eq. 7).
 
     Args:
         per_round: how many clients work in a round.
     """
     return replace(
-        cbcc(train, **clustering),
+        cbcc(train, group=group),
         name="cbcc-select",
         select=LargestGroup(per_round=per_round),
         mix=Average(weighting="equal"),

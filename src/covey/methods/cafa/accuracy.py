@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from covey.arrays import Array
-from covey.core.needs import KNOWN_GROUPS, Facts
-from covey.core.round import Mixing, Reply, Round, Task
-from covey.core.shows import Shows
+from covey.core import KNOWN_GROUPS, Facts, Mixing, Reply, Round, Shows, Task
 from covey.parts.mix.average import weighted_rows
 from covey.parts.steps.cross import CrossEvaluate
-from covey.settings.ranges import PartBelowOne, UpTo100
-from covey.settings.signatures import validated
+from covey.settings import PartBelowOne, UpTo100, validated
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class LikenessAverage:
     """W = sum of w^K_i w^A_i W_i / sum of w^K_j w^A_j over the replies (CAFA, eq. 11).
 

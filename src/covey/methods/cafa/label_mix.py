@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.needs import GROUPS, Facts, Key
-from covey.core.round import Round
-from covey.core.shows import Shows, by_answers
+from covey.core import GROUPS, Facts, Key, Round, Shows, by_answers
 from covey.parts.ask_once import answers, ask_once
 from covey.parts.group.figures import note_groups
 from covey.parts.group.silhouette import Clusters, cluster

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import ClassVar
 
-from covey.core.needs import KNOWN_GROUPS, Facts
-from covey.core.round import Round
-from covey.core.shows import NOTHING, Shows
+from covey.core import KNOWN_GROUPS, NOTHING, Facts, Round, Shows, part
 from covey.parts.selection.plain import PerRound
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 
-@register("select part", "largest-group")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "largest-group")
 class LargestGroup(PerRound):
     """So many reachable clients of the largest group, which CAFA calls the IID cluster.
 

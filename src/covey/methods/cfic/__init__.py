@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from covey.core.round import Method, Select, Update
+from covey.core import Method, Select, Update, method
 from covey.errors import UserError
 from covey.methods.cfic.absent import AbsentRemembered
 from covey.parts.group.label_feature import ByNoisyLabel, LabelWhenChosen, by_label
@@ -13,13 +13,10 @@ from covey.parts.selection.clusters import EveryCluster, Quota
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.parts.update.clusters import AdaptiveCorrection, Among, ClusterCorrection, CorrectionScale
-from covey.settings.ranges import Count, DecayRate, Epsilon, NotNegative, PartBelowOne
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, DecayRate, Epsilon, NotNegative, PartBelowOne
 
 
-@register("method", "cfic", family="label skew")
-@validated
+@method("cfic", family="label skew")
 def cfic(
     train: Train,
     *,

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from covey.core.needs import KNOWN_GROUPS, ONE_MODEL, Facts, Key, needs_of
-from covey.core.round import Reply, Round, Update
-from covey.core.shows import Shows, shows_of
+from covey.core import KNOWN_GROUPS, ONE_MODEL, Facts, Key, Reply, Round, Shows, Update, needs_of, shows_of
 
 # cluster -> who worked for it last, on how many samples, and how far its mean lay from the model that was sent
 LAST_MOVES: Key[dict[int, tuple[int, int, Tensor]]] = Key("clusters.last_moves")

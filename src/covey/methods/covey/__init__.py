@@ -12,7 +12,7 @@
     what does a client use?      its cluster's model, moved to its     CAFA's judgement on data that were not
                                  own data as far as that helps       trained on (Zhang et al., 2024)
 
-Every part has its evidence in docs/methods/covey.md, and `without` leaves any of them out.
+Every part has its evidence in docs/evidence/covey.md, and `without` leaves any of them out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from covey.core.round import Bank, Method, Mix, Select, Send, Step, Update
+from covey.core import Bank, Method, Mix, Select, Send, Step, Update, method, part
 from covey.methods.covey.grouping import ByPortrait, Together, keep_evidence, one_per_cluster
 from covey.methods.covey.portrait import DescribeClasses
 from covey.methods.covey.selection import WithinClusters, label_groups
@@ -35,9 +35,7 @@ from covey.parts.steps.judged import JudgedTrain
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.train import Train
 from covey.parts.update.clusters import AdaptiveCorrection
-from covey.settings.ranges import BelowHalf, Count, Epsilon, Natural
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import BelowHalf, Count, Epsilon, Natural
 
 Over = Literal[
     "server",
@@ -54,8 +52,7 @@ Start = Literal["apart", "together"]
 Part = Literal["clusters", "selection", "correction", "serving", "decay"]
 
 
-@register("method", "covey", family="everything")
-@validated
+@method("covey", family="everything")
 def covey(
     train: Train,
     *,
@@ -146,8 +143,7 @@ def over_topology(backbone: str) -> Travel:
     return Travel(bank=one_per_client, send=send, mix=mix, update=correct, per="group")
 
 
-@register("group part", "portraits")
-@validated
+@part("group", "portraits")
 def by_clusters(
     *,
     flip: BelowHalf = 0.1,
@@ -162,8 +158,7 @@ def by_clusters(
     return ByPortrait(describe=describe, every=every, min_size=min_size, join=join)
 
 
-@register("select part", "within-clusters")
-@validated
+@part("select", "within-clusters")
 def within_clusters(
     step: Step, send: Send, *, per_round: Count = 10, fullness: float = FULLNESS
 ) -> WithinClusters:

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS, Facts, Key, declares, gives_of, needs_of
-from covey.core.round import Group, Reply, Round
-from covey.core.shows import NOTHING, Budget, Shows, by_answers, showing
+from covey.core import Budget, Facts, Group, Key, Reply, Round, Shows, gives_of, needs_of, part
+from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS
+from covey.core.shows import KEPT_OUT, NOTHING, by_answers
 from covey.methods.covey.arrangement import Joined, cluster_portrait, joined
 from covey.methods.covey.clusters import (
     ClassDistances,
@@ -31,9 +31,7 @@ from covey.parts.banks import one_per_parent
 from covey.parts.group.figures import note_groups
 from covey.parts.group.label_feature import label_feature
 from covey.parts.steps.judged import JUDGEMENTS
-from covey.settings.ranges import Count, Natural
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Natural, validated
 
 # standard errors by which own training is better than the average of all: each group its own model
 PART = 2.0
@@ -48,7 +46,6 @@ EVIDENCE: Key[list[list[float]]] = Key("held-out hits", 'add "evidence" to after
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Together:
     """The groups that `group` finds, as one until the evidence parts them.
 
@@ -128,7 +125,7 @@ def compared(told: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     return float(own), float(averaged), float((own - averaged) / error) if error else 0.0
 
 
-@declares(needs=(JUDGEMENTS,), gives=(EVIDENCE,))
+@part("after", "evidence", needs=(JUDGEMENTS,), gives=(EVIDENCE,), shows=KEPT_OUT)
 def keep_evidence(now: Round) -> None:
     """Counts this round's held-out hits, while the groups are on trial."""
     if DECISION.get(now.memory, "trial") == "trial":
@@ -145,7 +142,6 @@ PARENTS: Key[list[int]] = Key("the cluster that each cluster came from")  # itse
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class ByPortrait:
     """Everybody describes its classes once; clients whose classes look alike, or lie alike, are a cluster.
 
@@ -305,9 +301,9 @@ def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapp
     return found
 
 
-@register("bank part", "per-cluster")
-@showing(NOTHING)
-@declares(needs=(GROUPS, PORTRAITS), gives=(MODEL_PER_GROUP, SEVERAL_MODELS))
+@part(
+    "bank", "per-cluster", shows=NOTHING, needs=(GROUPS, PORTRAITS), gives=(MODEL_PER_GROUP, SEVERAL_MODELS)
+)
 def one_per_cluster(now: Round) -> Tensor:
     """A row for every cluster; one that was found later starts from the model of the cluster that it came from."""
     return one_per_parent(now, PARENTS.of(now.memory))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.needs import Key
+from covey.core import Key
 from covey.methods.covey.portrait import ENOUGH, LEAST, Portrait, sizes_of
 from covey.parts.steps.embedding import unpack
 

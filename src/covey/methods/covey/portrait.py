@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
+from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.data.types import Dataset, mark_of
 from covey.data.types import View as Data
 from covey.errors import UserError
@@ -46,9 +45,7 @@ from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.labels import label_counts
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import tell
-from covey.settings.ranges import BelowHalf
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import BelowHalf
 
 REMEMBERED = 4096  # answers of simulated clients, some 15 kB each
 _ANSWERS: WeakKeyDictionary[Dataset, dict[tuple[Any, ...], Answer]] = WeakKeyDictionary()
@@ -59,9 +56,7 @@ ENOUGH = 8.0  # from here on more samples make the bits no more certain
 FARTHEST = 50.0  # scales of Laplace's noise that no count is above what there is: e^-50 of all are
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class DescribeClasses(Step):
     """Asks for a portrait: counts of the labels, and noisy bits of every class's mean in two halves of the samples.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from covey.core.needs import GROUPS, Facts, needs_of
-from covey.core.round import Round, Select
-from covey.core.shows import NOTHING, SAME_AS_COVEY, Budget, Shows, private_form, shows_of
+from covey.core import GROUPS, Budget, Facts, Round, Select, Shows, needs_of, private_form, shows_of
+from covey.core.shows import NOTHING, SAME_AS_COVEY
 from covey.methods.covey.grouping import PORTRAITS, outstanding_label
 from covey.methods.covey.many import OUTSTANDING
 from covey.parts.selection.fair import LAST_CHOSEN, pool

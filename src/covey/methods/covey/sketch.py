@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -25,9 +24,8 @@ import torch
 from numpy.typing import NDArray
 
 from covey.arrays import Array
+from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
 from covey.errors import UserError
 from covey.methods.covey.portrait import Portrait, classes_in, standardised
 from covey.methods.covey.views import views_of
@@ -35,9 +33,7 @@ from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.gaussian_noise import gaussian, gaussian_of_bytes
 from covey.parts.steps.labels import label_counts
 from covey.privacy.accountant import Sampling, noise_for
-from covey.settings.ranges import Count, Epsilon, Share
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Epsilon, Share
 
 COUNTED_AS = 0.25  # of a sample's length: what its count is worth in the table
 THINNED = 8  # pairs A, B that are drawn of one table; more bring nothing
@@ -46,9 +42,7 @@ FEWEST = 4.0  # and so many samples
 FARTHEST = 12.0  # standard deviations that no noise is away: one number in 10^32 is
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class SketchClasses(Step):
     """Asks for class sums and counts under Gaussian noise: (epsilon, delta) for one sample, whatever is computed of it.
 

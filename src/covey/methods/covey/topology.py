@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from scipy.sparse import block_diag, csr_array
 
-from covey.core.needs import GROUPS, MODEL_PER_CLIENT, Facts, Key
-from covey.core.round import Mixing, Round, Task, stream
+from covey.core import GROUPS, MODEL_PER_CLIENT, Facts, Key, Mixing, Round, Task, stream
 from covey.parts.mix.exchange import HashableShape, graph_note
 from covey.parts.mix.graphs import adjacency, graph
 from covey.parts.mix.peers import links

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.needs import GROUPS, Facts, Key
-from covey.core.round import Method, Reply, Round, Task
-from covey.core.shows import Shows, by_answers
+from covey.core import GROUPS, Facts, Key, Method, Reply, Round, Shows, Task, by_answers, method, part
 from covey.methods.embedding.denoising import denoise
 from covey.methods.embedding.groups import EachGroup
 from covey.methods.embedding.pretraining import Pretrain, Way
@@ -25,9 +23,7 @@ from covey.parts.mix.shared import GroupAverage
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 from covey.parts.steps.train import Train
-from covey.settings.ranges import BelowHalf, Count, Natural
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import FILLED, BelowHalf, Count, Inline, Natural
 
 ENCODER: Key[Tensor] = Key("encoder")
 HOLDERS: Key[list[int]] = Key("clients with the encoder")
@@ -118,8 +114,7 @@ def privacy_text(embed: Embed, replies: Sequence[Reply]) -> str:
     )
 
 
-@register("group part", "embedding")
-@validated
+@part("group", "embedding")
 def by_embedding(
     *,
     flip: BelowHalf = 0.1,
@@ -186,9 +181,7 @@ def by_embedding(
     )
 
 
-@register("method", "embedding", family="clusters")
-@validated
-@takes(by_embedding)
+@method("embedding", family="clusters")
 def embedding(
     train: Train,
     *,
@@ -196,7 +189,7 @@ def embedding(
     per: Literal["fleet", "cluster"] = "fleet",
     n_shared: Natural = 0,
     weighting: Weighting = "samples",
-    **clustering: Any,
+    group: Annotated[ByEmbedding, Inline(by_embedding)] = FILLED,
 ) -> Method:
     """Clients with similar data train one model together; who is similar shows in a few hundred noisy bits.
 
@@ -217,7 +210,7 @@ def embedding(
     """
     return Method(
         name="embedding",
-        group=by_embedding(**clustering),
+        group=group,
         bank=one_per_group,
         select=Uniform(per_round=per_round) if per == "fleet" else EachGroup(per_round=per_round),
         send=to_group,

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from covey.core.needs import GROUPS, Facts
-from covey.core.round import Round
-from covey.core.shows import NOTHING, Shows
+from covey.core import GROUPS, NOTHING, Facts, Round, Shows, part
 from covey.parts.selection.plain import PerRound
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 
-@register("select part", "each-group")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "each-group")
 class EachGroup(PerRound):
     """`per_round` of the reachable members of each group (or all of a smaller one), uniformly."""
 

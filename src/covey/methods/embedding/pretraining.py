@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from covey.core.round import Fleet, Round, RoundEnd, run_rounds, server_client, stream
+from covey.core import Fleet, Round, RoundEnd, run_rounds, server_client, step, stream
 from covey.data import Dataset, Samples, Scale, load
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.measure import Measuring
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, validated
 from covey.training.bench import Recipe
 from covey.training.bench.torch_bench import TorchBench
 from covey.training.models.encoders import (
@@ -35,9 +33,7 @@ from covey.training.rows import Layout, read_row, write_row
 Way = Literal["federated", "public", "hybrid"]
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TrainAutoencoder(Train):
     """Local training of an autoencoder, booked under its own name."""
 
@@ -45,7 +41,6 @@ class TrainAutoencoder(Train):
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Pretrain:
     """Adam at 1e-3 on the squared error, batches of 32.
 

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from covey.arrays import Labels
 from covey.errors import UserError
-from covey.settings.ranges import Count, Range
-from covey.settings.signatures import validated
+from covey.settings import Count, Range, validated
 
 Floats = NDArray[np.floating[Any] | np.integer[Any]]
 Search = Literal["exact", "bayes", "published"]
@@ -240,7 +239,6 @@ def bayes_cut(tree: Tree, min_size: int = 2, *, published: bool = False, seed: i
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Ward:
     """Group vectors by Ward's tree, cut where the Calinski-Harabasz index is best.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Literal
 
-from covey.core.round import Method
+from covey.core import Method, method, part
 from covey.errors import UserError
 from covey.methods.haccs.grouping import BySummary, Distance, Missing
 from covey.parts.group.density import Algorithm, Density, Extract
@@ -17,16 +17,13 @@ from covey.parts.selection.haccs import ByCluster
 from covey.parts.steps.privacy import Privacy, SummaryNoise
 from covey.parts.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary, TargetSummary
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Epsilon, Natural, Positive, Range, Share
-from covey.settings.registry import register
-from covey.settings.signatures import picked, settings_of, takes, validated
+from covey.settings import Count, Epsilon, Natural, Positive, Range, Share, picked, settings_of, takes
 
 Summary = Literal["labels", "targets", "features", "joint"]
 Schedule = Literal["fair", "published"]
 
 
-@register("group part", "summary")
-@validated
+@part("group", "summary")
 def by_summary(
     *,
     summary: Summary = "labels",
@@ -105,8 +102,7 @@ def by_summary(
     )
 
 
-@register("method", "haccs", family="selection")
-@validated
+@method("haccs", family="selection")
 @takes(FairSchedule, ByCluster, by_summary)
 def haccs(
     train: Train, *, schedule: Schedule = "fair", weighting: Weighting = "equal", **settings: Any

@@ -10,17 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.core.needs import GROUPS, Facts, Key
-from covey.core.round import Reply, Round
-from covey.core.shows import Shows, by_answers
+from covey.core import GROUPS, Facts, Key, Reply, Round, Shows, by_answers
 from covey.errors import UserError
 from covey.parts.ask_once import answers, news
 from covey.parts.group.density import Density, nearest_fellow, place, reaches
 from covey.parts.group.distances import conditional, hellinger_points, l2, over_shared
 from covey.parts.group.figures import note_groups
 from covey.parts.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
-from covey.settings.ranges import Natural, Share
-from covey.settings.signatures import validated
+from covey.settings import Natural, Share, validated
 
 Distance = Literal["l2", "hellinger"]
 Missing = Literal["apart", "ignored"]
@@ -45,7 +42,6 @@ class Told:
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class BySummary:
     """Groups by the density of summaries (HACCS, section IV).
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
-from covey.core.needs import GROUPS, Facts
-from covey.core.round import Group, Method, Round, Select
-from covey.core.shows import NOTHING, Shows
+from covey.core import GROUPS, NOTHING, Facts, Group, Method, Round, Select, Shows, method, part
 from covey.methods.topologies.labels import LabelClusters, Linkage
 from covey.parts.banks import one_per_client, to_owner
 from covey.parts.mix.exchange import (
@@ -20,15 +17,13 @@ from covey.parts.mix.exchange import (
 )
 from covey.parts.selection.plain import Everybody
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import picked, takes, validated
+from covey.settings import FILLED, Count, Inline, validated
 
 
-@register("method", "decentralized", family="topology")
-@validated
-@takes(everybody_exchanges)
-def decentralized(train: Train, **exchange: Any) -> Method:
+@method("decentralized", family="topology")
+def decentralized(
+    train: Train, *, exchange: Annotated[Exchange, Inline(everybody_exchanges)] = FILLED
+) -> Method:
     """Every client trains its own model and averages it with those of its neighbours on a graph.
 
     w_i <- mean of w_j over i and those it receives from, every `every` rounds. `backbone` is full, ring, wheel
@@ -36,7 +31,7 @@ def decentralized(train: Train, **exchange: Any) -> Method:
     "random_regular_graph(4, n)", or a list of edges [sender, receiver]. On a full graph it is FedAvg with equal
     weights and everybody.
     """
-    return over_topology("decentralized", train, everybody_exchanges(**exchange), select=Everybody())
+    return over_topology("decentralized", train, exchange, select=Everybody())
 
 
 @validated
@@ -53,10 +48,13 @@ def label_clusters(
     return LabelClusters(clusters=clusters, by=cluster_by, min_samples=min_samples)
 
 
-@register("method", "hierarchical", family="topology")
-@validated
-@takes(label_clusters, clusters_exchange)
-def hierarchical(train: Train, **settings: Any) -> Method:
+@method("hierarchical", family="topology")
+def hierarchical(
+    train: Train,
+    *,
+    group: Annotated[LabelClusters, Inline(label_clusters)] = FILLED,
+    exchange: Annotated[Exchange, Inline(clusters_exchange)] = FILLED,
+) -> Method:
     """Clients with like labels form clusters; representatives average their cluster and mix among themselves.
 
     Every `cluster_every` rounds a representative takes the mean of its cluster, weighted by samples; every
@@ -65,19 +63,17 @@ def hierarchical(train: Train, **settings: Any) -> Method:
     member with most samples, or (`representative = "degree"`) with most links to its cluster in `network`; the
     next one takes over while it is away.
     """
-    return over_topology(
-        "hierarchical",
-        train,
-        clusters_exchange(**picked(settings, clusters_exchange)),
-        group=label_clusters(**picked(settings, label_clusters)),
-        select=Grouped(),
-    )
+    return over_topology("hierarchical", train, exchange, group=group, select=Grouped())
 
 
-@register("method", "semi-decentralized", family="topology")
-@validated
-@takes(label_clusters, representatives_exchange)
-def semi_decentralized(train: Train, *, members_train: bool = False, **settings: Any) -> Method:
+@method("semi-decentralized", family="topology")
+def semi_decentralized(
+    train: Train,
+    *,
+    members_train: bool = False,
+    group: Annotated[LabelClusters, Inline(label_clusters)] = FILLED,
+    exchange: Annotated[Exchange, Inline(representatives_exchange)] = FILLED,
+) -> Method:
     """Only the clusters' representatives train and mix on the backbone; members take their model.
 
     No member ever uploads: the fewest messages, right when the clients of a cluster are alike.
@@ -87,14 +83,8 @@ def semi_decentralized(train: Train, *, members_train: bool = False, **settings:
     Args:
         members_train: whether members train between two downloads, as the authors' code does.
     """
-    exchange = representatives_exchange(**picked(settings, representatives_exchange))
-    return over_topology(
-        "semi-decentralized",
-        train,
-        exchange,
-        group=label_clusters(**picked(settings, label_clusters)),
-        select=Grouped() if members_train else Leaders(exchange=exchange),
-    )
+    select = Grouped() if members_train else Leaders(exchange=exchange)
+    return over_topology("semi-decentralized", train, exchange, group=group, select=select)
 
 
 def over_topology(
@@ -113,8 +103,7 @@ def over_topology(
     )
 
 
-@register("select part", "grouped")
-@dataclass(frozen=True)
+@part("select", "grouped")
 class Grouped:
     """Everybody who is here and belongs to a cluster."""
 
@@ -125,8 +114,7 @@ class Grouped:
         return [i for i in now.here if i in now.groups]
 
 
-@register("select part", "representatives")
-@dataclass(frozen=True, kw_only=True)
+@part("select", "representatives")
 class Leaders:
     """The representatives of the clusters, among those who are here."""
 

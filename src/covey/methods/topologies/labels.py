@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from covey.arrays import Array
-from covey.core.needs import GROUPS, Facts, Key
-from covey.core.round import Round
-from covey.core.shows import ANY_GROUPS, Shows
+from covey.core import ANY_GROUPS, GROUPS, Facts, Key, Round, Shows, part
 from covey.methods.topologies.dbscan_bisection import agglomerative, clusters_by_bisection
 from covey.parts.ask_once import Heard, answers, ask_once, grouped_once
 from covey.parts.group.distances import hellinger
 from covey.parts.group.figures import note_groups
 from covey.parts.steps.labels import CountLabels
 from covey.parts.steps.size import SIZES
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 Linkage = Literal["dbscan", "agglomerative"]
 
@@ -29,9 +24,7 @@ COUNTS: Key[dict[int, Array]] = Key("label counts")
 MOST = 4000  # clients that are compared each with each (128 MB); of more, evenly chosen ones
 
 
-@register("group part", "label-clusters")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "label-clusters")
 class LabelClusters:
     """Clusters of like labels, as many as asked for; everybody tells its label counts once.
 

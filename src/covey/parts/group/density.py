@@ -2,14 +2,12 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from covey.arrays import Array, Labels
-from covey.settings.ranges import Positive, Range
-from covey.settings.signatures import validated
+from covey.settings import Positive, Range, validated
 
 Metric = Literal["euclidean", "precomputed"]
 Algorithm = Literal["optics", "dbscan", "hdbscan"]
@@ -22,7 +20,6 @@ MOST_FELLOWS = 5000  # members of a cluster among whom the nearest is looked for
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Density:
     """A density-based clustering; clients that belong nowhere become clusters of their own.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.round import Round
+from covey.core import Round
 
 MOST_POINTS = 2000  # more clients than this are thinned out evenly: no picture shows more
 DECIMALS = 5

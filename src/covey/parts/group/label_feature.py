@@ -9,16 +9,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.needs import GROUPS, KNOWN_GROUPS, Facts, declares
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Round, Select, Step, Task
-from covey.core.shows import NOTHING, Shows, showing
+from covey.core import Client, Facts, Known, Reply, Round, Select, Shows, Stat, Step, Task, part, step
+from covey.core.needs import GROUPS, KNOWN_GROUPS
+from covey.core.shows import NOTHING
 from covey.errors import UserError
 from covey.parts.ask_once import answers, news
 from covey.parts.steps.privacy import Privacy, randomised, spend
-from covey.settings.ranges import Epsilon
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Epsilon
 
 
 def label_feature(counts: NDArray[np.integer]) -> int:
@@ -35,9 +32,7 @@ def label_feature(counts: NDArray[np.integer]) -> int:
     return int(np.lexsort((-counts.astype(np.int64), -deviation))[0])
 
 
-@register("step")
-@validated
-@dataclass(frozen=True)
+@step()
 class TellLabel(Step):
     """A client's label feature: one whole number is all that the server learns about its data.
 
@@ -87,9 +82,12 @@ def with_labels(now: Round, ids: Iterable[int], epsilon: float | None = None) ->
     return now.groups | news(now, now.groups, ask, ids)
 
 
-@register("group part", "label-feature")
-@showing(Shows(what="the exact label that stands out at every client", instead="set method.epsilon"))
-@declares(gives=(GROUPS,))
+@part(
+    "group",
+    "label-feature",
+    shows=Shows(what="the exact label that stands out at every client", instead="set method.epsilon"),
+    gives=(GROUPS,),
+)
 def by_label(now: Round) -> dict[int, int]:
     """CFIC's clusters: clients whose most unusual label is the same are a group.
 
@@ -98,9 +96,7 @@ def by_label(now: Round) -> dict[int, int]:
     return with_labels(now, now.here)
 
 
-@register("group part", "noisy-label-feature")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("group", "noisy-label-feature")
 class ByNoisyLabel:
     """CFIC's clusters of labels that are a lie now and then, by randomised response.
 

@@ -9,14 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.needs import GROUPS, MODEL_PER_GROUP, Key, declares
-from covey.core.round import Round
-from covey.core.shows import NOTHING, showing
+from covey.core import GROUPS, MODEL_PER_GROUP, NOTHING, Key, Round, part
 from covey.parts.ask_once import Ask, news
 from covey.parts.banks import one_per_parent
 from covey.parts.group.centroids import Membership, drifted, founded, joined
 from covey.parts.group.figures import note_groups
-from covey.settings.registry import register
 
 Vectors = dict[int, NDArray[Any]]
 Found = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
@@ -82,9 +79,7 @@ def write_membership(membership: Membership) -> dict[str, Any]:
     }
 
 
-@register("bank part", "per-group")
-@showing(NOTHING)
-@declares(needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
+@part("bank", "per-group", shows=NOTHING, needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group(now: Round) -> Tensor:
     """A model, a row of the bank, for every group; a new group starts from the given model.
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.core.needs import Key
-from covey.core.round import Round
+from covey.core import Key, Round
 from covey.parts.ask_once import Ask, Heard, ask_once, grouped_once
 
 Reports = list[NDArray[Any]]

@@ -9,8 +9,7 @@ import numpy as np
 
 from covey.arrays import Array, Integers
 from covey.parts.group.kmeans import kmeans
-from covey.settings.ranges import Count
-from covey.settings.signatures import validated
+from covey.settings import Count, validated
 
 # up to here every k is tried; above, all small ones, a grid, and what lies around the grid's best
 EVERY_K = 200

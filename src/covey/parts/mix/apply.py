@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from covey.core.round import Mixing
+from covey.core import Mixing
 from covey.parts.mix.combine import combine
 from covey.parts.mix.robust import robust_product
 

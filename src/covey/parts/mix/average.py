@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from covey.core.needs import MODEL_PER_CLIENT, declares
-from covey.core.round import Mixing, Reply, Round
-from covey.core.shows import Shows, by_weights, showing
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.core import MODEL_PER_CLIENT, Mixing, Reply, Round, Shows, by_weights, part
 
 Weighting = Literal["samples", "equal", "batches"]
 
@@ -45,9 +40,7 @@ def weighted_rows(now: Round, rows: Sequence[int], values: np.ndarray) -> csr_ar
     return csr_array((entries, at), shape=(count, count + len(values)))
 
 
-@register("mix part", "average")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "average")
 class Average:
     """The weighted average of the replies that started from a model: w <- sum of n_k w_k / sum of n_k.
 
@@ -64,15 +57,16 @@ class Average:
         return Mixing(factors=[weighted_rows(now, slots, drawn * weights(now.replies, self.weighting))])
 
 
-@register("mix part", "own")
-@showing(
-    Shows(
+@part(
+    "mix",
+    "own",
+    shows=Shows(
         what="every client's own model",
         instead="nothing is averaged here that could hide anybody: leave [private] out",
         in_updates=True,
-    )
+    ),
+    needs=(MODEL_PER_CLIENT,),
 )
-@declares(needs=(MODEL_PER_CLIENT,))
 def keep_own(now: Round) -> Mixing:
     """Every reply takes the place of the row it started from; nothing is averaged (each client alone)."""
     return Mixing(factors=[weighted_rows(now, [r.slot for r in now.replies], np.ones(len(now.replies)))])

@@ -14,9 +14,7 @@ from torch import Tensor
 from covey.arrays import Array
 from covey.parts.mix.gram import products
 from covey.parts.mix.robust import weighted_mean
-from covey.settings.ranges import Natural
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Natural, register, validated
 
 
 def kept_mean(rows: Sequence[Tensor], weights: Array, kept: NDArray[np.intp]) -> Tensor:

@@ -12,8 +12,7 @@ from covey.arrays import Array
 from covey.errors import UserError
 from covey.parts.mix.graphs import GraphSpec, Weights, adjacency, graph
 from covey.parts.mix.topology import Kind, events, messages, round_factors, succession
-from covey.settings.ranges import Count
-from covey.settings.signatures import validated
+from covey.settings import Count, validated
 
 Schedule = Sequence[Sequence[csr_array]]
 
@@ -27,7 +26,6 @@ PROBES = 256
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Design:
     """A topology on paper: nodes in equal clusters, all present, as many samples each."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -12,18 +12,15 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from covey.core.needs import GROUPS, MODEL_PER_CLIENT, Fact, Facts
-from covey.core.round import Mixing, Round, stream
-from covey.core.shows import A_SERVER, OWN_MODEL, Shows, showing
+from covey.core import GROUPS, MODEL_PER_CLIENT, Fact, Facts, Mixing, Round, Shows, part, stream
+from covey.core.shows import A_SERVER, OWN_MODEL
 from covey.errors import UserError
 from covey.parts.mix.graphs import GraphSpec, Weights, adjacency, checked_graph, graph
 from covey.parts.mix.peers import Links, links
 from covey.parts.mix.topology import Bools, Ints, Kind, collect, download, events, representatives, succession
 from covey.parts.mix.topology import round_factors as factors_of_round
 from covey.parts.steps.size import sizes
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import takes, validated
+from covey.settings import Count, takes, validated
 
 HashableShape = str | tuple[tuple[int, int], ...]
 Representative = Literal["samples", "degree"]
@@ -34,7 +31,6 @@ MOST_LINKS = 5000  # links kept in the report's note
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Exchange:
     """Who holds which place, who represents whom, and what is sent in a round.
 
@@ -156,8 +152,7 @@ class Exchange:
         return succession(self.samples(now), [inside.get(i, 0) for i in now.seen])
 
 
-@register("mix part", "decentralized")
-@validated
+@part("mix", "decentralized")
 def everybody_exchanges(
     *, backbone: GraphSpec = "full", every: Count = 1, weights: Weights = "auto"
 ) -> Exchange:
@@ -173,8 +168,7 @@ def everybody_exchanges(
     )
 
 
-@register("mix part", "semi-decentralized")
-@validated
+@part("mix", "semi-decentralized")
 def representatives_exchange(
     *,
     backbone: GraphSpec = "full",
@@ -202,8 +196,7 @@ def representatives_exchange(
     )
 
 
-@register("mix part", "hierarchical")
-@validated
+@part("mix", "hierarchical")
 @takes(representatives_exchange)
 def clusters_exchange(*, cluster_every: Count = 1, **among_representatives: Any) -> Exchange:
     """Representatives average their cluster, mix among themselves on a graph, and send the result down.
@@ -238,8 +231,7 @@ def graph_note(now: Round, clusters: Ints, lead: Mapping[int, int], sent: Links)
     }
 
 
-@register("after part", "spread")
-@showing(Shows(what="every client's own model", instead=A_SERVER))
+@part("after", "spread", shows=Shows(what="every client's own model", instead=A_SERVER))
 def note_spread(now: Round) -> None:
     """For the report: the standard deviation of the nodes' parameters from their mean, by round."""
     parameters = now.models[:, : now.fleet.layout.trainable]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from covey.arrays import Array
-from covey.core.round import Mixing, Reply, Round
-from covey.core.shows import ROUNDS_OF_SUMS, Shows
-from covey.settings.ranges import Share
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.core import ROUNDS_OF_SUMS, Mixing, Reply, Round, Shows, part
+from covey.settings import Share
 
 
 def from_here(now: Round) -> list[Reply]:
@@ -39,9 +36,7 @@ def refl_weights(late: Array, deviation: Array, beta: float) -> Array:
     return np.where(late > 0, (1 - beta) / (1 + late) + beta * boost, 1.0)
 
 
-@register("mix part", "fresh-and-late")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "fresh-and-late")
 class FreshAndLate:
     """Late replies count less the older they are, and more the further they would move the fresh ones' mean (REFL).
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from covey.core.round import Mixing, Reply
+from covey.core import Mixing, Reply
 
 Clients = NDArray[np.int64]
 

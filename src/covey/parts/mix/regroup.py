@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.sparse import csr_array
 
-from covey.core.round import Mixing, Round
+from covey.core import Mixing, Round
 
 
 def regrouped(now: Round, count: int, values: np.ndarray, parents: Mapping[int, int] | None = None) -> Mixing:

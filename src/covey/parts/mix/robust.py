@@ -17,15 +17,11 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core.needs import like
-from covey.core.round import Mix, Mixing, Reply, Round, Rule
-from covey.core.shows import CLIPPED, Shows
+from covey.core import CLIPPED, Mix, Mixing, Reply, Round, Rule, Shows, like, part
 from covey.parts.mix.average import weighted_rows
 from covey.parts.mix.combine import combine
 from covey.parts.mix.gram import products
-from covey.settings.ranges import BelowHalf, Count, Natural, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import BelowHalf, Count, Natural, Positive, register
 
 COLUMNS = 1 << 16  # sorted at a time
 
@@ -44,9 +40,7 @@ def krum_scores(vectors: Sequence[Tensor], hostile: int) -> Array:
 
 
 @register("robust combine", "krum")
-@register("mix part", "krum")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "krum")
 class Krum:
     """All weight on the `keep` replies that lie closest to their neighbours, equally (Blanchard et al., 2017).
 
@@ -100,9 +94,7 @@ def median(rows: Tensor) -> Tensor:
 
 
 @register("robust combine", "trimmed-mean")
-@register("combine part", "trimmed-mean")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("combine", "trimmed-mean")
 class TrimmedMean:
     """Column by column, the mean without the share `trim` of the replies at either end (Yin et al., 2018).
 
@@ -131,8 +123,7 @@ class TrimmedMean:
 
 
 @register("robust combine", "median")
-@register("combine part", "median")
-@dataclass(frozen=True, kw_only=True)
+@part("combine", "median")
 class Median:
     """Column by column, the median of the replies (Yin et al., 2018)."""
 
@@ -152,9 +143,7 @@ class Median:
 
 
 @register("robust combine", "clip")
-@register("combine part", "clip")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("combine", "clip")
 class Clip:
     """The method's own weights, after every update w_k - w was shortened to at most `times` their median length.
 

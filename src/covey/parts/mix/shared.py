@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from covey.core.round import Mixing, Round
-from covey.core.shows import by_weights
+from covey.core import Mixing, Round, by_weights, part
 from covey.errors import UserError
 from covey.parts.mix.average import Weighting, weighted_rows, weights
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 from covey.training.rows import Layout
 
 
@@ -26,9 +21,7 @@ def leading_columns(layout: Layout, tensors: int) -> int:
     return sum(torch.Size(shape).numel() for shape in layout.shapes[:tensors])
 
 
-@register("mix part", "group-average")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("mix", "group-average")
 class GroupAverage:
     """The weighted average inside every group, with the first layers common to all if wanted.
 

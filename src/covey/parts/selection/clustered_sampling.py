@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,13 +11,9 @@ from scipy.spatial.distance import pdist
 from torch import Tensor
 
 from covey.arrays import Array, Integers
-from covey.core.needs import Facts, Key, declares
-from covey.core.round import Round, stream
-from covey.core.shows import SKETCHED, Shows, showing
+from covey.core import SKETCHED, Facts, Key, Round, Shows, part, stream
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps.size import sizes
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 SKETCHES: Key[dict[int, Array]] = Key("sampling.sketches", 'add "sketches" to after')
 SKETCH = 512  # numbers kept of a client's last update; cosines are then right to about 1 / sqrt(512)
@@ -110,9 +105,7 @@ def sketch(vector: Tensor, seed: int) -> Array:
     )
 
 
-@register("select part", "urns")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "urns")
 class FromUrns(PerRound):
     """Clustered sampling: one reachable client from each of `per_round` urns.
 
@@ -148,9 +141,7 @@ def _sketches(now: Round, ids: Sequence[int]) -> Array:
     return np.stack([kept.get(i, np.zeros(SKETCH)) for i in ids])
 
 
-@register("after part", "sketches")
-@showing(SKETCHED)
-@declares(gives=(SKETCHES,))
+@part("after", "sketches", shows=SKETCHED, gives=(SKETCHES,))
 def remember_sketches(now: Round) -> None:
     """Keeps a sketch of each client's last update, for the urns of the next rounds."""
     trainable = now.fleet.layout.trainable

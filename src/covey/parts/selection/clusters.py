@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from covey.core.needs import KNOWN_GROUPS, Facts, Key
-from covey.core.round import Round
-from covey.core.shows import NOTHING, Shows
+from covey.core import KNOWN_GROUPS, NOTHING, Facts, Key, Round, Shows, part
 from covey.parts.selection.plain import PerRound
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 Quota = Literal["equal", "published"]
 
@@ -52,9 +47,7 @@ def sample_clusters(
     return sorted(chosen)
 
 
-@register("select part", "every-cluster")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "every-cluster")
 class EveryCluster(PerRound):
     """CFIC's sampling: so many of the reachable clients, as evenly from the groups as they allow.
 

@@ -19,23 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core.needs import KNOWN_GROUPS, Facts, Key
-from covey.core.round import Round
-from covey.core.shows import by_losses
+from covey.core import KNOWN_GROUPS, Facts, Key, Round, by_losses, part
 from covey.parts.selection.feedback import ByLosses
 from covey.parts.selection.haccs import device_losses, with_singles
-from covey.settings.ranges import UpTo100
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import UpTo100
 
 Indices = NDArray[np.int64]
 POOL = 5000  # devices that are looked at: in a larger fleet, so many of them, others in each round
 LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
 
-@register("select part", "fair")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "fair")
 class FairSchedule(ByLosses):
     """HACCS' clusters in fair rounds: quick ones most of the time, and everybody's data in the end.
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
-from covey.core.needs import Facts, Key, declares
-from covey.core.round import Round, Send, Step, to_everybody
-from covey.core.shows import Budget, Shows, showing
+from covey.core import Budget, Facts, Key, Round, Send, Shows, Step, part, to_everybody
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
-from covey.settings.registry import register
 
 Losses = Literal["reported", "asked", "published", "none"]
 LOSSES: Key[dict[int, float]] = Key("losses", 'add "losses" to after')
@@ -62,9 +59,12 @@ class ByLosses(PerRound):
         return {reply.id: float(reply.stats["loss"]) for reply in replies if reply.stats}
 
 
-@register("after part", "losses")
-@showing(Shows(what="every client's exact loss", instead='set method.losses = "none"'))
-@declares(gives=(LOSSES,))
+@part(
+    "after",
+    "losses",
+    shows=Shows(what="every client's exact loss", instead='set method.losses = "none"'),
+    gives=(LOSSES,),
+)
 def remember_losses(now: Round) -> None:
     """Keeps each client's training loss as it last reported it."""
     reported = {reply.id: float(reply.stats["loss"]) for reply in now.replies}

@@ -6,28 +6,21 @@ The functions work on arrays; a cluster is a list of positions, latencies are in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from covey.arrays import Array
-from covey.core.needs import KNOWN_GROUPS, Facts
-from covey.core.round import Round
-from covey.core.shows import by_losses
+from covey.core import KNOWN_GROUPS, Facts, Round, by_losses, part
 from covey.parts.selection.feedback import ByLosses
-from covey.settings.ranges import Share
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Share
 
 Draws = Literal["weighted", "quasi"]
 Inside = Literal["fastest", "sampled"]
 Speed = Literal["mean", "fastest"]
 
 
-@register("select part", "haccs")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "haccs")
 class ByCluster(ByLosses):
     """HACCS as published: clusters drawn by latency and loss, and of each its fastest reachable device.
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from covey.core.needs import ONE_MODEL, declares
-from covey.core.round import Round, server_client
-from covey.core.shows import NOTHING, Shows, showing
-from covey.settings.ranges import Chance, Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.core import NOTHING, ONE_MODEL, Round, Shows, part, server_client
+from covey.settings import Chance, Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +20,7 @@ class PerRound:
     per_round: Count = 10
 
 
-@register("select part", "uniform")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "uniform")
 class Uniform(PerRound):
     """So many of the reachable clients, uniformly without replacement."""
 
@@ -38,9 +32,7 @@ class Uniform(PerRound):
         return sorted(now.here[position] for position in drawn.tolist())
 
 
-@register("select part", "poisson")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("select", "poisson")
 class Poisson:
     """Every reachable client by itself, with one probability: how many work is left to chance, and may be nobody.
 
@@ -56,8 +48,7 @@ class Poisson:
         return [client for client, works in zip(now.here, drawn, strict=True) if works]
 
 
-@register("select part", "everybody")
-@dataclass(frozen=True)
+@part("select", "everybody")
 class Everybody:
     """All reachable clients."""
 
@@ -67,11 +58,14 @@ class Everybody:
         return list(now.here)
 
 
-@register("select part", "server")
-@showing(
-    Shows(what="all data: they lie at the server", instead="nothing is federated here: leave [private] out")
+@part(
+    "select",
+    "server",
+    shows=Shows(
+        what="all data: they lie at the server", instead="nothing is federated here: leave [private] out"
+    ),
+    needs=(ONE_MODEL,),
 )
-@declares(needs=(ONE_MODEL,))
 def the_server(now: Round) -> list[int]:  # noqa: ARG001
     """Only the server itself, where (in a simulation) all data lie together."""
     return [server_client(0)]

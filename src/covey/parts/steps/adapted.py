@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from torch import Tensor
 
-from covey.core.round import Client
+from covey.core import Client
 from covey.data.types import Dataset, mark_of
 from covey.parts.steps.train import Train, local_fit
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -10,23 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task, stream
+from covey.core import Client, Known, Reply, Stat, Step, Task, step, stream
 from covey.parts.steps.labels import label_counts
 from covey.parts.steps.privacy import Privacy, add_noise
 from covey.parts.steps.summaries import booked, label_space
-from covey.settings.ranges import Count
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count
 
 # A sample adds at most 1 to the counts, 1 to the absolute sum of its description and 1 to its squares.
 SENSITIVITY = 3.0
 SKETCHING_SHARE = 0.01  # describing a sample costs about a hundredth of training on it
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class ClassMeans(Step):
     """For each label the number of samples, the sum of their descriptions and of their squares.
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.needs import like
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Step, Task
-from covey.settings.ranges import Range
-from covey.settings.registry import register
-from covey.settings.signatures import only_with, validated, validated_in
+from covey.core import Client, Known, Method, Reply, Stat, Step, Task, like, step
+from covey.settings import Range, only_with, validated_in
 from covey.training.rows import Layout
 
 How = Literal["top-k", "8-bit", "1-bit", "mask"]
@@ -23,7 +19,6 @@ PART = Annotated[float, Range(above=0, most=1)]
 
 
 @validated_in("compress")
-@dataclass(frozen=True, kw_only=True)
 class Compression:
     """How updates are shortened on their way to the server.
 
@@ -45,9 +40,7 @@ class Compression:
         only_with("compress", self, "feedback", self.name is not None, f"compress.name, one of {every}")
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Compressed(Step):
     """The step `step`, whose update w_k - w travels shortened; what is left out waits at the client for the next time.
 

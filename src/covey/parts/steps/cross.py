@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from covey.core.reply_schema import SHARE, Known, Stat
-from covey.core.round import Client, Reply, Step, Task
+from covey.core import SHARE, Client, Known, Reply, Stat, Step, Task, step
 from covey.errors import UserError
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import split, validation_size, with_own_buffers
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class CrossEvaluate(Step):
     """Accuracy of each of the task's rows on the part of the client's data that `holdout` keeps out of training.
 

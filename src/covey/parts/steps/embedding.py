@@ -19,15 +19,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from covey.core.messages import Reply, Task
-from covey.core.protocols import Account, Client, Step
-from covey.core.reply_schema import Known, Stat
+from covey.core import Account, Client, Known, Reply, Stat, Step, Task, step
 from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.parts.steps.evaluate import FORWARD_SHARE
-from covey.settings.ranges import BelowHalf, NotEmpty
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import BelowHalf, NotEmpty
 from covey.training.models.encoders import code_length, encode
 
 Floats = NDArray[np.floating[Any]]
@@ -113,9 +109,7 @@ class Spending:
         return self.bit * self.bits
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Embed(Step):
     """Asks for the noisy bits; the task's row is the encoder.
 

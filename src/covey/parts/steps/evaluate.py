@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.reply_schema import SHARE, Known, Stat
-from covey.core.round import Client, Reply, Step, Task
+from covey.core import SHARE, Client, Known, Reply, Stat, Step, Task, step
 from covey.parts.steps.served import Serving, served_row
 from covey.parts.steps.train import split
-from covey.settings.ranges import Range
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Range
 from covey.training.metrics import Metric
 
 if TYPE_CHECKING:
@@ -28,9 +25,7 @@ ANY = Stat(optional=True)
 FORWARD_SHARE = 1 / 3  # a forward pass costs about a third of a training step
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Evaluate(Step):
     """Mean of every metric of the objective on one split of the client's data (of several rows, the best one's).
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from covey.core.round import Client, Reply, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Reply, Shows, Task, step
 from covey.parts.steps.stepwise import Batches, check_plain, is_finite
 from covey.parts.steps.train import AroundTraining, best_row, local_fit, reply_of
-from covey.settings.ranges import Natural
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Natural
 from covey.training.rows import Layout
 
 
-@register("step")
-@register("local part", "home")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("home")
 class TrainWithHome(AroundTraining):
     """Training in which some tensors of the model stay at home: the last `last`, and with `norms` those of the norms.
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.needs import Fact, Facts
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
-from covey.core.shows import KEPT_OUT, Budget, Shows
+from covey.core import KEPT_OUT, Budget, Client, Fact, Facts, Known, Reply, Shows, Stat, Step, Task, step
 from covey.data.together import fold_of
 from covey.data.types import View
 from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
 from covey.parts.steps.served import Serving, served_row
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 from covey.training.metrics import Metric
 
 TRIED = (0.0, 0.5, 1.0)  # shares of the client's own update in the model that would serve it
@@ -28,9 +23,7 @@ FOLDS = 10  # a tenth of the samples is kept out, another one in each round
 JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set local = "judged"')
 
 
-@register("step")
-@register("local part", "judged")
-@dataclass(frozen=True, kw_only=True)
+@step("judged")
 class JudgedTrain(AroundTraining):
     """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
 
@@ -104,9 +97,7 @@ def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:
     return part.select(np.flatnonzero(~judging)), part.select(np.flatnonzero(judging))
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class EvaluateAdapted(Step):
     """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.
 

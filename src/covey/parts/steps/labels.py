@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
+from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.errors import UserError
-from covey.settings.registry import register
 
 
-@register("step")
-@dataclass(frozen=True)
+@step()
 class CountLabels(Step):
     """How many training samples of each class the client holds: `stats["labels"]`, one number per class."""
 

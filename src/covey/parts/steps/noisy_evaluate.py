@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from covey.core.reply_schema import SHARE, Known, Stat
-from covey.core.round import Client, Reply, Step, Task
+from covey.core import SHARE, Client, Known, Reply, Stat, Step, Task, step
 from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.parts.steps.privacy import Privacy, add_noise
 from covey.parts.steps.served import Serving, served_row
 from covey.parts.steps.summaries import booked
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Count, Epsilon
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Epsilon
 
 CHANGED = 2.0  # one sample more or less changes both counts by 1
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class NoisyEvaluate(Step):
     """(right + Laplace(2 / epsilon)) / (samples + Laplace(2 / epsilon)) on the client's test data; no loss is told.
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from torch import Tensor
 
-from covey.core.needs import Facts
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Facts, Known, Reply, Shows, Stat, Step, Task, step
 from covey.parts.steps.evaluate import Evaluate, outputs_of
 from covey.parts.steps.served import OWN_MODEL, Serving, served_row
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings.ranges import NotNegative
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import NotNegative
 from covey.training.bench import Fit
 from covey.training.metrics import Metric
 
@@ -29,10 +24,7 @@ def fit_near(train: Train, client: Client, own: Tensor, common: Tensor, pull: fl
     return local_fit(replace(train, prox=pull), client, own, linear=rest)
 
 
-@register("step")
-@register("local part", "ditto")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step("ditto")
 class DittoTrain(AroundTraining):
     """Trains the common model w, and then the client's own v on F_k(v) + (pull / 2) ||v - w||^2 (Li et al., 2021).
 
@@ -60,9 +52,7 @@ class DittoTrain(AroundTraining):
         return 2 * self.train.work(train, test)
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class EvaluateOwn(Step):
     """Like `Evaluate` on test data, of the client's own model; who has none yet uses the one that was sent."""
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
 
-from covey.core.needs import Facts, gives_of
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
-from covey.settings.ranges import Range
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.core import Client, Facts, Known, Reply, Stat, Step, Task, gives_of, step
+from covey.settings import Range
 
 Attack = Literal["scale", "flip", "nan"]
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Poisoned(Step):
     """The step `local`, except that some clients spoil their update w_k - w before they send it.
 

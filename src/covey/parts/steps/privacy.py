@@ -7,7 +7,6 @@ normalising, deciding which labels are there) only reads the noisy table and cos
 
 import math
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -16,8 +15,7 @@ from numpy.typing import NDArray
 
 from covey.arrays import Array
 from covey.errors import Refused, UserError
-from covey.settings.ranges import Epsilon, Positive
-from covey.settings.signatures import validated
+from covey.settings import Epsilon, Positive, validated
 
 SummaryNoise = Literal["simulated", "opendp", "published"]
 
@@ -25,7 +23,6 @@ PRESENT_SIGMAS = 3.0  # a label is there when its noisy total is this many stand
 
 
 @validated
-@dataclass(frozen=True, kw_only=True)
 class Privacy:
     """How a summary is protected.
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from torch import Tensor
 
-from covey.core.needs import Facts, gives_of
+from covey.core import Client, Facts, Known, Reply, Stat, Step, Task, gives_of, step
 from covey.core.privacy_loss import Loss, Told
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
 from covey.parts.steps.gaussian_noise import gaussian, length
 from covey.parts.steps.train import Train
-from covey.settings.ranges import Positive
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Positive
 from covey.training.rows import Layout
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Quiet(Step):
     """The step, of whose reply only the row is sent: everybody counts as one, and nobody's loss is told.
 
@@ -59,9 +53,7 @@ class Quiet(Step):
         return tuple(gives_of(self.step))
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class Noised(Quiet):
     """The same with noise on the update before it leaves the client: w + min(1, C / ||u||) u + N(0, (z C)^2).
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
+from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.data.types import Scale
 from covey.errors import UserError
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import raw_features, tell
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 SUMMING_SHARE = 0.01  # adding a sample up costs about a hundredth of training on it
 NARROWEST = 1e-6  # a channel that is the same everywhere is not divided by nothing
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TellScale(Step):
     """Per channel (of vectors: per feature) the sums of the values and of their squares, and the number of samples.
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.needs import Fact, gives_of
-from covey.core.round import Client, Method, Reply, Step, Task
+from covey.core import Client, Fact, Method, Reply, Step, Task, gives_of
 from covey.parts.steps.adapted import trained_before_use
 from covey.parts.steps.private import stays_at_home
 from covey.parts.steps.train import Train, best_row

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
-from covey.core.needs import Key
-from covey.core.round import Client, Reply, Round, Step, Task
+from covey.core import Client, Key, Reply, Round, Step, Task, step
 from covey.parts.ask_once import answers, ask_once
-from covey.settings.registry import register
 
 SIZES: Key[dict[int, int]] = Key("sizes")
 
 
-@register("step")
-@dataclass(frozen=True)
+@step()
 class Size(Step):
     """The number of training samples, and nothing else."""
 

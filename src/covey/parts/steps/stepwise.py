@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.round import Client, Reply
+from covey.core import Client, Reply
 from covey.errors import UserError
 from covey.parts.steps.train import AroundTraining, Train
 from covey.training.bench import Bench, Recipe

@@ -10,14 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core.reply_schema import SHARE, Known, Stat
-from covey.core.round import Client, Reply, Step, Task
+from covey.core import SHARE, Client, Known, Reply, Stat, Step, Task, step
 from covey.errors import Refused, UserError
 from covey.parts.steps.labels import checked_labels, label_counts
 from covey.parts.steps.privacy import Privacy, add_noise, present, shares, spend
-from covey.settings.ranges import Count, Positive, Range
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.settings import Count, Positive, Range
 
 MOST_NUMBERS = 10_000_000  # in one summary
 CHUNK = 256  # samples whose features are binned at a time
@@ -27,9 +24,7 @@ BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on 
 Bins = Annotated[int, Range(2)]
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class LabelSummary(Step):
     """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
 
@@ -71,9 +66,7 @@ class Binned(Step):
             raise UserError(f"low is {self.low!r}; allowed: below high, which is {self.high!r}")
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TargetSummary(Binned):
     """P(y) of a regression (HACCS, footnote 1): a histogram of the targets, `bins` over the agreed [low, high].
 
@@ -100,9 +93,7 @@ class TargetSummary(Binned):
         return 0.0
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class FeatureSummary(Binned):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
 
@@ -148,9 +139,7 @@ class FeatureSummary(Binned):
         return BINNING_SHARE * train
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class JointSummary(Binned):
     """P(X, y): one histogram over label and feature value, to which every sample adds one unit in all.
 

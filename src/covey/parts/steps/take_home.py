@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
-from covey.core.round import Client, Fleet, Method, Reply, State, Step, Task, served
+from covey.core import Client, Fleet, Method, Reply, State, Step, Task, served, step
 from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.served import SERVED, Serving, served_row
-from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class TakeHome(Step):
     """Keeps the row that the client uses, and how good it is on the client's own test data, in the client's state.
 

@@ -12,14 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
-from covey.core.shows import NOTHING, Shows
+from covey.core import NOTHING, Client, Known, Reply, Shows, Stat, Step, Task, part
 from covey.data.augment import as_shown
 from covey.data.together import fold_of
-from covey.settings.ranges import Count, NotNegative, PartBelowOne, Positive, Range, Share
+from covey.settings import Count, NotNegative, PartBelowOne, Positive, Range, Share, only_with, validated_in
 from covey.settings.registry import register
-from covey.settings.signatures import only_with, validated_in
 from covey.training.bench import Fit, Loss, Recipe
 from covey.training.bench.optimisers import OPTIMISER, check_optimiser
 
@@ -36,7 +33,6 @@ FOLDS_OF_UNITS = 1000  # how finely a share of all units is told
 
 @register("step")
 @validated_in("train")
-@dataclass(frozen=True, kw_only=True)
 class Train(Step):
     """Some epochs of SGD or Adam on the client's own data, from the row it was sent (the best one, if several).
 
@@ -178,7 +174,7 @@ class AroundTraining(Step):
         return self.train.work(train, test)
 
 
-@register("local part", "train")
+@part("local", "train")
 def as_set(train: Train) -> Train:
     """Some epochs of training as the table [train] says."""
     return train

@@ -13,12 +13,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covey.core.needs import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key
-from covey.core.round import Reply, Round
-from covey.core.shows import NOTHING, OWN_MODEL, SAME_AS_COVEY, Shows
-from covey.settings.ranges import DecayRate, NotNegative, PartBelowOne
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.core import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key, Reply, Round, Shows, part
+from covey.core.shows import NOTHING, OWN_MODEL, SAME_AS_COVEY
+from covey.settings import DecayRate, NotNegative, PartBelowOne
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
 FADING = 0.7  # what a round before counts where agreement is added up: about the last three rounds
@@ -84,9 +81,7 @@ def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[in
     return Directions(mean=mean, shares=tuple(size / total for size in sizes))
 
 
-@register("update part", "cluster-correction")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("update", "cluster-correction")
 class ClusterCorrection:
     """CFIC's correction: momentum of every model along its clusters' directions.
 
@@ -126,9 +121,7 @@ class ClusterCorrection:
         return correction.done()
 
 
-@register("update part", "adaptive-correction")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("update", "adaptive-correction")
 class AdaptiveCorrection:
     """The relative correction with alpha and beta set from what the clusters' directions say, for every model.
 

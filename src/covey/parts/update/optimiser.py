@@ -6,18 +6,13 @@ parameter. Every model of the bank has its own optimiser; one that nobody worked
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from covey.core.needs import Key
-from covey.core.round import Round
-from covey.core.shows import NOTHING, Shows
-from covey.settings.ranges import PartBelowOne, Positive
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.core import NOTHING, Key, Round, Shows, part
+from covey.settings import PartBelowOne, Positive
 
 Rule = Literal["momentum", "adam", "yogi", "adagrad"]
 Moments = tuple[Tensor, Tensor]  # m and v
@@ -25,9 +20,7 @@ Moments = tuple[Tensor, Tensor]  # m and v
 MOMENTS: Key[dict[int, Moments]] = Key("server optimiser")  # by row
 
 
-@register("update part", "optimiser")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@part("update", "optimiser")
 class ServerOptimiser:
     """The server's step from the old model along the average update: with momentum, or as Adam, Yogi or Adagrad do.
 
