@@ -1,4 +1,4 @@
-"""How many cores and how much memory this process may use."""
+"""Files that a crash cannot leave half-written, folders that one process has, and what this machine has to give."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import json
 import math
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import platformdirs
 
@@ -107,6 +108,21 @@ def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o666) -> 
         os.fsync(place)  # the new name, too, must survive a power cut
     finally:
         os.close(place)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, for a library that writes to one; it is put in place of `path` when it is whole, or goes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as part:
+        try:
+            yield part
+            part.close()
+            os.chmod(part.name, 0o644)  # a temporary file is its owner's alone
+            os.replace(part.name, path)
+        except BaseException:
+            os.unlink(part.name)
+            raise
 
 
 def append(path: Path, data: bytes) -> None:

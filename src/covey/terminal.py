@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import rich.console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -19,6 +20,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
 from rich.text import Text
 
@@ -53,11 +55,15 @@ def in_order(text: str) -> str:
 
 
 class Console(rich.console.Console):
-    """Rich's console, on which nothing in a text is a command: no escape sequence, no [markup], no :emoji:.
+    """Rich's console, on which nothing in a text is a command: no escape sequence, no [markup], no :emoji:, no colours
+    for what looks like a number.
 
     A folder, a class or a method may have any name, and a sentence may speak of `[guard]`; what is to be bold is a
     `Text` or has a style.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"highlight": False, **settings})
 
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(uncontrolled(text), **{**settings, "markup": False, "emoji": False})
@@ -181,6 +187,28 @@ def live_many(total: int) -> Iterator[Many]:
     """Bars for the time of a study; where the output is no terminal, a line per finished run."""
     with bars(transient=True) as bar:
         yield Many(bar, total)
+
+
+@contextmanager
+def download_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar per file for the time of a download; what it yields is told the file, its bytes here and in all.
+
+    Where the output is no terminal it is a line when a file begins, and one when it is there.
+    """
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    bar = Progress(TextColumn("{task.description}", markup=False), *columns, console=console)
+    tasks: dict[str, TaskID] = {}
+    with bar:
+
+        def watch(name: str, done: int, total: int) -> None:
+            begins = name not in tasks
+            if begins:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done)
+            if not console.is_terminal and (begins or done == total):
+                say(f"{name}: {done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
+
+        yield watch
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from covey.cli.command import RunOptions
 from covey.cli.run import compared
 from covey.errors import UserError
 from covey.runs.compare import on_equal_data
@@ -13,7 +14,7 @@ COMPOSED = Path(__file__).parents[2] / "examples" / "composed.toml"
 
 
 def runs(*methods: str, **options):
-    return compared(list(methods), None, options.get("set_"), options.get("seed"), options.get("rounds"))
+    return compared(list(methods), RunOptions(**options))
 
 
 def test_a_composed_file_runs_beside_named_methods_on_its_fleet() -> None:

@@ -7,6 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from covey.cli import doctor
+from covey.cli.command import add
 from covey.errors import RunError
 from covey.training.bench import lanes_bench
 
@@ -14,7 +15,7 @@ from covey.training.bench import lanes_bench
 @pytest.fixture
 def command() -> typer.Typer:
     app = typer.Typer()
-    doctor.register(app)
+    add(app, doctor.doctor)
     return app
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from covey.cli.command import FleetOptions
 from covey.cli.look import look
 from covey.data import load
 
@@ -17,7 +18,11 @@ def test_clients_and_classes_are_called_by_their_names(
     ]
     table = tmp_path / "patients.csv"
     table.write_text("\n".join(["age,state,hospital", *rows]))
-    look(set_=[f"data.path={table}", "data.label=state", "data.client=hospital", "data.name=table"])
+    look(
+        fleet=FleetOptions(
+            set_=[f"data.path={table}", "data.label=state", "data.client=hospital", "data.name=table"]
+        )
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["client", "ill", "well", "samples"]
     assert lines[1].split() == ["Basel", "4", "4", "8"]
@@ -25,7 +30,7 @@ def test_clients_and_classes_are_called_by_their_names(
 
 
 def test_a_regression_has_sizes_and_no_labels(capsys: pytest.CaptureFixture[str]) -> None:
-    look(dataset="diabetes")
+    look(fleet=FleetOptions(dataset="diabetes"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["client", "samples"]
     sizes = [int(line.split()[-1]) for line in lines[1:11]]

@@ -12,6 +12,9 @@ import pytest
 
 import covey
 from covey.cli import main
+from covey.cli.command import RunOptions
+from covey.cli.run import gathered
+from covey.runs.config import resolve
 
 HEAD = ["Patient_ID", "Klinik", "Aufnahme", "Alter", "CRP [mg/l]", "Station", "krank"]
 OPTIONS = ["--data", "patients.csv", "--label", "krank", "--client", "Klinik"]
@@ -131,3 +134,32 @@ def test_look_and_compare_take_the_same_options(
     code, told = said(words, monkeypatch, capsys)
     assert code == 0
     assert told.count("look like IDs: Patient_ID") == 1  # of the data, so once for all methods
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "sweep", "tune", "look"])
+def test_the_usual_settings_have_short_options(command: str) -> None:
+    from typer.main import get_command
+
+    from covey.cli import app
+
+    names = {name for one in get_command(app).commands[command].params for name in one.opts}
+    assert {"--clients", "--partition", "--alpha", *(["--lr"] if command != "look" else [])} <= names
+
+
+def test_short_options_are_settings_and_set_counts_more() -> None:
+    options = RunOptions(clients=20, partition="dir-class", alpha=0.3, lr=0.1, set_=["data.clients=10"])
+    config = resolve(gathered(None, options))
+    assert config["data"]["clients"] == 10
+    assert (config["partition"]["alpha"], config["train"]["lr"]) == (0.3, 0.1)
+
+
+def test_tune_without_anything_to_tune_begins_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["covey", "tune"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "tune needs a method or a file" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -7,14 +7,15 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
-from covey.cli.topology import register
+from covey.cli.command import add
+from covey.cli.topology import topology
 from covey.errors import UserError
 
 
 @pytest.fixture
 def command() -> typer.Typer:
     app = typer.Typer()
-    register(app)
+    add(app, topology)
     return app
 
 

@@ -23,7 +23,6 @@ from covey.cli import (
     convert,
     demo,
     doctor,
-    export,
     health,
     lists,
     look,
@@ -34,11 +33,11 @@ from covey.cli import (
     run,
     serve,
     status,
-    sweep,
+    study,
     topology,
-    tune,
     watch,
 )
+from covey.cli.command import add
 from covey.errors import RunError, UserError
 from covey.files import reason
 from covey.settings.own_code import own_place, said
@@ -59,30 +58,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (
-    run,
-    demo,
-    sweep,
-    tune,
-    advise,
-    lists,
-    look,
-    predict,
-    model,
-    export,
-    convert,
-    topology,
-    privacy,
-    report,
-    watch,
-    certs,
-    serve,
-    status,
-    audit,
-    health,
-    doctor,
-):
-    module.register(app)
+add(app, run.run, run.compare, demo.demo, study.sweep, study.tune, advise.advise)
+add(app, lists.methods, lists.parts, lists.datasets, lists.partitions, lists.shifts, lists.models)
+add(app, look.look, predict.predict, model.model, predict.export, convert.convert, topology.topology)
+add(app, privacy.privacy, report.report, watch.watch)
+app.add_typer(certs.app, name="certs")
+add(app, serve.serve, serve.join, status.status, audit.audit, health.health, doctor.doctor)
 
 
 @app.callback()

@@ -6,17 +6,17 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
 
 from covey import terminal as progress
-from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
-from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption
-from covey.cli.serve import PORT, CertsOption, InsecureOption
+from covey.cli.command import FleetOptions, Port
+from covey.cli.serve import PORT
 from covey.errors import UserError
 from covey.parts.heterogeneity_words import LEVELS, WORDS, level_of, meaning
+from covey.settings.ranges import Count
 from covey.terminal import Console
 
 if TYPE_CHECKING:
@@ -30,38 +30,33 @@ HELD = 0.01  # by which the advised method may be behind the best, and the advic
 SIMILAR = 0.2  # the nearness from which another fleet's results say much about this one
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(advise)
-
-
 def advise(
-    file: FileArgument = None,
-    dataset: DatasetOption = None,
-    data: DataOption = None,
-    label: LabelOption = None,
-    client: ClientOption = None,
-    set_: SetOption = None,
-    seed: SeedOption = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Privacy loss of what each client tells. [default: exact]")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Also run the advised method, FedAvg and local side by side.")
-    ] = False,
-    rounds: Annotated[int, typer.Option(help="Rounds of --check.", min=1)] = 15,
-    out: Annotated[
-        Path | None, typer.Option(help="Where --check writes. [default: runs/advise-TIME]")
-    ] = None,
-    png: Annotated[Path | None, typer.Option(help="Also draw the numbers into this picture.")] = None,
-    sites: Annotated[
-        bool, typer.Option("--sites", help="Ask real sites, which join as for covey serve.")
-    ] = False,
-    host: Annotated[str, typer.Option(help="With --sites: where they connect to.")] = "0.0.0.0",
-    port: Annotated[int, typer.Option(help="With --sites: the port.", min=1, max=65535)] = PORT,
-    certs: CertsOption = Path("certs"),
-    insecure: InsecureOption = False,
+    file: Path | None = None,
+    *,
+    fleet: FleetOptions = FleetOptions(),
+    epsilon: float | None = None,
+    check: bool = False,
+    rounds: Count = 15,
+    out: Path | None = None,
+    png: Path | None = None,
+    sites: bool = False,
+    host: str = "0.0.0.0",
+    port: Port = PORT,
+    certs: Path = Path("certs"),
+    insecure: bool = False,
 ) -> None:
-    """Say how heterogeneous the clients are, which method to use, what to expect, and the file to run."""
+    """Say how heterogeneous the clients are, which method to use, what to expect, and the file to run.
+
+    Args:
+        epsilon: privacy loss of what each client tells. [default: exact]
+        check: also run the advised method, FedAvg and local side by side.
+        rounds: rounds of --check.
+        out: where --check writes. [default: runs/advise-TIME]
+        png: also draw the numbers into this picture.
+        sites: ask real sites, which join as for covey serve.
+        host: with --sites: where they connect to.
+        port: with --sites: the port.
+    """
     from covey.cli.run import gathered
     from covey.parts.heterogeneity import measure_heterogeneity
     from covey.parts.steps.privacy import Privacy
@@ -75,16 +70,16 @@ def advise(
         raise UserError("--out goes with --check: the advice itself writes nothing")
     if epsilon is not None and not epsilon > 0:
         raise UserError(f"--epsilon is {epsilon}; allowed: a number above 0")
-    tables = gathered(file, None, dataset, with_own_table(set_, data, label, client, dataset), seed, None)
+    tables = gathered(file, fleet)
     config = resolve(tables)
     here: AbstractContextManager[Fleet] = (
         asked_sites(config, host, port, None if insecure else certs)
         if sites
         else closing(fleet_of(config, progress.say))
     )
-    with here as fleet:
-        found = measure_heterogeneity(fleet, privacy=Privacy(epsilon=epsilon))
-        row_bytes = 4 * fleet.layout.size
+    with here as asked:
+        found = measure_heterogeneity(asked, privacy=Privacy(epsilon=epsilon))
+        row_bytes = 4 * asked.layout.size
     advice = conclude(found, evidence())
     show(found, advice, epsilon)
     per_round = config["method"].get("per_round", config["data"]["clients"])
@@ -93,7 +88,7 @@ def advise(
     print_file(tables, advice.method, "serve" if sites else "run")
     if png is not None:
         draw(found, png)
-        Console(stderr=True).print(f"picture: {png}", highlight=False)
+        Console(stderr=True).print(f"picture: {png}")
     if check:
         checked(tables, advice, rounds, out)
 
@@ -137,18 +132,17 @@ def show(found: Heterogeneity, advice: Advice, epsilon: float | None) -> None:
     say = Console().print
     say(numbers(found.numbers()))
     if epsilon is not None:
-        say(f"Clients told it with a privacy loss of epsilon {epsilon:g} each.", highlight=False)
+        say(f"Clients told it with a privacy loss of epsilon {epsilon:g} each.")
     say()
-    say(sentence(advice), highlight=False, soft_wrap=True)
+    say(sentence(advice), soft_wrap=True)
     if advice.avoid:
         say(
             f"Not recommended: {', '.join(advice.avoid)} (expected below FedAvg by more than a point).",
-            highlight=False,
         )
     nearest = [f"{row.fleet} ({weight:.2f})" for row, weight in advice.rows[:3]]
-    say(f"Based on the scoreboard's most similar fleets (similarity): {'; '.join(nearest)}.", highlight=False)
+    say(f"Based on the scoreboard's most similar fleets (similarity): {'; '.join(nearest)}.")
     if advice.rows[0][1] < SIMILAR:
-        say("None of them is very similar: take this as a guess, and try it with --check.", highlight=False)
+        say("None of them is very similar: take this as a guess, and try it with --check.")
 
 
 def sentence(advice: Advice) -> str:
@@ -182,7 +176,6 @@ def costs(advice: Advice, usual: float, rounds: int) -> None:
     Console().print(
         f"It costs about {show_bytes(usual * advice.bytes)} in {rounds} rounds"
         f"{'' if advice.method == REFERENCE else beside}. Updates leave the clients as in FedAvg (docs/privacy.md).",
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -193,7 +186,7 @@ def print_file(tables: dict[str, Any], method: str, command: str) -> None:
 
     from covey.runs.compare import with_method
 
-    Console().print(f"\nRun this file with covey {command} FILE.toml:\n", highlight=False)
+    Console().print(f"\nRun this file with covey {command} FILE.toml:\n")
     typer.echo(tomli_w.dumps(with_method(tables, method)))
 
 
@@ -235,9 +228,7 @@ def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | Non
     spread = {name: float(values.get("local-test/accuracy-std", 0.0)) for name, values in last.items()}
     numbers = ", ".join(f"{name} {value:.1%}" for name, value in score.items())
     said = verdict(advice.method, score, spread, clients=finished[advice.method].summary.clients)
-    Console().print(
-        f"{said} after {rounds} rounds ({numbers} on the clients' own test data).", highlight=False
-    )
+    Console().print(f"{said} after {rounds} rounds ({numbers} on the clients' own test data).")
 
 
 def verdict(method: str, score: Mapping[str, float], spread: Mapping[str, float], *, clients: int) -> str:

@@ -5,35 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from covey.errors import RunError, UserError
+from covey.settings.ranges import Natural
 from covey.terminal import Console, say
 
 HIDDEN = ("n", "time", "event", "before", "hash")
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(audit)
+def audit(file: Path, *, contains: str | None = None, last: Natural | None = None) -> None:
+    """Verify an audit trail (who asked what, what was told and what it cost) and print it.
 
-
-def audit(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="audit.jsonl, or the folder it is in: a site's --state, or a run's folder.",
-            show_default=False,
-        ),
-    ],
-    contains: Annotated[
-        str | None,
-        typer.Option(help="The head of this trail as it was noted elsewhere: it must still be in it."),
-    ] = None,
-    last: Annotated[int | None, typer.Option(help="Print only so many lines, the last.", min=0)] = None,
-) -> None:
-    """Verify an audit trail (who asked what, what was told and what it cost) and print it."""
+    Args:
+        file: the file audit.jsonl, or the folder it is in: a site's --state, or a run's folder.
+        contains: the head of this trail as it was noted elsewhere: it must still be in it.
+        last: print only so many lines, the last.
+    """
     from covey.deploy.audit import FILE, checked
 
     path = file / FILE if file.is_dir() else file
@@ -44,7 +32,7 @@ def audit(
     lines = [line for line in checked(path) if line.number]
     console = Console(soft_wrap=True)
     for line in lines[-last:] if last else lines if last is None else []:
-        console.print(f"{line.number:>5} {line.facts['time']} {words(line.facts)}", highlight=False)
+        console.print(f"{line.number:>5} {line.facts['time']} {words(line.facts)}")
     if contains is not None and contains not in {line.hash for line in lines}:
         raise RunError(f"{path} does not contain {contains}: it is another trail, or lines were taken away")
     if not lines:

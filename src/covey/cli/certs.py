@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Column, Table
 from typer.core import TyperGroup
 
+from covey.cli.command import add
 from covey.errors import UserError
 from covey.terminal import Console, console
-
-Folder = Annotated[
-    Path, typer.Argument(help="The server's folder of certificates and keys.", show_default=False)
-]
-Days = Annotated[int, typer.Option(help="How many days the certificate holds.")]
 
 
 class CertsGroup(TyperGroup):
@@ -28,18 +24,14 @@ class CertsGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-certs = typer.Typer(
+app = typer.Typer(
     cls=CertsGroup,
     no_args_is_help=True,
     help="Keys and certificates: make, request, sign, admit, list, revoke, renew.",
 )
 
 
-def register(app: typer.Typer) -> None:
-    app.add_typer(certs, name="certs")
-
-
-@certs.callback()
+@app.callback()
 def needs_cryptography() -> None:
     if find_spec("cryptography") is None:
         raise UserError("this command needs the package cryptography: install covey[flower]")
@@ -47,84 +39,80 @@ def needs_cryptography() -> None:
 
 def made(*paths: Path) -> None:
     for path in paths:
-        console.print(f"made {path}", highlight=False)
+        console.print(f"made {path}")
 
 
-@certs.command()
-def make(
-    folder: Folder,
-    host: Annotated[
-        list[str] | None, typer.Option(help="A name or address by which sites reach the server. Repeatable.")
-    ] = None,
-    site: Annotated[
-        list[str] | None,
-        typer.Option(help="For tests: a site whose key is made on this machine. Repeatable."),
-    ] = None,
-) -> None:
-    """Make a CA and the server's certificate; what is there stays."""
+def make(folder: Path, *, host: list[str] | None = None, site: list[str] | None = None) -> None:
+    """Make a CA and the server's certificate; what is there stays.
+
+    Args:
+        folder: the server's folder of certificates and keys.
+        host: a name or address by which sites reach the server. Repeatable.
+        site: for tests: a site whose key is made on this machine. Repeatable.
+    """
     from covey.deploy.certs import make_certs
 
     made(*make_certs(folder, hosts=host or (), sites=site or ()))
     if site:
         console.print(
             "keys of sites made here are for tests; a real site makes its own with: covey certs request NAME",
-            highlight=False,
         )
 
 
-@certs.command()
-def request(
-    name: Annotated[str, typer.Argument(help="What the site is called.", show_default=False)],
-    folder: Annotated[Path, typer.Option(help="Where to put the key and the request.")] = Path("."),
-) -> None:
-    """At a site: make its own key, and a request for the server's administrator to sign."""
+def request(name: str, *, folder: Path = Path(".")) -> None:
+    """At a site: make its own key, and a request for the server's administrator to sign.
+
+    Args:
+        name: what the site is called.
+        folder: where to put the key and the request.
+    """
     from covey.deploy.certs import private_key, public_text
     from covey.deploy.enrolment import request as ask
     from covey.deploy.site_list import fingerprint
 
     secret, asking = ask(folder, name)
     made(secret, asking)
-    console.print(
-        f"its fingerprint: {fingerprint(public_text(private_key(secret).public_key()))}", highlight=False
-    )
+    console.print(f"its fingerprint: {fingerprint(public_text(private_key(secret).public_key()))}")
     console.print(
         f"keep {secret.name} here; send {asking.name} to the server's administrator, who sends back "
         f"{name}.crt and ca.crt",
-        highlight=False,
     )
 
 
-@certs.command()
-def sign(
-    folder: Folder,
-    file: Annotated[Path, typer.Argument(help="A site's request: NAME.csr.", show_default=False)],
-    days: Days = 365,
-) -> None:
-    """Where the CA's key is: sign a site's request and put the site onto the list."""
+def sign(folder: Path, file: Path, *, days: int = 365) -> None:
+    """Where the CA's key is: sign a site's request and put the site onto the list.
+
+    Args:
+        folder: the server's folder of certificates and keys.
+        file: a site's request: NAME.csr.
+        days: how many days the certificate holds.
+    """
     from covey.deploy.enrolment import sign as signed
 
     path = signed(folder, file, days=days)
     made(path)
-    console.print(f"send the site {path} and {folder / 'ca.crt'}", highlight=False)
+    console.print(f"send the site {path} and {folder / 'ca.crt'}")
 
 
-@certs.command()
-def admit(
-    folder: Folder,
-    file: Annotated[
-        Path, typer.Argument(help="A certificate that the CA signed elsewhere: NAME.crt.", show_default=False)
-    ],
-) -> None:
-    """On the server, where the CA's key is not: put the site of a certificate onto the list."""
+def admit(folder: Path, file: Path) -> None:
+    """On the server, where the CA's key is not: put the site of a certificate onto the list.
+
+    Args:
+        folder: the server's folder of certificates and keys.
+        file: a certificate that the CA signed elsewhere: NAME.crt.
+    """
     from covey.deploy.enrolment import admit as admitted
 
     site = admitted(folder, file)
-    console.print(f"{site.name} may join as client {site.client} until {site.until[:10]}", highlight=False)
+    console.print(f"{site.name} may join as client {site.client} until {site.until[:10]}")
 
 
-@certs.command("list")
-def show(folder: Folder) -> None:
-    """Who may join, and who may not any more."""
+def show(folder: Path) -> None:
+    """Who may join, and who may not any more.
+
+    Args:
+        folder: the server's folder of certificates and keys.
+    """
     from covey.deploy.certs import expiry
     from covey.deploy.enrolment import standing
 
@@ -134,33 +122,39 @@ def show(folder: Folder) -> None:
         table.add_row(site.name, str(site.client), site.key, site.until, site.state)
     Console().print(table)
     if (folder / "server.crt").exists():
-        console.print(f"the server's certificate ends on {expiry(folder):%Y-%m-%d}", highlight=False)
+        console.print(f"the server's certificate ends on {expiry(folder):%Y-%m-%d}")
 
 
-@certs.command()
-def revoke(
-    folder: Folder, name: Annotated[str, typer.Argument(help="The site's name.", show_default=False)]
-) -> None:
-    """Shut a site out at once, also from a running server."""
+def revoke(folder: Path, name: str) -> None:
+    """Shut a site out at once, also from a running server.
+
+    Args:
+        folder: the server's folder of certificates and keys.
+        name: the site's name.
+    """
     from covey.deploy.enrolment import revoke as revoked
 
     site = revoked(folder, name)
-    console.print(f"{site.name} (client {site.client}) is shut out; {site.fingerprint}", highlight=False)
+    console.print(f"{site.name} (client {site.client}) is shut out; {site.fingerprint}")
 
 
-@certs.command()
-def renew(
-    folder: Folder,
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Sites to renew. [default: all]", show_default=False)
-    ] = None,
-    days: Days = 365,
-    server: Annotated[bool, typer.Option("--server", help="The server's certificate, too.")] = False,
-) -> None:
-    """Where the CA's key is: new certificates for the same keys of sites."""
+def renew(folder: Path, names: list[str] | None = None, *, days: int = 365, server: bool = False) -> None:
+    """Where the CA's key is: new certificates for the same keys of sites.
+
+    Args:
+        folder: the server's folder of certificates and keys.
+        names: sites to renew. [default: all]
+        days: how many days the certificate holds.
+        server: the server's certificate, too.
+    """
     from covey.deploy.certs import server_certificate
     from covey.deploy.enrolment import renew as renewed
 
     made(*renewed(folder, names or (), days=days))
     if server:
         made(*server_certificate(folder))
+
+
+add(app, make, request, sign, admit)
+add(app, show, name="list")
+add(app, revoke, renew)

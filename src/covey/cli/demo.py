@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from covey.cli.run import OutOption, ProcessesOption, SeedsOption
 from covey.errors import RunError, UserError
 from covey.files import new_run_folder
+from covey.settings.ranges import Count
 from covey.terminal import console, live_many, say
 
 WIDTH = 130  # where the output is no terminal
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(demo)
-
-
 def demo(
-    seeds: SeedsOption = None,
-    out: OutOption = None,
-    processes: ProcessesOption = None,
-    file: Annotated[
-        Path | None, typer.Option("--story", help="Another story than covey's own.", show_default=False)
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Resume the demo in this folder.", show_default=False)
-    ] = None,
+    *,
+    seeds: Count | None = None,
+    out: Path | None = None,
+    processes: Count | None = None,
+    story: Path | None = None,
+    resume: Path | None = None,
 ) -> None:
-    """What each of the five ideas is for: against the baseline it is meant to beat, on a fleet where it matters."""
+    """What each of the five ideas is for: against the baseline it is meant to beat, on a fleet where it matters.
+
+    Args:
+        story: another story than covey's own.
+        resume: resume the demo in this folder.
+    """
     from covey.report.table import rich_table
     from covey.runs.study.execute import StudyInterrupted, execute
     from covey.runs.study.plan import read_plan
@@ -39,23 +36,23 @@ def demo(
 
     if resume is not None and (out or seeds):
         raise UserError("--resume uses the folder's own demo; it takes neither --out nor --seeds")
-    story = read_story(file or STORY, read_plan(resume).seeds if resume else seeds)
+    told = read_story(story or STORY, read_plan(resume).seeds if resume else seeds)
     folder = resume or out or new_run_folder("demo")
     try:
-        done = execute(story.plan, folder, show=live_many, say=say, processes=processes, page=False)
+        done = execute(told.plan, folder, show=live_many, say=say, processes=processes, page=False)
     except StudyInterrupted as interrupted:
-        console.print(f"covey: {interrupted}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"covey: {interrupted}", soft_wrap=True)
         raise typer.Exit(130) from None
     if words := done.failures():
         raise RunError(words)
-    first = min(config.top.seed for config in story.plan.configs.values())
-    last = first + story.plan.seeds - 1
-    count = f"{story.plan.seeds} seeds ({first} to {last})" if last > first else f"seed {first} only"
-    title = f"{story.title}; {count}: mean ± standard deviation, comparisons seed by seed with 95 % intervals"
-    table = rich_table(story_columns(story, done), title)
+    first = min(config.top.seed for config in told.plan.configs.values())
+    last = first + told.plan.seeds - 1
+    count = f"{told.plan.seeds} seeds ({first} to {last})" if last > first else f"seed {first} only"
+    title = f"{told.title}; {count}: mean ± standard deviation, comparisons seed by seed with 95 % intervals"
+    table = rich_table(story_columns(told, done), title)
     for column in table.columns:
         column.no_wrap = False
     table.show_lines, table.padding = True, (0, 2, 1, 0)
     screen = Console()
     Console(width=screen.width if screen.is_terminal else max(screen.width, WIDTH)).print(table)
-    console.print(f"every run with its curves: covey watch {folder}", highlight=False)
+    console.print(f"every run with its curves: covey watch {folder}")

@@ -7,9 +7,6 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Annotated
-
-import typer
 
 from covey.errors import RunError
 
@@ -32,17 +29,12 @@ EXTRAS = {
 Row = tuple[str, str]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(doctor)
+def doctor(*, compile: bool = False) -> None:
+    """Say what is installed, what this machine can do, and the command for what is missing.
 
-
-def doctor(
-    compile: Annotated[
-        bool,
-        typer.Option("--compile", help="Compile the kernels of the fast trainer now, once on this machine."),
-    ] = False,
-) -> None:
-    """Say what is installed, what this machine can do, and the command for what is missing."""
+    Args:
+        compile: compile the kernels of the fast trainer now, once on this machine.
+    """
     for title, rows in (("installed", installed()), ("machine", machine()), ("data", data())):
         print(title)
         for name, words in rows:
@@ -133,7 +125,7 @@ def data() -> Iterator[Row]:
     if missing:
         yield (
             "not found",
-            f"{', '.join(sorted(missing))}: covey datasets NAME says which files and from where",
+            f"{', '.join(sorted(missing))}: covey datasets get NAME, or covey datasets NAME for where they come from",
         )
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from covey.errors import RunError, UserError
 
@@ -14,16 +11,12 @@ SIGNS = ("alive", "status.json", "*/status.json")  # of a site, and of a server'
 SECONDS = 180.0  # a site gives a sign with every heartbeat, a server every two seconds
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(health)
+def health(folder: Path) -> None:
+    """Say whether the server or the site in this folder gave a sign of life in the last three minutes.
 
-
-def health(
-    folder: Annotated[
-        Path, typer.Argument(help="A site's --state folder, or a server's run folder.", show_default=False)
-    ],
-) -> None:
-    """Say whether the server or the site in this folder gave a sign of life in the last three minutes."""
+    Args:
+        folder: a site's --state folder, or a server's run folder.
+    """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
     signs = [path.stat().st_mtime for sign in SIGNS for path in folder.glob(sign)]

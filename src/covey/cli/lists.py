@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
+from covey.data.sources import said_size
 from covey.errors import UserError
 from covey.settings.registry import Registry
 from covey.settings.signatures import Setting, description
 from covey.terminal import Console
 
-Name = Annotated[str | None, typer.Argument(help="Show this one's settings.", show_default=False)]
 
-
-def register(app: typer.Typer) -> None:
-    for command in (methods, parts, datasets, partitions, shifts, models):
-        app.command()(command)
-
-
-def methods(name: Name = None) -> None:
+def methods(name: str | None = None) -> None:
     """List the methods by the question that they answer; with a name, its settings."""
     from covey.settings.catalogue import FAMILIES, METHODS
     from covey.settings.registry import registered
@@ -37,13 +30,12 @@ def methods(name: Name = None) -> None:
             show_all(listed, indent=2)
 
 
-def parts(
-    kind: Annotated[
-        str | None, typer.Argument(help="Only parts that answer this question.", show_default=False)
-    ] = None,
-    name: Name = None,
-) -> None:
-    """List the parts that a method can be composed of; with a question, its parts; with a name, its settings."""
+def parts(kind: str | None = None, name: str | None = None) -> None:
+    """List the parts that a method can be composed of; with a question, its parts; with a name, its settings.
+
+    Args:
+        kind: only parts that answer this question.
+    """
     from covey.settings.catalogue import PARTS
     from covey.settings.parts import QUESTIONS, part_settings
     from covey.settings.signatures import unknown
@@ -58,40 +50,67 @@ def parts(
         show_all(PARTS[each], indent=2)
 
 
-def datasets(name: Name = None) -> None:
-    """List the data sets; with a name, its settings."""
+def datasets(words: list[str] | None = None, *, from_: str | None = None) -> None:
+    """List the data sets; with a name, its settings; `covey datasets get NAME` downloads one.
+
+    Args:
+        words: NAME shows this one; get NAME... gets them from their official places.
+        from_: with get: an address that has the same files.
+    """
     from covey.data.sources import SOURCES
     from covey.settings.catalogue import DATASETS
 
-    show("data", DATASETS, name)
+    name, *more = words or ("",)
+    if name == "get":
+        get_datasets(more, from_)
+        return
+    if more or from_ is not None:
+        raise UserError("give one name to see, or get and the names to download (covey datasets get mnist)")
+    show("data", DATASETS, name or None)
     if name in SOURCES:
         source = SOURCES[name]
         place = source.place()
         there = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
+        got = f"get    covey datasets get {name} ({said_size(source.size)})\n" if source.remote else ""
         Console().print(
-            f"\nfiles  {source.files}\nfrom   {source.origin}\n"
+            f"\nfiles  {source.files}\nfrom   {source.origin}\n{got}"
             f"in     {place} ({', '.join(there) or 'nothing is there yet'})",
-            highlight=False,
-            markup=False,
             soft_wrap=True,
         )
 
 
-def partitions(name: Name = None) -> None:
+def get_datasets(names: list[str], at: str | None) -> None:
+    """Downloads data sets, with a bar for each file."""
+    from covey.data.download import get, gettable
+    from covey.terminal import console, download_bars
+
+    if not names:
+        raise UserError("covey datasets get needs a name, such as mnist")
+    if at is not None and len(names) > 1:
+        raise UserError("--from is the address of one data set; get one at a time")
+    for name in names:
+        gettable(name)
+    for name in names:
+        with download_bars() as watch:
+            place = get(name, at=at, watch=watch)
+        console.print(f"{name}: in {place}, as its publisher gives it (SHA-256)", soft_wrap=True)
+
+
+def partitions(name: str | None = None) -> None:
     """List the partitions (who gets which data); with a name, its settings."""
     from covey.settings.catalogue import PARTITIONS
 
     show("partition", PARTITIONS, name)
 
 
-def shifts(name: Name = None) -> None:
+def shifts(name: str | None = None) -> None:
     """List the shifts (how clients' data differ beside their labels); with a name, its settings."""
     from covey.settings.catalogue import SHIFTS
 
     show("shift", SHIFTS, name)
 
 
-def models(name: Name = None) -> None:
+def models(name: str | None = None) -> None:
     """List the networks; with a name, its settings."""
     from covey.settings.catalogue import MODELS
 

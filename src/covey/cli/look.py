@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
-from covey.cli.own_table import ClientOption, DataOption, LabelOption, with_own_table
-from covey.cli.run import DatasetOption, FileArgument, SeedOption, SetOption, configured
+from covey.cli.command import FleetOptions
+from covey.cli.run import gathered
 from covey.terminal import Console, say
 
 if TYPE_CHECKING:
@@ -20,29 +19,24 @@ if TYPE_CHECKING:
 MOST_ROWS = 40  # clients shown in the terminal; the picture shows all
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(look)
-
-
 def look(
-    file: FileArgument = None,
-    dataset: DatasetOption = None,
-    data: DataOption = None,
-    label: LabelOption = None,
-    client: ClientOption = None,
-    set_: SetOption = None,
-    seed: SeedOption = None,
-    png: Annotated[Path | None, typer.Option(help="Also draw it into this picture.")] = None,
+    file: Path | None = None,
+    *,
+    fleet: FleetOptions = FleetOptions(),
+    png: Path | None = None,
 ) -> None:
     """Draw the partition: clients down, labels across, the darker the more; and say how heterogeneous the clients
-    are."""
+    are.
+
+    Args:
+        png: also draw it into this picture.
+    """
     from covey.cli.advise import numbers
     from covey.parts.heterogeneity import measure_heterogeneity, of_simulation
-    from covey.runs.config import fleet_of
+    from covey.runs.config import fleet_of, resolve
 
-    own = with_own_table(set_, data, label, client, dataset)
-    fleet = fleet_of(configured(file, dataset=dataset, assignments=own, seed=seed), say)
-    federation = fleet.data
+    here = fleet_of(resolve(gathered(file, fleet)), say)
+    federation = here.data
     counts = federation.label_counts()
     classes = list(federation.dataset.classes)
     names = [share.name or str(number) for number, share in enumerate(islice(federation.shares, MOST_ROWS))]
@@ -51,17 +45,16 @@ def look(
     Console().print(
         f"{len(federation.shares)} clients; training samples {min(sizes)} to {max(sizes)}; "
         f"local test samples {min(tests)} to {max(tests)}",
-        highlight=False,
     )
     if len(federation.shares) > 1:
-        found = measure_heterogeneity(fleet).numbers() if classes else of_simulation(fleet)
+        found = measure_heterogeneity(here).numbers() if classes else of_simulation(here)
         Console().print(numbers(found))
-    fleet.close()
+    here.close()
     if png is not None:
         from covey.report.figures import draw_heatmap
 
         draw_heatmap(counts, path=png, x_labels=classes, title="training samples by client and label")
-        Console(stderr=True).print(f"picture: {png}", highlight=False)
+        Console(stderr=True).print(f"picture: {png}")
 
 
 def drawn(counts: np.ndarray, classes: list[str], names: list[str], sizes: list[int]) -> Table:

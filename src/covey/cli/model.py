@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from covey.errors import UserError
 from covey.terminal import say
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(model)
+def model(state: Path, *, out: Path | None = None) -> None:
+    """Take a site's own model home: what it is, how good it was here, and a file to use with covey predict.
 
-
-def model(
-    state: Annotated[Path, typer.Argument(help="A site's --state folder.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(help="The file to write. [default: only say where it is]")
-    ] = None,
-) -> None:
-    """Take a site's own model home: what it is, how good it was here, and a file to use with covey predict."""
+    Args:
+        state: a site's --state folder.
+        out: the file to write. [default: only say where it is]
+    """
     from covey.deploy.home import model_at
     from covey.deploy.secret_file import for_their_owner
     from covey.folder.served_model import write_model

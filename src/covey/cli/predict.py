@@ -1,4 +1,4 @@
-"""`covey predict`: what a trained model answers, for a table, pictures or an array, as a CSV file."""
+"""`covey predict` and `covey export`: what a trained model answers, as a CSV file, and models for other programs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from covey.errors import UserError
 from covey.terminal import say
@@ -18,52 +16,61 @@ if TYPE_CHECKING:
     from covey.folder.served_model import ServedModel
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(predict)
+def export(
+    folder: Path,
+    *,
+    format: str = "safetensors",
+    out: Path | None = None,
+    client: str | None = None,
+    changed_code: bool = False,
+) -> None:
+    """Write the trained models of a run as clients use them, one file per model.
+
+    Args:
+        folder: a run folder.
+        format: of the files: safetensors, torch or onnx.
+        out: the folder to write. [default: models in the run folder]
+        client: only the model of this client, by name or number.
+        changed_code: also where the code of your own network has changed.
+    """
+    from covey.runs.models import export as write
+
+    for path in write(folder, format=format, out=out, client=client, changed_code=changed_code):  # type: ignore[arg-type]
+        say(f"wrote {path}")
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A run folder, or a model file.", show_default=False)],
-    samples: Annotated[
-        Path,
-        typer.Argument(
-            metavar="INPUT",
-            help="A table (CSV, Parquet, Excel), a picture, a folder of pictures, or an array (.npy).",
-            show_default=False,
-        ),
-    ],
-    client: Annotated[
-        str | None, typer.Option(help="Whose model, by name or number. [default: an unseen client's]")
-    ] = None,
-    examples: Annotated[
-        Path | None,
-        typer.Option(
-            help="Of an unseen client: a table with the label column, for which the best of the run's models is taken.",
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The CSV file to write. [default: the standard output]")
-    ] = None,
-    changed_code: Annotated[
-        bool, typer.Option("--changed-code", help="Also where the code of your own network has changed.")
-    ] = False,
+    model: Path,
+    input_: Path,
+    *,
+    client: str | None = None,
+    examples: Path | None = None,
+    out: Path | None = None,
+    changed_code: bool = False,
 ) -> None:
     """Say what a trained model answers: the class of every sample with the probability of each, or its value.
 
     Columns of a table that the model does not use, such as IDs, stand beside the answers.
+
+    Args:
+        model: a run folder, or a model file.
+        input_: a table (CSV, Parquet, Excel), a picture, a folder of pictures, or an array (.npy).
+        client: whose model, by name or number. [default: an unseen client's]
+        examples: of an unseen client: a table with the label column, for which the best of the run's models is taken.
+        out: the CSV file to write. [default: the standard output]
+        changed_code: also where the code of your own network has changed.
     """
     from covey.files import storing, write_atomically
 
-    if not samples.exists():
-        raise UserError(f"INPUT {samples} is not there")
-    if out is not None and (out.is_dir() or any(same_file(out, one) for one in (model, samples, examples))):
+    if not input_.exists():
+        raise UserError(f"INPUT {input_} is not there")
+    if out is not None and (out.is_dir() or any(same_file(out, one) for one in (model, input_, examples))):
         raise UserError(f"--out is {out}; it must be a file of its own, which the answers are written to")
     with saying_warnings():
         served = model_at(model, client, examples, changed_code)
-        rows = as_input(samples, served.facts.inputs.schema)
+        rows = as_input(input_, served.facts.inputs.schema)
         answers = served.predict(rows)
-    lines = answers.csv(names_in(samples), beside=unused(rows, served.facts.inputs.schema))
+    lines = answers.csv(names_in(input_), beside=unused(rows, served.facts.inputs.schema))
     say(f"{len(answers):,} answers of {answers.given}")
     if out is None:
         print(lines, end="")

@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
-from covey.cli.run import FileArgument, MethodOption, RoundsOption, SetOption, gathered
+from covey.cli.command import RunOptions
+from covey.cli.run import gathered
 from covey.errors import UserError
+from covey.settings.ranges import Count
 from covey.terminal import Console
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(privacy)
-
-
 def privacy(
-    file: FileArgument = None,
-    epsilon: Annotated[float | None, typer.Option(help="Find the noise for this privacy loss.")] = None,
-    noise: Annotated[
-        float | None, typer.Option(help="Find the privacy loss of this noise, in clip lengths.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="The chance that the loss is larger.")] = None,
-    level: Annotated[str | None, typer.Option(help="Who is hidden: client, local or example.")] = None,
-    clients: Annotated[int | None, typer.Option(help="How many clients there are.")] = None,
-    per_round: Annotated[int | None, typer.Option(help="How many of them work in a round.")] = None,
-    rounds: RoundsOption = None,
-    samples: Annotated[
-        int | None, typer.Option(help="How many samples a client has (level example).", min=1)
-    ] = None,
-    method: MethodOption = None,
-    set_: SetOption = None,
+    file: Path | None = None,
+    *,
+    epsilon: float | None = None,
+    noise: float | None = None,
+    delta: float | None = None,
+    level: str | None = None,
+    clients: int | None = None,
+    per_round: int | None = None,
+    rounds: int | None = None,
+    samples: Count | None = None,
+    method: str | None = None,
+    set_: list[str] | None = None,
 ) -> None:
-    """Say how much noise an epsilon needs, or what a noise costs: what a run with these settings would use."""
+    """Say how much noise an epsilon needs, or what a noise costs: what a run with these settings would use.
+
+    Args:
+        epsilon: find the noise for this privacy loss.
+        noise: find the privacy loss of this noise, in clip lengths.
+        delta: the chance that the loss is larger.
+        level: who is hidden: client, local or example.
+        clients: how many clients there are.
+        per_round: how many of them work in a round.
+        rounds: how many rounds.
+        samples: how many samples a client has (level example).
+        set_: any setting: table.key=value. Repeatable.
+    """
     from covey.privacy.quote import quote
     from covey.privacy.settings import Private
     from covey.runs.config import resolve
 
-    tables = with_options(file, method, set_, rounds, clients=clients, per_round=per_round)
+    tables = gathered(file, RunOptions(clients=clients, rounds=rounds, set_=set_), method)
+    if per_round is not None:
+        tables.setdefault("method", {}).setdefault("name", "fedavg")
+        tables["method"]["per_round"] = per_round
     table = private_table(tables.get("private", {}), epsilon, noise, delta, level)
     # every client would make another epsilon of it
     single = table["level"] == "example" and table.pop("noise", None)
@@ -62,26 +71,7 @@ def privacy(
         "neighbours": found.neighbours,
     }.items():
         shown.add_row(name, value)
-    Console().print(shown, highlight=False)
-
-
-def with_options(
-    file: Path | None,
-    method: str | None,
-    assignments: list[str] | None,
-    rounds: int | None,
-    *,
-    clients: int | None,
-    per_round: int | None,
-) -> dict[str, Any]:
-    """The tables of the file with the options on top."""
-    tables = gathered(file, method, None, assignments, None, rounds)
-    if clients is not None:
-        tables.setdefault("data", {})["clients"] = clients
-    if per_round is not None:
-        tables.setdefault("method", {}).setdefault("name", "fedavg")
-        tables["method"]["per_round"] = per_round
-    return tables
+    Console().print(shown)
 
 
 def private_table(

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from covey.errors import UserError
 from covey.terminal import say
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(report)
-
-
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option(help="The page to write. [default: report.html in the first folder]")
-    ] = None,
-    to: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Log the runs to a tracker instead: tensorboard, mlflow, wandb or your own. Repeatable."
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="With --to: a setting of the tracker, key=value. Repeatable."),
-    ] = None,
+    folders: list[Path],
+    *,
+    out: Path | None = None,
+    to: list[str] | None = None,
+    set_: list[str] | None = None,
 ) -> None:
-    """Write the report page of one or several run folders, and print their table; or tell a tracker of them."""
+    """Write the report page of one or several run folders, and print their table; or tell a tracker of them.
+
+    Args:
+        folders: run folders, or that of a comparison or study.
+        out: the page to write. [default: report.html in the first folder]
+        to: log the runs to a tracker instead: tensorboard, mlflow, wandb or your own. Repeatable.
+        set_: with --to: a setting of the tracker, key=value. Repeatable.
+    """
     if to:
         tell_trackers(folders, to, set_ or [])
         return
@@ -40,15 +32,36 @@ def report(
     from covey.folder.read import read_run
     from covey.report.page import write_report
     from covey.report.table import labels_of, summary_table, unfinished
+    from covey.runs.study.plan import FILE as PLAN
+    from covey.runs.trackers.replay import run_folders
     from covey.terminal import Console
 
-    runs = [read_run(folder) for folder in folders]
     page = out or folders[0] / "report.html"
+    if len(folders) == 1 and (folders[0] / PLAN).is_file():
+        report_of_study(folders[0], page)
+        return
+    # in the order in which they began, as a comparison's table has them
+    found = [
+        sorted(run_folders(one), key=lambda run: (run / "config.toml").stat().st_mtime) for one in folders
+    ]
+    runs = [read_run(run) for part in found for run in part]
     write_report(runs, page)
     Console().print(summary_table(runs))
     for sentence in unfinished(runs, labels_of(runs)):
-        Console().print(sentence, highlight=False)
-    Console(stderr=True).print(f"report: {page}", highlight=False)
+        Console().print(sentence)
+    Console(stderr=True).print(f"report: {page}")
+
+
+def report_of_study(folder: Path, page: Path) -> None:
+    """The page of a study with its seeds, as it is written at its end."""
+    from covey.cli.study import show_study
+    from covey.report.page import write_report
+    from covey.runs.study.execute import study_in
+
+    replicas = study_in(folder).replicas
+    write_report(replicas.firsts, page, replicas)
+    show_study(replicas)
+    say(f"report: {page}")
 
 
 def tell_trackers(folders: list[Path], names: list[str], assignments: list[str]) -> None:

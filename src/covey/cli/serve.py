@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from covey.cli.run import ChangedCodeOption
+from covey.cli.command import FleetOptions, Port
 from covey.errors import UserError
 from covey.settings.hosts import check_host
 from covey.settings.own_code import is_file, load_file, one_sentence, split_name
@@ -32,86 +30,53 @@ if TYPE_CHECKING:
     from covey.parts.steps.scale import TellScale
     from covey.runs.config import Config
 
-CertsOption = Annotated[Path, typer.Option(help="The folder that covey certs made.")]
-InsecureOption = Annotated[bool, typer.Option("--insecure", help="No TLS and no keys; only on loopback.")]
 PORT = 9440
 
 
-def register(app: typer.Typer) -> None:
-    for command in (serve, join):
-        app.command()(command)
-
-
 def serve(
-    file: Annotated[
-        Path | None, typer.Argument(help="A TOML file as for covey run.", show_default=False)
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder to write. [default: runs/NAME-TIME]")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
-    or_resume: Annotated[
-        bool,
-        typer.Option(
-            "--or-resume",
-            help="With --out: continue with this run where the folder has it already. For services that are restarted.",
-        ),
-    ] = False,
-    clients: Annotated[int | None, typer.Option(help="Sites to wait for. [default: data.clients]")] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(help="FILE.py:FUNCTION that gives the server's own test data. [default: data.name]"),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Where sites connect to.")] = "0.0.0.0",
-    port: Annotated[int, typer.Option(help="The only port to expose.", min=1, max=65535)] = PORT,
-    certs: CertsOption = Path("certs"),
-    superlink: Annotated[
-        str | None,
-        typer.Option(
-            help="HOST:PORT of a running SuperLink that serves this run alone, with --isolation process and "
-            "--enable-supernode-auth. [default: one is started]"
-        ),
-    ] = None,
-    status_port: Annotated[
-        int | None,
-        typer.Option(help="A port of loopback with the status page and /metrics.", min=1, max=65535),
-    ] = None,
-    status_host: Annotated[
-        str, typer.Option(help="Another address for the status page, which then needs --status-key.")
-    ] = "127.0.0.1",
-    status_key: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file with a password that the status page asks a browser for.", show_default=False
-        ),
-    ] = None,
-    scale: Annotated[
-        bool,
-        typer.Option(
-            help="Standardise inputs by what the sites tell, where the server's test data have no scale of their own."
-        ),
-    ] = True,
-    scale_epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="Privacy loss of what a site tells for that, also of tables. [default: exact sums]"
-        ),
-    ] = None,
-    scale_range: Annotated[
-        tuple[float, float] | None,
-        typer.Option(help="The agreed range of inputs that are not pictures, for --scale-epsilon: LOW HIGH."),
-    ] = None,
-    insecure: InsecureOption = False,
-    publish: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the signed study of this run to a file for the sites, and end.", show_default=False
-        ),
-    ] = None,
-    changed_code: ChangedCodeOption = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting: table.key=value. Repeatable.")
-    ] = None,
+    file: Path | None = None,
+    *,
+    out: Path | None = None,
+    resume: Path | None = None,
+    or_resume: bool = False,
+    clients: int | None = None,
+    data: str | None = None,
+    host: str = "0.0.0.0",
+    port: Port = PORT,
+    certs: Path = Path("certs"),
+    superlink: str | None = None,
+    status_port: Port | None = None,
+    status_host: str = "127.0.0.1",
+    status_key: Path | None = None,
+    scale: bool = True,
+    scale_epsilon: float | None = None,
+    scale_range: tuple[float, float] | None = None,
+    insecure: bool = False,
+    publish: Path | None = None,
+    changed_code: bool = False,
+    set_: list[str] | None = None,
 ) -> None:
-    """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash."""
+    """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash.
+
+    Args:
+        file: a TOML file as for covey run.
+        resume: resume the run in this folder.
+        or_resume: with --out: continue with this run where the folder has it already. For services that are restarted.
+        clients: sites to wait for. [default: data.clients]
+        data: FILE.py:FUNCTION that gives the server's own test data. [default: data.name]
+        host: where sites connect to.
+        port: the only port to expose.
+        superlink: HOST:PORT of a running SuperLink that serves this run alone, with --isolation process and
+            --enable-supernode-auth. [default: one is started]
+        status_port: a port of loopback with the status page and /metrics.
+        status_host: another address for the status page, which then needs --status-key.
+        status_key: a file with a password that the status page asks a browser for.
+        scale: standardise inputs by what the sites tell, where the server's test data have no scale of their own.
+        scale_epsilon: privacy loss of what a site tells for that, also of tables. [default: exact sums]
+        scale_range: the agreed range of inputs that are not pictures, for --scale-epsilon: LOW HIGH.
+        publish: write the signed study of this run to a file for the sites, and end.
+        set_: any setting: table.key=value. Repeatable.
+    """
     from covey.cli.run import interruptible, show
     from covey.data import Dataset
     from covey.deploy import superlink as links
@@ -232,7 +197,7 @@ def served_config(file: Path | None, resume: Path | None, assignments: list[str]
         if not (resume / "config.toml").exists():
             raise UserError(f"--resume {resume} is not a run folder: it has no config.toml")
         return resolve(read_tables(resume / "config.toml"))
-    tables = gathered(file, None, None, assignments, None, None)
+    tables = gathered(file, FleetOptions(set_=assignments))
     return resolve({**tables, "checkpoint_seconds": 0.0})
 
 
@@ -356,81 +321,57 @@ def server_warning(certs: Path) -> list[str]:
 
 
 def join(
-    address: Annotated[str, typer.Argument(help="The server: HOST:PORT.", show_default=False)],
-    data: Annotated[
-        str | None, typer.Option(help="FILE.py:FUNCTION that gives the site's data.", show_default=False)
-    ] = None,
-    table: Annotated[
-        Path | None,
-        typer.Option(
-            help="A CSV, Parquet or Excel file: the site's data without any code.", show_default=False
-        ),
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="With --table: the column to predict.", show_default=False)
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="With --table: a column that is no input. Repeatable.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(help="This site's key, from covey certs.")] = None,
-    ca: Annotated[Path, typer.Option(help="The CA's certificate, from covey certs.")] = Path("ca.crt"),
-    name: Annotated[str | None, typer.Option(help="This site's name. [default: the key's file name]")] = None,
-    state: Annotated[Path, typer.Option(help="Where the site keeps its state.")] = Path("covey-site"),
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            help="The most privacy loss of this site, ever, as epsilon per sample (not per client); what cannot be "
-            "counted is refused."
-        ),
-    ] = None,
-    trust_server: Annotated[
-        bool,
-        typer.Option(
-            "--trust-server",
-            help="With --budget: let the server have updates and evaluations on test data without noise of this site's "
-            "own, and numbers of samples, which the budget does not count.",
-        ),
-    ] = False,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="FILE.py:NAME of a step, model, objective, metric or optimiser of your own that the server may ask "
-            "for by NAME. Repeatable. [default: only what is installed here]"
-        ),
-    ] = None,
-    most_passes: Annotated[
-        float, typer.Option(help="The most passes over this site's data that one request may ask for.")
-    ] = 1000.0,
-    most_parameters: Annotated[int, typer.Option(help="The largest model that this site trains.")] = 2**28,
-    most_seconds: Annotated[float, typer.Option(help="The longest that one request may take.")] = 3600.0,
-    most_megabytes: Annotated[int, typer.Option(help="The largest request that this site takes.")] = 4096,
-    show: Annotated[
-        bool,
-        typer.Option(
-            "--show",
-            help="Print the server's study in plain words, and end; HOST:PORT may be the study's file.",
-        ),
-    ] = False,
-    approve: Annotated[
-        str | None,
-        typer.Option(
-            help="The name of the person who approves the study that --show showed; from then on this site answers "
-            "nothing else. With --budget and --most-cpu, which then hold for it."
-        ),
-    ] = None,
-    most_cpu: Annotated[
-        float | None, typer.Option(help="With --approve: the most CPU seconds, in all, for the study.")
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Say whether network, version, clock, study, data, schema and budget fit, and end.",
-        ),
-    ] = False,
-    insecure: InsecureOption = False,
+    address: str,
+    *,
+    data: str | None = None,
+    table: Path | None = None,
+    label: str | None = None,
+    exclude: list[str] | None = None,
+    key: Path | None = None,
+    ca: Path = Path("ca.crt"),
+    name: str | None = None,
+    state: Path = Path("covey-site"),
+    budget: float | None = None,
+    trust_server: bool = False,
+    allow: list[str] | None = None,
+    most_passes: float = 1000.0,
+    most_parameters: int = 2**28,
+    most_seconds: float = 3600.0,
+    most_megabytes: int = 4096,
+    show: bool = False,
+    approve: str | None = None,
+    most_cpu: float | None = None,
+    check: bool = False,
+    insecure: bool = False,
 ) -> None:
-    """Participate in a run with the data of this machine; only what is installed or allowed here ever runs here."""
+    """Participate in a run with the data of this machine; only what is installed or allowed here ever runs here.
+
+    Args:
+        address: the server: HOST:PORT.
+        data: FILE.py:FUNCTION that gives the site's data.
+        table: a CSV, Parquet or Excel file: the site's data without any code.
+        label: with --table: the column to predict.
+        exclude: with --table: a column that is no input. Repeatable.
+        key: this site's key, from covey certs.
+        ca: the CA's certificate, from covey certs.
+        name: this site's name. [default: the key's file name]
+        state: where the site keeps its state.
+        budget: the most privacy loss of this site, ever, as epsilon per sample (not per client); what cannot be
+            counted is refused.
+        trust_server: with --budget: let the server have updates and evaluations on test data without noise of this
+            site's own, and numbers of samples, which the budget does not count.
+        allow: FILE.py:NAME of a step, model, objective, metric or optimiser of your own that the server may ask for by
+            NAME. Repeatable. [default: only what is installed here]
+        most_passes: the most passes over this site's data that one request may ask for.
+        most_parameters: the largest model that this site trains.
+        most_seconds: the longest that one request may take.
+        most_megabytes: the largest request that this site takes.
+        show: print the server's study in plain words, and end; HOST:PORT may be the study's file.
+        approve: the name of the person who approves the study that --show showed; from then on this site answers
+            nothing else. With --budget and --most-cpu, which then hold for it.
+        most_cpu: with --approve: the most CPU seconds, in all, for the study.
+        check: say whether network, version, clock, study, data, schema and budget fit, and end.
+    """
     from covey.deploy.secret_file import for_their_owner
     from covey.deploy.site_bounds import Bounds
     from covey.deploy.superlink import LOOPBACK, need_flower

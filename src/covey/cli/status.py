@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from covey.terminal import Console
 
 COLUMNS = ("site", "no.", "state", "last seen", "doing", "in", "out", "sec", "lost")
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(status)
+def status(folder: Path) -> None:
+    """Who is connected, whom the run waits for, and who was refused and why.
 
-
-def status(
-    folder: Annotated[
-        Path, typer.Argument(help="The folder of a run that covey serve writes.", show_default=False)
-    ],
-) -> None:
-    """Who is connected, whom the run waits for, and who was refused and why."""
+    Args:
+        folder: the folder of a run that covey serve writes.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
 
@@ -38,7 +31,7 @@ def status(
     else:
         waits = ", ".join(now["waits_for"]) or "nobody"
         words = f"{where}: {now['doing']} for {ago(at, now['since'], since=True)}; waits for {waits}"
-    console.print(words, highlight=False, markup=False)
+    console.print(words)
     sites = Table(
         *(Column(name, no_wrap=True) for name in COLUMNS),
         box=SIMPLE_HEAD,
@@ -55,9 +48,7 @@ def status(
     Console(width=max(console.width, wanted)).print(sites)  # a name that is cut could be any site's
     for site in found["sites"]:
         if site["why"]:
-            console.print(
-                f"{site['name']} {'was' if ended else 'is'} {site['state']}: {site['why']}", highlight=False
-            )
+            console.print(f"{site['name']} {'was' if ended else 'is'} {site['state']}: {site['why']}")
     if found["refused"]:
         refused = Table(Column("refused key", no_wrap=True), "why", "times", Column("last", no_wrap=True))
         for one in found["refused"]:

@@ -1,4 +1,4 @@
-"""What `covey compare --seeds` and `covey sweep` share: make a study's runs, print its table."""
+"""`covey sweep` and `covey tune`, and what they and `covey compare --seeds` share: make a study, print its table."""
 
 from __future__ import annotations
 
@@ -7,12 +7,163 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from covey.cli.command import RunOptions
+from covey.cli.run import announce, gathered
 from covey.errors import RunError, UserError
+from covey.files import new_run_folder
+from covey.settings.ranges import Count, Natural
 from covey.terminal import console, live_many, say
 
 if TYPE_CHECKING:
     from covey.report.replicas import Replicas
     from covey.runs.study.plan import Plan
+    from covey.runs.study.tuning import Tuned
+
+
+def sweep(
+    file: Path | None = None,
+    *,
+    over: list[str] | None = None,
+    seeds: Count | None = None,
+    method: str | None = None,
+    options: RunOptions = RunOptions(),
+    out: Path | None = None,
+    processes: Count | None = None,
+    resume: Path | None = None,
+) -> None:
+    """Run every combination of some settings' values, each with several seeds: one table, one report.
+
+    The numbers are measured on test data; to choose settings, give --set data.validation=0.2, or use covey tune.
+
+    Args:
+        over: a setting and the values to try: table.key=value,value. Repeatable.
+    """
+    from covey.runs.study.grid import sweep_plan
+
+    if resume is not None:
+        if any((file, over, method, out, seeds, options != RunOptions())):
+            raise UserError("--resume uses the folder's own study; it takes no other option")
+        go_on_with_study("sweep", resume, processes)
+        return
+    plan = sweep_plan(gathered(file, options, method), over or [], seeds or 1)
+    announce(next(iter(plan.configs.values())))
+    make_study(plan, out or new_run_folder("sweep"), processes)
+
+
+def tune(
+    methods: list[str] | None = None,
+    *,
+    trials: Count = 40,
+    over: list[str] | None = None,
+    metric: str = "",
+    validation: float = 0.2,
+    sampler: str = "tpe",
+    pruner: str = "median",
+    test_seeds: Natural = 3,
+    options: RunOptions = RunOptions(),
+    out: Path | None = None,
+    processes: Count | None = None,
+    resume: Path | None = None,
+) -> None:
+    """Choose settings with Optuna, on a validation part of each client's training data, never on test data.
+
+    Every method has the same number of trials, the defaults being the first. The best settings are a file for
+    covey run; optuna.db in the folder can be opened with Optuna's dashboard.
+
+    Args:
+        methods: methods, and one TOML file with the fleet.
+        trials: how many, for each method.
+        over: what to try: table.key=low..high or table.key=value,value. Repeatable. [default: the training's main
+            settings and the method's own]
+        metric: what to tune for, such as local-test/loss-mean. [default: the clients' mean accuracy]
+        validation: share of each client's training data that trials are measured on.
+        sampler: Optuna's: tpe, random, gp, cmaes or qmc.
+        pruner: Optuna's: median, hyperband, halving or none.
+        test_seeds: seeds for defaults and best settings on test data afterwards; 0: none.
+    """
+    from covey.runs.study.tuning import Tuning, read_tuning
+    from covey.runs.study.tuning import tune as run_trials
+
+    if resume is not None:
+        if any((methods, over, out, options != RunOptions())):
+            raise UserError("--resume uses the folder's own tuning; it takes no other option")
+        tuning, folder = read_tuning(resume), resume
+    else:
+        if not any((methods, options.dataset, options.data, over, options.set_)):
+            raise UserError(
+                "tune needs a method or a file with the fleet, such as covey tune covey examples/my-fleet.toml; it "
+                f"makes {trials} runs of each method (--trials)"
+            )
+        files = [name for name in methods or () if name.endswith(".toml")]
+        names = tuple(dict.fromkeys(name for name in methods or () if not name.endswith(".toml")))
+        if len(files) > 1:
+            raise UserError(f"tune takes one file with the fleet, not {len(files)}: {', '.join(files)}")
+        tables = gathered(Path(files[0]) if files else None, options)
+        names = names or (str(tables.get("method", {}).get("name", "fedavg")),)
+        tuning = Tuning(
+            methods=names,
+            tables=tables,
+            trials=trials,
+            over=tuple(over or ()),
+            sampler=sampler,
+            pruner=pruner,
+            validation=validation,
+            metric=metric,
+            test_seeds=test_seeds,
+        )
+        folder = out or new_run_folder("tune")
+    try:
+        found = run_trials(tuning, folder, show=live_many, say=say, processes=processes)
+    except KeyboardInterrupt:
+        console.print(f"covey: interrupted; resume with: covey tune --resume {folder}", soft_wrap=True)
+        raise typer.Exit(130) from None
+    show_tuned(found, tuning.measured())
+    if not any(one.complete for one in found):
+        raise RunError("trials of every method failed; their reasons are in optuna.db")
+
+
+def show_tuned(found: list[Tuned], metric: str) -> None:
+    """What each method's trials found, how much each setting mattered, and what it is worth on test data."""
+    from rich.table import Table
+
+    from covey.report.wording import metric_title, show_value
+    from covey.terminal import Console
+
+    screen = Console()
+    title = f"{metric_title(metric)}, on validation data in place of test data"
+    table = Table(
+        title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
+    )
+    heads = ("defaults", "best", "trials", "of them pruned", "failed", "refused", "rounds in all")
+    for head in ("method", *heads, "file"):
+        table.add_column(head, justify="left" if head in ("method", "file") else "right")
+    for one in found:
+        ends = [show_value(metric, value) for value in (one.default_value, one.value)]
+        trials = one.complete + one.pruned + one.failed
+        counts = [f"{count:,}" for count in (trials, one.pruned, one.failed, one.refused, one.rounds)]
+        table.add_row(one.method, *ends, *counts, str(one.file))
+    screen.print(table)
+    if any(one.refused for one in found):
+        screen.print("refused: combinations that do not go together; others were drawn in their place")
+    for one in found:
+        table = Table(
+            title=f"{one.method}: how much each setting mattered",
+            title_justify="left",
+            title_style="bold",
+            box=None,
+        )
+        for head in ("setting", "mattered", "best", "tried"):
+            table.add_column(head, justify="left" if head in ("setting", "tried") else "right")
+        order = sorted(one.space, key=lambda key: -one.importance.get(key, 0.0))
+        for key in order:
+            share = one.importance.get(key)
+            best = one.params[key]
+            words = f"{best:.4g}" if isinstance(best, float) else str(best)
+            table.add_row(key, "–" if share is None else f"{share:.0%}", words, str(one.space[key]))
+        screen.print(table)
+        if one.tested is not None and one.tested.runs:
+            screen.print(f"{one.method} on test data", style="bold")
+            show_study(one.tested.replicas)
 
 
 def make_study(plan: Plan, folder: Path, processes: int | None = None) -> None:
@@ -22,11 +173,11 @@ def make_study(plan: Plan, folder: Path, processes: int | None = None) -> None:
     try:
         done = execute(plan, folder, show=live_many, say=say, processes=processes)
     except StudyInterrupted as interrupted:
-        console.print(f"covey: {interrupted}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"covey: {interrupted}", soft_wrap=True)
         raise typer.Exit(130) from None
     if done.runs:
         show_study(done.replicas)
-        console.print(f"report: {folder / 'report.html'}", highlight=False)
+        console.print(f"report: {folder / 'report.html'}")
     if words := done.failures():
         raise RunError(words)
 
@@ -45,7 +196,7 @@ def go_on_with_study(kind: str, folder: Path, processes: int | None) -> None:
 
 def show_study(replicas: Replicas) -> None:
     """The table at the end; a line that is too long for the terminal is better than a number cut off."""
-    from covey.report.replicas import against_words, replica_columns
+    from covey.report.replicas import against_words, replica_columns, verdict
     from covey.report.table import rich_table
     from covey.report.wording import metric_title
     from covey.terminal import Console
@@ -55,5 +206,5 @@ def show_study(replicas: Replicas) -> None:
     screen = Console()
     wanted = screen.measure(table, options=screen.options.update(max_width=1000)).maximum
     Console(width=max(screen.width, wanted)).print(table)
-    if words := against_words(replicas):
+    for words in filter(None, (against_words(replicas), verdict(replicas))):
         screen.print(words)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
-
-import typer
+from typing import TYPE_CHECKING, cast, get_args
 
 from covey.errors import UserError
 
@@ -21,48 +19,40 @@ PAPER_PARAMETERS = 21_840  # the topologies paper's network for MNIST
 SHOWN_ROUNDS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000)
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command to Covey's command line."""
-    app.command("topology", help="What a topology costs and how fast it agrees, before any training.")(
-        topology
-    )
-
-
 def topology(
-    graph: Annotated[
-        str,
-        typer.Option(
-            help="full, ring, wheel, star, torus, exponential, or a networkx generator: "
-            "'random_regular_graph(4, n)', 'grid_2d_graph(5, 10, periodic=True)'; n is the number of nodes."
-        ),
-    ] = "full",
-    nodes: Annotated[int, typer.Option(help="How many clients.")] = 50,
-    clusters: Annotated[
-        int | None, typer.Option(help="How many clusters; without it only the decentralised form is shown.")
-    ] = None,
-    edges: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of links 'sender receiver', one per line, instead of --graph; with "
-            "--clusters they join clusters."
-        ),
-    ] = None,
-    cluster_every: Annotated[int, typer.Option(help="Rounds between cluster communications (tau 1).")] = 1,
-    backbone_every: Annotated[int, typer.Option(help="Rounds between backbone communications (tau 2).")] = 1,
-    rounds: Annotated[int, typer.Option(help="Rounds of the whole run.")] = 100,
-    parameters: Annotated[
-        int, typer.Option(help="Parameters of the model, 4 bytes each.")
-    ] = PAPER_PARAMETERS,
-    weights: Annotated[str, typer.Option(help="auto, equal or metropolis.")] = "auto",
-    seed: Annotated[int, typer.Option(help="For random graphs.")] = 0,
-    recommend: Annotated[
-        bool, typer.Option("--recommend", help="Rank all combinations that fit in --budget.")
-    ] = False,
-    budget: Annotated[int, typer.Option(help="Messages that the whole run may send (--recommend).")] = 10_000,
-    draw: Annotated[
-        Path | None, typer.Option(help="Write the picture to this file too (.png, .svg, .pdf).")
-    ] = None,
+    *,
+    graph: str = "full",
+    nodes: int = 50,
+    clusters: int | None = None,
+    edges: Path | None = None,
+    cluster_every: int = 1,
+    backbone_every: int = 1,
+    rounds: int = 100,
+    parameters: int = PAPER_PARAMETERS,
+    weights: str = "auto",
+    seed: int = 0,
+    recommend: bool = False,
+    budget: int = 10_000,
+    draw: Path | None = None,
 ) -> None:
+    """What a topology costs and how fast it agrees, before any training.
+
+    Args:
+        graph: its shape: full, ring, wheel, star, torus, exponential, or a networkx generator:
+            'random_regular_graph(4, n)', 'grid_2d_graph(5, 10, periodic=True)'; n is the number of nodes.
+        nodes: how many clients.
+        clusters: how many clusters; without it only the decentralised form is shown.
+        edges: a file of links 'sender receiver', one per line, instead of --graph; with --clusters they join clusters.
+        cluster_every: rounds between cluster communications (tau 1).
+        backbone_every: rounds between backbone communications (tau 2).
+        rounds: rounds of the whole run.
+        parameters: parameters of the model, 4 bytes each.
+        weights: of neighbours: auto, equal or metropolis.
+        seed: for random graphs.
+        recommend: rank all combinations that fit in --budget.
+        budget: messages that the whole run may send (--recommend).
+        draw: write the picture to this file too (.png, .svg, .pdf).
+    """
     from covey.parts.mix.estimate import KINDS, Design, estimate
     from covey.parts.mix.graphs import Weights
     from covey.terminal import Console
@@ -220,7 +210,7 @@ def _draw(console: Console, design: Design, name: str, path: Path | None) -> Non
     everybody = design.trainers | True
     lead = representatives(design.membership, succession([1] * design.nodes), everybody)
     loads = design.loads()
-    console.print(dots(positions(design.membership, lead), loads), highlight=False, markup=False)
+    console.print(dots(positions(design.membership, lead), loads))
     if path is None:
         return
     clustered = design.kind != "decentralized"
@@ -234,7 +224,7 @@ def _draw(console: Console, design: Design, name: str, path: Path | None) -> Non
     ]
     edges = [{"from": a, "to": b, "load": load} for (a, b), load in loads.items()]
     draw_graph(nodes, edges, path=path, title=f"{design.kind}, {name}, {design.nodes} nodes")
-    console.print(f"picture: {path}", highlight=False)
+    console.print(f"picture: {path}")
 
 
 def _bytes(count: float) -> str:

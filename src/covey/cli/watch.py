@@ -5,35 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from covey.errors import UserError
 from covey.settings.hosts import check_host
+from covey.settings.ranges import Range
 from covey.terminal import console
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(watch)
-
-
 def watch(
-    folder: Annotated[Path, typer.Argument(help="The folder whose runs are shown.")] = Path("runs"),
-    port: Annotated[int, typer.Option(help="The port; 0 is any that is free.", min=0, max=65535)] = 8765,
-    host: Annotated[
-        str, typer.Option(help="The address; another than this machine's own needs --key and --cert.")
-    ] = "127.0.0.1",
-    key: Annotated[
-        Path | None,
-        typer.Option(help="A file with a password that a browser is asked for.", show_default=False),
-    ] = None,
-    cert: Annotated[
-        Path | None, typer.Option(help="A TLS certificate, with --cert-key.", show_default=False)
-    ] = None,
-    cert_key: Annotated[Path | None, typer.Option(help="The certificate's key.", show_default=False)] = None,
+    folder: Path = Path("runs"),
+    *,
+    port: Annotated[int, Range(0, 65535)] = 8765,
+    host: str = "127.0.0.1",
+    key: Path | None = None,
+    cert: Path | None = None,
+    cert_key: Path | None = None,
 ) -> None:
     """Serve a live page of all runs in a folder: those in progress, finished ones, and comparisons.
 
     Runs may be made by any command meanwhile; nothing leaves this machine.
+
+    Args:
+        folder: the folder whose runs are shown.
+        port: the port; 0 is any that is free.
+        host: the address; another than this machine's own needs --key and --cert.
+        key: a file with a password that a browser is asked for.
+        cert: a TLS certificate, with --cert-key.
+        cert_key: the certificate's key.
     """
     try:
         from covey.report.live.app import HOSTS, make_app
@@ -53,7 +50,6 @@ def watch(
     tls = {"ssl_certfile": str(cert), "ssl_keyfile": str(cert_key)} if cert else {}
     console.print(
         f"http{'s' if cert else ''}://{host}:{place.getsockname()[1]}/ shows {folder}; Ctrl-C ends it",
-        highlight=False,
     )
     server_of(app, **tls).run(sockets=[place])
 
