@@ -7,7 +7,6 @@ from lanes.compiled import instructions as do
 from lanes.compiled.isa import Isa
 from lanes.compiled.operations import Operation
 from lanes.compiled.tiles import best, shapes, split
-from lanes.compiled.transforms import FORMS, which
 from lanes.convolve import Target
 from lanes.graph import Conv, Shape
 from lanes.stages import Stage
@@ -48,6 +47,8 @@ class Form:
         return self.size**2
 
     def which(self, use: str) -> int:
+        from lanes.compiled.transforms import which  # needs the compiler, which is an extra
+
         return which((self.step, self.kernel), use)
 
     @property
@@ -58,6 +59,8 @@ class Form:
 
 def form_of(kind: Conv, channels: int, outputs: int, target: Shape) -> Form | None:
     """The form with the fewest multiplications for a convolution onto images of the target's size; none: none fits."""
+    from lanes.compiled.transforms import FORMS  # needs the compiler, which is an extra
+
     kernel = kind.kernel[0]
     fits = kind.kernel[1] == kernel and kind.stride == (1, 1) and max(kind.padding) < kernel
     if not fits or min(channels, outputs) < LEAST_CHANNELS:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from covey.data.encoding import encode, far_outside, sums_of
-from covey.data.realign import bounded_sums, realigned, unbounded, without_range
+from covey.data.encoding import encode, far_outside
+from covey.data.realign import added, bounded_sums, realigned, sums, unbounded, without_range
 from covey.data.schema import BUCKETS, Column, Schema, differences, read_schema, union
 from covey.data.table import read_table
 from covey.data.types import Dataset
@@ -111,13 +111,11 @@ def test_what_differs_is_named() -> None:
 def test_several_tables_have_the_categories_of_all_and_the_scale_of_their_sums() -> None:
     here = {"age": [10.0, 20.0, None], "ward": ["er", "er", "icu"], "ill": ["no", "yes", "no"]}
     there = {"ward": ["day", "er"], "age": [60.0, 30.0], "ill": ["no", "no"]}
-    schemas = [read_table(rows, label="ill").schema for rows in (here, there)]
-    assert schemas[0] is not None
-    assert schemas[1] is not None
-    both = union([schemas[0], schemas[1]])
+    read = [read_table(rows, label="ill", test=rows) for rows in (here, there)]
+    both = union([one.schema for one in read])
     assert [c.categories for c in both.columns] == [(), ("day", "er", "icu")]
     assert both.classes == ("no", "yes")
-    total = sums_of(both, here) + sums_of(both, there)
+    total = added(both, [(one.schema, sums(one, one.train)) for one in read])
     assert total.tolist() == [4, 120, 5000, 1, 3, 1]
     fitted = both.fitted(total)
     age, ward = fitted.columns

@@ -1,17 +1,22 @@
 """Not only images: regression on tables, text, and a loss of one's own."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
 from covey import Engine, LocalFleet, Train, federate, run_rounds, scores
 from covey.data import from_tensors
+from covey.errors import UserError
 from covey.methods.baselines import fedavg, fedprox
 from covey.methods.haccs import haccs
-from covey.training.objective import Classification, Regression
+from covey.training.metrics import perplexity
+from covey.training.models import build
+from covey.training.objective import Classification, NextToken, Regression
 
 SERIAL = Engine(mode="serial")
 
@@ -99,3 +104,41 @@ def test_haccs_groups_a_regression_by_its_targets() -> None:
     groups = [state.groups[i] for i in range(8)]
     assert len(set(groups)) == 2
     assert groups == [groups[0]] * 4 + [groups[4]] * 4
+
+
+def test_the_next_token_at_every_place_that_is_no_padding() -> None:
+    """Two texts of two and three tokens; the label follows the last one of each."""
+    goal = NextToken()
+    x, y = torch.tensor([[3, 1, 0], [2, 2, 1]]), torch.tensor([2, 3])
+    target = goal.target(x, y)
+    assert target.tolist() == [[1, 2, -100], [2, 1, 3]]
+    outputs = torch.zeros(2, 4, 3)  # all four tokens alike: every loss is log 4
+    outputs[0, 1, 0] = math.log(5.0)  # 5 of 8: log(8 / 5), and right
+    told = goal.scores(outputs, target)
+    by_hand = [(math.log(8 / 5) + math.log(4)) / 2, math.log(4)]
+    assert told["loss"].tolist() == pytest.approx(by_hand)
+    assert told["accuracy"].tolist() == [0.5, 0.0]
+    over_tokens = (math.log(8 / 5) + 4 * math.log(4)) / 5
+    assert float(goal.loss(outputs, target)) == pytest.approx(over_tokens)
+    assert perplexity.value(outputs, target) == pytest.approx(math.exp(over_tokens))
+
+
+def test_next_token_needs_tokens() -> None:
+    with pytest.raises(UserError, match='objective is "next-token", and samples are'):
+        NextToken().target(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))
+
+
+def test_a_pattern_is_learnt_token_by_token() -> None:
+    """a b c a b c ...: what follows is certain, so that perplexity falls towards 1."""
+    tokens = (np.arange(200)[:, None] + np.arange(6)) % 3 + 1
+    data = from_tensors(
+        torch.from_numpy(tokens), torch.from_numpy((np.arange(200) + 6) % 3 + 1), classes=("", *"abc")
+    )
+    federation = federate(data, partition="iid", clients=2, seed=0)
+    model = build("lstm", input_shape=(6,), outputs=4, hidden=16, depth=1)
+    fleet = LocalFleet(federation, model, objective=NextToken(), engine=SERIAL)
+    method = fedavg(Train(lr=2.0, batch=16, clip=1.0), per_round=2)
+    state = run_rounds(method, fleet, rounds=6)
+    found = scores(method, state, fleet)
+    assert found["local-test/accuracy-mean"] > 0.95
+    assert found["local-test/loss-mean"] < 0.2

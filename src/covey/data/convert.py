@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.data.local_tests import hold_out
+from covey.data.together import split_units
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError, warn_caller
 from covey.settings.ranges import Part
@@ -120,6 +121,24 @@ def from_tensors(
         group_names={key: names for key, (_, names) in numbered.items() if names},
         clients_by=clients_by,
     )
+
+
+def draw_test(
+    labels: NDArray[Any],
+    classes: int,
+    share: float,
+    rng: np.random.Generator,
+    clients: Indices | None = None,
+    units: Indices | None = None,
+) -> tuple[Indices, Indices]:
+    """Training and test positions: a `share` of every class of every client, or of whole units; everybody trains."""
+    if units is not None:
+        return split_units(units, share, rng, clients)
+    strata = labels.astype(np.int64) if classes else np.zeros(len(labels), dtype=np.int64)
+    if clients is None:
+        return stratified_split(strata, test_fraction=share, rng=rng)
+    train, test = stratified_split(clients * max(1, classes) + strata, test_fraction=share, rng=rng)
+    return with_everybody(train, test, clients)
 
 
 def with_everybody(train: Indices, test: Indices, clients: Indices) -> tuple[Indices, Indices]:

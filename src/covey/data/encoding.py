@@ -121,22 +121,6 @@ def assembled(schema: Schema, columns: Sequence[NDArray[Any]], *, hint: str = ""
     return made
 
 
-def sums_of(schema: Schema, source: Any) -> Array:
-    """What a site tells of its rows so that nobody else sees them: `Schema.fitted` takes the total over all sites.
-
-    Of each column the count, the sum and the sum of squares of its numbers, or how often each category occurs.
-    """
-    found = []
-    for column, values in zip(schema.columns, columns_of(schema, source), strict=True):
-        if column.kind == "category":
-            known = values[values >= 0]
-            found.append(np.bincount(known, minlength=len(column.categories)).astype(np.float64))
-        else:
-            known = values[~np.isnan(values)]
-            found.append(np.array([len(known), known.sum(), (known**2).sum()]))
-    return np.concatenate(found)
-
-
 def _places(cells: pa.ChunkedArray, column: Column) -> NDArray[np.int64]:
     if pa.types.is_null(cells.type):
         return np.full(len(cells), -1)

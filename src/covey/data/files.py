@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import lzma
 import math
-import os
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.errors import UserError
-from covey.files import cache_folder, free_memory, open_regular
+from covey.files import cache_folder, free_memory, open_regular, replacing
 
 UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 SLOW = 1_000_000  # bytes of a gzipped file from which on unpacking is felt
@@ -116,16 +115,6 @@ def _cached(path: Path, unpack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         return kept.view(np.ndarray)
     except (OSError, EOFError, ValueError):
         unpacked = unpack()
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".tmp", delete=False) as part:
-            try:
-                np.save(part, unpacked)
-                part.close()
-                os.replace(part.name, place)
-            except BaseException:
-                os.unlink(part.name)
-                raise
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), replacing(place) as part:
+        np.save(part, unpacked)
     return unpacked

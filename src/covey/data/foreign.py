@@ -7,9 +7,7 @@ the few which make NumPy arrays, and refuses a file that names any other before 
 from __future__ import annotations
 
 import io
-import os
 import pickle
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from covey.data.files import read_idx
 from covey.errors import UserError
+from covey.files import replacing
 
 MNIST = (
     "train-images-idx3-ubyte",
@@ -101,15 +100,8 @@ def convert(kind: str, folder: Path, out: Path, shape: Sequence[int] = ()) -> di
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
     arrays = KINDS[kind](folder, tuple(shape))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=out.parent, suffix=".tmp", delete=False) as part:
-        try:
-            np.savez_compressed(part, allow_pickle=False, **arrays)
-            part.close()
-            os.replace(part.name, out)
-        except BaseException:
-            os.unlink(part.name)
-            raise
+    with replacing(out) as part:
+        np.savez_compressed(part, allow_pickle=False, **arrays)
     held = arrays["split"] != 0
     return {
         "clients": len(np.unique(arrays["client"][~held])),

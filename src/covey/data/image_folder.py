@@ -17,7 +17,7 @@ from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part, Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated, validated_in
+from covey.settings.signatures import takes, validated, validated_in
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 
@@ -92,36 +92,16 @@ def read_images(
 
 @register("data set", "images")
 @validated_in("data")
-def images(
-    *,
-    path: Path,
-    by_client: bool = False,
-    side: Pixels = 64,
-    grey: bool = False,
-    test: Path | None = None,
-    test_share: Part = 0.2,
-    scaling: Scaling = "standard",
-) -> Dataset:
+@takes(read_images, without=("folder", "clients", "name", "seed"))
+def images(*, path: Path, by_client: bool = False, test: Path | None = None, **settings: Any) -> Dataset:
     """Image files of your own: in PATH/CLASS/, or in PATH/CLIENT/CLASS/.
 
     Args:
         path: the folder.
         by_client: whether its folders are clients, with the classes' folders inside.
-        side: pixels of the images' sides.
-        grey: whether images have one channel.
         test: another folder, of test images.
-        test_share: of the images that are test images otherwise.
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
     """
-    return read_images(
-        path,
-        clients=by_client,
-        side=side,
-        grey=grey,
-        test=test,
-        test_share=test_share,
-        scaling=scaling,
-    )
+    return read_images(path, clients=by_client, test=test, **settings)
 
 
 def _usual(*, path: Path, by_client: bool = False, **_: Any) -> Usual:

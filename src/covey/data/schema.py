@@ -173,7 +173,7 @@ class Schema:
         return [slice(a, b) for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
 
     def fitted(self, total: Array, *, standardise: bool = True, noisy: bool = False) -> Schema:
-        """The same columns with fill values and scale of added-up sums (`encoding.sums_of`).
+        """The same columns with fill values and scale of added-up sums (`realign.sums`).
 
         Of `noisy` ones a mean stays in the column's range, and a deviation within what that range allows.
         """

@@ -21,7 +21,7 @@ from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part
 from covey.settings.registry import register
-from covey.settings.signatures import validated, validated_in
+from covey.settings.signatures import takes, validated, validated_in
 
 ARRAYS = ("x", "y", "client", "split")  # of an npz file; split: 0 is training, 1 test
 
@@ -138,24 +138,15 @@ def _paths(folder: Path, split: str) -> list[Path]:
 
 @register("data set", "leaf")
 @validated_in("data")
-def leaf(
-    *,
-    path: Path,
-    shape: tuple[int, ...] = (),
-    images: Path | None = None,
-    side: Pixels = 64,
-    test_share: Part = 0.2,
-) -> Dataset:
+@takes(read_leaf, without=("folder", "name"))
+def leaf(*, path: Path, images: Path | None = None, **settings: Any) -> Dataset:
     """Any data set in LEAF's form: PATH/train/*.json and PATH/test/*.json; the users are the clients.
 
     Args:
         path: the folder with train and test.
-        shape: of one sample, such as 1, 28, 28; empty: as it is.
         images: the folder of the picture files that the inputs name.
-        side: pixels of these pictures' sides.
-        test_share: of every user's samples that are test samples where there are no test files.
     """
-    return read_leaf(path, shape=shape, images=images, side=side, test_share=test_share)
+    return read_leaf(path, images=images, **settings)
 
 
 def _leaf_usual(*, path: Path, **_: Any) -> Usual:

@@ -24,7 +24,7 @@ from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part
 from covey.settings.registry import register
-from covey.settings.signatures import validated, validated_in
+from covey.settings.signatures import takes, validated, validated_in
 
 Missing = Literal["indicator", "mean", "refuse"]
 
@@ -62,24 +62,25 @@ def read_table(
         source: a CSV, Parquet or Excel file, a database, a data frame, a `datasets.Dataset`.
         label: the column to predict; texts, truth values and whole numbers are classes, other numbers targets.
         client: the column that says whose row it is; with the partition "natural", each value is a client.
-        together: the column whose rows stay on one side of every split, such as `patient`; it is no input.
-        features: the input columns; none: all others but those that look like IDs.
+        together: a column such as patient or date, whose rows stay on one side of every split; it is no input.
+        features: the input columns; all others by default, but those that look like IDs.
         exclude: columns that are no inputs.
-        categories: columns of numbers that become one input per value, as columns of texts do.
+        categories: columns of numbers that are codes: one input per value, as columns of texts have.
         test: another table with the same columns.
         split: a column that says `test` for test rows.
-        test_share: without either, so much of the rows, by client and label.
-        task: what the label is: classes, targets, or auto.
-        missing: what becomes of empty cells: the training rows' mean or most frequent category with an `indicator`
-            input, the `mean` alone, or `refuse`.
-        na_values: texts that mean an empty cell.
+        test_share: of the rows that are test rows otherwise, by client and label.
+        task: what the label is; auto takes texts and whole numbers as classes.
+        missing: indicator fills empty cells with the mean or the most frequent category and adds an input that says
+            so; mean fills numbers only, and nothing says so; refuse takes no empty cells.
+        na_values: texts that mean an empty cell, beside the usual ones.
         standardise: whether inputs are shifted and scaled by mean and standard deviation of the training rows.
-        encoding: of a file that does not say so itself.
-        delimiter: of such a file.
-        decimal_point: of such a file.
-        date_format: of such a file; of dates their year, month, weekday and hour are taken as far as they vary.
-        sheet: of an Excel file.
-        query: for a database.
+        encoding: of a CSV file; UTF-8, UTF-16 and cp1252 are found.
+        delimiter: of a CSV file; tab, semicolon, comma and bar are found.
+        decimal_point: of numbers; auto finds commas where they can be nothing else.
+        date_format: how dates are written, as for strptime, where they can be read in two ways; year, month, weekday
+            and hour are inputs as far as they vary.
+        sheet: of an Excel file; the first by default.
+        query: the rows of a database, in SQL.
         schema: a Schema, or the file of one, that says all of the columns.
         name: of the data set.
         seed: of the test rows.
@@ -170,79 +171,16 @@ def read_table(
 
 @register("data set", "table")
 @validated_in("data")
-def table(
-    *,
-    path: Path,
-    label: str,
-    client: str | None = None,
-    together: str | None = None,
-    features: tuple[str, ...] = (),
-    exclude: tuple[str, ...] = (),
-    categories: tuple[str, ...] = (),
-    test: Path | None = None,
-    split: str | None = None,
-    test_share: Part = 0.2,
-    task: Task = "auto",
-    missing: Missing = "indicator",
-    na_values: tuple[str, ...] = (),
-    standardise: bool = True,
-    encoding: str = "",
-    delimiter: str = "",
-    decimal_point: DecimalPoint = "auto",
-    date_format: str = "",
-    sheet: str = "",
-    query: str = "",
-    schema: Path | None = None,
-) -> Dataset:
+@takes(read_table, without=("source", "name", "seed"))
+def table(*, path: Path, test: Path | None = None, schema: Path | None = None, **settings: Any) -> Dataset:
     """A table of your own: one row per sample, a column to predict, a column that says whose row it is.
 
     Args:
         path: a CSV, Parquet, Excel or SQLite file, or the address of a database.
-        label: the column to predict.
-        client: the column that says whose row it is; each value is then a client.
-        together: a column such as patient or date, whose rows stay on one side of every split; it is no input.
-        features: the input columns; all others by default, but those that look like IDs.
-        exclude: columns that are no inputs.
-        categories: columns of numbers that are codes: one input per value.
         test: a second file, of test rows.
-        split: a column that says test for test rows.
-        test_share: of the rows that are test rows otherwise.
-        task: auto takes texts and whole numbers as classes.
-        missing: indicator fills empty cells with the mean or the most frequent category and adds an input that says
-            so; mean fills numbers only, and nothing says so; refuse takes no empty cells.
-        na_values: texts that mean an empty cell, beside the usual ones.
-        standardise: whether the inputs are scaled to mean 0 and deviation 1.
-        encoding: of a CSV file; UTF-8, UTF-16 and cp1252 are found.
-        delimiter: of a CSV file; tab, semicolon, comma and bar are found.
-        decimal_point: of numbers; auto finds commas where they can be nothing else.
-        date_format: how dates are written, as for strptime, where they can be read in two ways.
-        sheet: of an Excel file; the first by default.
-        query: the rows of a database, in SQL.
         schema: a JSON file that says what the columns are, in place of what this table looks like.
     """
-    return read_table(
-        path,
-        label=label,
-        client=client,
-        together=together,
-        features=features,
-        exclude=exclude,
-        categories=categories,
-        test=test,
-        split=split,
-        test_share=test_share,
-        task=task,
-        missing=missing,
-        na_values=na_values,
-        standardise=standardise,
-        encoding=encoding,
-        delimiter=delimiter,
-        decimal_point=decimal_point,
-        date_format=date_format,
-        sheet=sheet,
-        query=query,
-        schema=schema,
-    )
+    return read_table(path, test=test, schema=schema, **settings)
 
 
 def _usual(

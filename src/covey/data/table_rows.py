@@ -21,9 +21,8 @@ from covey.data.cells import (
     uses_commas,
     words_of,
 )
-from covey.data.convert import stratified_split, with_everybody
+from covey.data.convert import draw_test
 from covey.data.schema import Schema
-from covey.data.together import split_units
 from covey.data.types import Indices, class_name
 from covey.errors import UserError
 
@@ -125,14 +124,7 @@ def split_rows(
                 f"the column {column!r} says test for {held.sum()} of {len(held)} rows; some must"
             )
         return np.flatnonzero(~held), np.flatnonzero(held)
-    if units is not None:
-        return split_units(units, share, np.random.default_rng(seed), ids)
-    strata = y if classes else np.zeros(len(whole), dtype=np.int64)
-    if ids is None:
-        return stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
-    strata = ids * max(len(classes), 1) + strata
-    train, test = stratified_split(strata, test_fraction=share, rng=np.random.default_rng(seed))
-    return with_everybody(train, test, ids)
+    return draw_test(y, len(classes), share, np.random.default_rng(seed), ids, units)
 
 
 def on_one_side(units: Indices, train: Indices, test: Indices, name: str) -> None:

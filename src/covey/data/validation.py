@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from covey.data.convert import stratified_split, with_everybody
+from covey.data.convert import draw_test
 from covey.data.local_tests import hold_out
-from covey.data.together import split_units, units_of
+from covey.data.together import units_of
 from covey.data.types import Dataset, Federation, Samples, Share
 from covey.errors import UserError
 from covey.streams import stream
@@ -47,15 +47,15 @@ def resplit(dataset: Dataset, seed: int) -> Dataset:
     if not len(dataset.test):
         raise UserError(f"data.resplit is true; {dataset.name} has no test samples to draw anew")
     clients = dataset.natural[dataset.clients_by][rows] if dataset.clients_by else None
-    units, rng = units_of(dataset), stream(seed, "resplit")
-    if units is not None:
-        train, test = split_units(units[rows], share, rng, clients)
-    else:
-        labels = dataset.labels()[rows].astype(np.int64) if dataset.classes else np.zeros(len(rows), np.int64)
-        strata = labels if clients is None else clients * max(1, len(dataset.classes)) + labels
-        train, test = stratified_split(strata, test_fraction=share, rng=rng)
-        if clients is not None:
-            train, test = with_everybody(train, test, clients)
+    units = units_of(dataset)
+    train, test = draw_test(
+        dataset.labels()[rows],
+        len(dataset.classes),
+        share,
+        stream(seed, "resplit"),
+        clients,
+        None if units is None else units[rows],
+    )
     return replace(dataset, train=rows[train], test=rows[test])
 
 

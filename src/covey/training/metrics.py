@@ -279,14 +279,16 @@ def r2(outputs: Tensor, target: Tensor) -> float | None:
 
 
 def labels(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """True and predicted labels of all samples (and, for text, positions)."""
-    return target.reshape(-1).numpy(), outputs.argmax(1).reshape(-1).numpy()
+    """True and predicted labels of all samples (and, for text, of all places that are no padding)."""
+    truth, guess = target.reshape(-1).numpy(), outputs.argmax(1).reshape(-1).numpy()
+    return truth[truth >= 0], guess[truth >= 0]
 
 
 def probabilities(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """True labels, and the probability of each class, of all samples (and, for text, positions)."""
+    """True labels, and the probability of each class, of all samples (and, for text, of all places but padding)."""
     chances = outputs.double().softmax(1).movedim(1, -1)
-    return target.reshape(-1).numpy(), chances.reshape(-1, chances.shape[-1]).numpy()
+    truth, told = target.reshape(-1).numpy(), chances.reshape(-1, chances.shape[-1]).numpy()
+    return truth[truth >= 0], told[truth >= 0]
 
 
 # ---------------------------------------------------------------------------------------------- of a run

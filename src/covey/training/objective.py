@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -14,6 +15,9 @@ from covey.settings.registry import register
 
 # of float32: what a client computed cannot be larger, and squares of it are finite
 LARGEST = 3.4028234663852886e38
+
+PADDING = 0  # the token behind the end of a text
+NOBODY = -100  # the target of a place that does not count, as in Hugging Face's batches
 
 NEEDED = ("kernel", "main", "higher_is_better", "target", "loss", "scores")
 
@@ -62,6 +66,37 @@ class Classification:
         hits = (outputs.argmax(1) == target).float()
         if losses.dim() > 1:  # one label per position (text): a sample's score is the mean over its positions
             losses, hits = losses.flatten(1).mean(1), hits.flatten(1).mean(1)
+        return {"accuracy": hits, "loss": losses}
+
+
+@register("objective", "next-token")
+@dataclass(frozen=True)
+class NextToken(Classification):
+    """Cross-entropy of the next token at every place of a text: of the place after x_1 ... x_t it is x_{t+1}, of the
+    last one the label.
+
+    Padding (token 0) is nobody's answer. The loss of a batch is the mean over its tokens; a sample's score is the mean
+    over its own.
+    """
+
+    kernel: ClassVar[str] = ""
+
+    def target(self, x: Tensor, y: Tensor) -> Tensor:
+        if x.is_floating_point() or x.dim() != 2:
+            raise UserError(
+                f'objective is "next-token", and samples are {x.dtype} of shape {tuple(x.shape[1:])}; it needs tokens: '
+                "whole numbers, one text per sample"
+            )
+        last = (x != PADDING).sum(1, keepdim=True) - 1
+        follows = torch.cat([x[:, 1:], torch.full_like(x[:, :1], PADDING)], 1)
+        follows = follows.scatter(1, last.clamp(min=0), y[:, None])
+        return follows.masked_fill(x == PADDING, NOBODY)
+
+    def scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        counts = target != NOBODY
+        many = counts.sum(1).clamp(min=1)
+        losses = F.cross_entropy(outputs, target, reduction="none", ignore_index=NOBODY).sum(1) / many
+        hits = ((outputs.argmax(1) == target) & counts).sum(1) / many
         return {"accuracy": hits, "loss": losses}
 
 

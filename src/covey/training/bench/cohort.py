@@ -23,7 +23,7 @@ from covey.training.rows import activations
 if TYPE_CHECKING:
     from covey.training.bench.torch_bench import TorchBench
 
-RANDOM_OR_STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+RANDOM_OR_STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RNNBase)
 ON_A_PROCESSOR = 1000  # megabytes of a chunk
 ROWS = 8  # of each client: weights, start, velocity, gradient, and what is made of them in a step
 KEPT = 3  # of each activation: itself, its gradient, and what the next layer makes of it

@@ -1,4 +1,4 @@
-"""A small vision transformer (Dosovitskiy et al., 2021)."""
+"""The block of transformers (Vaswani et al., 2017), and a small vision transformer (Dosovitskiy et al., 2021)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from covey.settings.signatures import validated_in
 
 
 class Attention(nn.Module):
-    """Every place looks at every other: softmax(Q K' / sqrt(d)) V, in several heads."""
+    """Every place looks at every other, or at those before it: softmax(Q K' / sqrt(d)) V, in several heads."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.out = nn.Linear(width, width)
 
@@ -25,7 +25,7 @@ class Attention(nn.Module):
             layer(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
-        seen = nn.functional.scaled_dot_product_attention(q, k, v)
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         mixed: Tensor = self.out(seen.transpose(1, 2).flatten(2))
         return mixed
 
@@ -33,10 +33,10 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """Attention, then a perceptron at every place, each on what was normalised and added to it."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
         self.before, self.after = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, heads)
+        self.attention = Attention(width, heads, causal=causal)
         self.perceptron = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
