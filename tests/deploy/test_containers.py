@@ -50,6 +50,7 @@ def of(word: str) -> list[str]:
 
 def test_the_image_is_small_pinned_and_not_root() -> None:
     known = [
+        "ARG",
         "FROM",
         "WORKDIR",
         "COPY",
@@ -63,8 +64,9 @@ def test_the_image_is_small_pinned_and_not_root() -> None:
         "HEALTHCHECK",
     ]
     assert {word for word, _ in instructions()} <= set(known)  # ADD could fetch from anywhere
-    for base in of("FROM"):
-        assert re.fullmatch(r"\S+:\d+\.\d+\.\d+-slim-\w+( AS \w+)?", base), base
+    (base,) = of("ARG")
+    assert re.fullmatch(r"BASE=\S+:\d+\.\d+\.\d+-slim-\w+", base), base
+    assert all(re.fullmatch(r"\$\{BASE\}( AS \w+)?", used) for used in of("FROM"))
     (user,) = of("USER")
     assert user == "10001:10001"
     last_root = max(i for i, (word, _) in enumerate(instructions()) if word == "RUN")

@@ -20,8 +20,7 @@ from flwr.proto.message_pb2 import (
 from covey.deploy.connection import answer_one, connected
 from covey.deploy.door import Door, door
 from covey.deploy.flower_transport import GridTransport, flower_run
-from covey.deploy.kept_pieces import LARGEST, KeptPieces
-from covey.deploy.mailboxes import ANSWER, FETCH, GOT_IT, LOOK, STORE, Given, Mailboxes
+from covey.deploy.mailboxes import ANSWER, FETCH, GOT_IT, LARGEST, LOOK, STORE, Given, KeptPieces, Mailboxes
 from covey.deploy.superlink import free_port, superlink
 
 

@@ -29,11 +29,12 @@ from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from covey.core.codec import from_bytes
-from covey.deploy import connection, outgoing
+from covey.deploy import connection, pieces
 from covey.deploy.connection import answer_one, connected, pulled_message
 from covey.deploy.door import door
-from covey.deploy.flower_transport import GridTransport, flower_run, to_record
+from covey.deploy.flower_transport import GridTransport, flower_run
 from covey.deploy.mailboxes import Mailboxes
+from covey.deploy.records import to_record
 from covey.deploy.site import Site
 from covey.deploy.superlink import free_port, superlink
 from covey.deploy.transport import Response
@@ -126,7 +127,7 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "AGAIN", 0.01)
+    monkeypatch.setattr(pieces, "AGAIN", 0.01)
     monkeypatch.setattr(connection, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(connection, "LONGEST_PAUSE", 0.01)
 
@@ -181,7 +182,7 @@ def test_a_second_answer_to_a_question_is_not_taken(exchange: Exchange) -> None:
         reply = Message(to_record(block), reply_to=question)
         reply.metadata.__dict__["_message_id"] = reply.object_id
         with contextlib.suppress(ValueError):
-            outgoing.push(exchange.client, exchange.node, run, reply, 0.1, **settings)
+            pieces.push(exchange.client, exchange.node, run, reply, 0.1, **settings)
     found = exchange.collected(number)
     assert found is not None
     assert found.answer == b"the first"
@@ -199,7 +200,7 @@ class Deaf:
 
 def test_an_answer_that_nobody_waits_for_is_given_up() -> None:
     with pytest.raises(ValueError, match="nobody waits for this answer any more"):
-        outgoing.deliver(
+        pieces.deliver(
             Deaf(),  # type: ignore[arg-type]
             Node(node_id=7),
             1,

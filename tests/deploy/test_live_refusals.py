@@ -40,7 +40,8 @@ from covey.deploy.certs import make_certs, private_key
 from covey.deploy.connection import TurnedAway, connected, pulled_message
 from covey.deploy.door import door
 from covey.deploy.enrolment import renew, revoke
-from covey.deploy.flower_transport import GridTransport, flower_run, to_record
+from covey.deploy.flower_transport import GridTransport, flower_run
+from covey.deploy.records import to_record
 from covey.deploy.site_list import SiteList, listed_sites, site_list, write_list
 from covey.deploy.superlink import Link, superlink
 from covey.deploy.wire import step_to_plain

@@ -332,7 +332,7 @@ def test_the_command(tmp_path: Path) -> None:
     snapshot = busy().snapshot()
     (tmp_path / FILE).write_text(json.dumps({**snapshot, "over": False}))
     said = covey(tmp_path).output
-    assert "round 2 of 9: train.sgd for 0 s" in said
+    assert "round 2 of 9: train.sgd for " in said
     assert fingerprint("key-x") in said
     assert "ended" not in said
     (tmp_path / FILE).write_text(json.dumps({**snapshot, "time": time.time() - 5}))

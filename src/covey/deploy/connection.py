@@ -15,27 +15,25 @@ from typing import Any
 
 import httpx
 from flwr.app import Message
-from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
-from flwr.common.serde import message_from_proto
-from flwr.proto.fleet_pb2 import (
-    ActivateNodeRequest,
-    DeactivateNodeRequest,
-    PullMessagesRequest,
-    RegisterNodeFleetRequest,
-    UnregisterNodeFleetRequest,
-)
-from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
-from flwr.proto.node_pb2 import Node
-from flwr.supercore.heartbeat import HeartbeatSender
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
-from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from covey.deploy.flower_transport import from_record, to_record
-from covey.deploy.outgoing import Kept, push
-from covey.deploy.pieces import Incoming, fetcher
+from covey.deploy.flower_insides import (
+    HEARTBEAT_DEFAULT_INTERVAL,
+    FleetHttpClient,
+    HeartbeatSender,
+    NodeAuthHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+    fleet_pb2,
+    generate_key_pairs,
+    heartbeat_pb2,
+    http_of,
+    message_from_proto,
+    message_pb2,
+    node_pb2,
+    number_it,
+    public_key_to_bytes,
+)
+from covey.deploy.pieces import Incoming, Kept, fetcher, push
+from covey.deploy.records import from_record, to_record
 from covey.deploy.server_replies import bound_replies
 from covey.errors import RunError, UserError
 from covey.files import write_atomically
@@ -109,7 +107,9 @@ def serve_site(
 
 
 @contextlib.contextmanager
-def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[tuple[FleetHttpClient, Node]]:
+def connected(
+    address: str, ca: Path | None, key: Any, note: Path
+) -> Iterator[tuple[FleetHttpClient, node_pb2.Node]]:
     """This site's node, online while the context lasts.
 
     Flower turns away a key whose node still counts as online, which a killed site does for a minute. So the node's
@@ -122,20 +122,22 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
     ]
     shown = public_key_to_bytes(public)
     with FleetHttpClient.from_server_address(address, ca is None, str(ca) if ca else None, signed) as client:
-        client._client.timeout = httpx.Timeout(PATIENCE, connect=10)
-        bound_replies(client._client)
+        http_of(client).timeout = httpx.Timeout(PATIENCE, connect=10)
+        bound_replies(http_of(client))
         if key is None:
-            persistent(client.RegisterNode, RegisterNodeFleetRequest(public_key=shown))
+            persistent(client.RegisterNode, fleet_pb2.RegisterNodeFleetRequest(public_key=shown))
         elif note.exists():
             with contextlib.suppress(httpx.HTTPStatusError):
                 persistent(
                     client.DeactivateNode,
-                    DeactivateNodeRequest(node_id=int(note.read_text(encoding="utf-8"))),
+                    fleet_pb2.DeactivateNodeRequest(node_id=int(note.read_text(encoding="utf-8"))),
                 )
         try:
             active = persistent(
                 client.ActivateNode,
-                ActivateNodeRequest(public_key=shown, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL),
+                fleet_pb2.ActivateNodeRequest(
+                    public_key=shown, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL
+                ),
             )
         except httpx.HTTPStatusError as error:
             if error.response.status_code in AWAY:
@@ -143,7 +145,7 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
             raise TurnedAway(
                 f"{address} refuses this site: {REFUSED.get(error.response.status_code, USED)}"
             ) from error
-        node = Node(node_id=active.node_id)
+        node = node_pb2.Node(node_id=active.node_id)
         if key is not None:
             try:
                 write_atomically(note, str(active.node_id))
@@ -158,9 +160,9 @@ def connected(address: str, ca: Path | None, key: Any, note: Path) -> Iterator[t
         finally:
             heart.stop()
             with contextlib.suppress(httpx.HTTPError):
-                client.DeactivateNode(DeactivateNodeRequest(node_id=node.node_id))
+                client.DeactivateNode(fleet_pb2.DeactivateNodeRequest(node_id=node.node_id))
                 if key is None:
-                    client.UnregisterNode(UnregisterNodeFleetRequest(node_id=node.node_id))
+                    client.UnregisterNode(fleet_pb2.UnregisterNodeFleetRequest(node_id=node.node_id))
 
 
 def sign_of_life(folder: Path) -> None:
@@ -169,12 +171,12 @@ def sign_of_life(folder: Path) -> None:
         (folder / "alive").touch()
 
 
-def beat(client: FleetHttpClient, node: Node, folder: Path) -> bool:
+def beat(client: FleetHttpClient, node: node_pb2.Node, folder: Path) -> bool:
     """One heartbeat; whether the connection broke is for the mailbox to find out."""
     sign_of_life(folder)
     with contextlib.suppress(httpx.HTTPError):
         client.SendNodeHeartbeat(
-            SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
+            heartbeat_pb2.SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
         )
     return True
 
@@ -211,13 +213,13 @@ def persistent(
 
 def answer_one(
     client: FleetHttpClient,
-    node: Node,
+    node: node_pb2.Node,
     answer: Callable[[bytes], bytes],
     say: Callable[[str], None],
     most: int = MOST_BYTES,
 ) -> bool:
     """Takes one message of at most so many bytes out of the mailbox and answers it; says whether there was one."""
-    pulled = persistent(client.PullMessages, PullMessagesRequest(node=node))
+    pulled = persistent(client.PullMessages, fleet_pb2.PullMessagesRequest(node=node))
     if not pulled.messages_list:
         return False
     head, tree = message_from_proto(pulled.messages_list[0]).metadata, pulled.message_object_trees[0]
@@ -229,8 +231,7 @@ def answer_one(
     try:
         message = pulled_message(client, node, head.run_id, tree, most, until=until, keep=keep)
         started = time.perf_counter()
-        reply = Message(to_record(answer(from_record(message.content))), reply_to=message)
-        reply.metadata.__dict__["_message_id"] = reply.object_id
+        reply = number_it(Message(to_record(answer(from_record(message.content))), reply_to=message))
         worked = time.perf_counter() - started
         push(client, node, head.run_id, reply, worked, keep=keep, until=until)
     except httpx.HTTPStatusError as error:
@@ -250,7 +251,7 @@ def once(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def pulled_message(
     client: FleetHttpClient,
-    node: Node,
+    node: node_pb2.Node,
     run: int,
     tree: Any,
     most: int,
@@ -267,7 +268,9 @@ def pulled_message(
                 raise ValueError("not all of it came in time")
             time.sleep(POLL)
     finally:
-        request = ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=tree.object_id)
+        request = message_pb2.ConfirmMessageReceivedRequest(
+            node=node, run_id=run, message_object_id=tree.object_id
+        )
         keep(client.ConfirmMessageReceived)(request)
     return incoming.message()
 

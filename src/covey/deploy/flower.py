@@ -14,7 +14,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.flower_transport import GridTransport, from_record, to_record
+from covey.deploy.flower_transport import GridTransport
+from covey.deploy.records import from_record, to_record
 from covey.deploy.run import site_fleet
 from covey.deploy.site import HELLO, Site
 from covey.deploy.site_budget import check_budget

@@ -7,41 +7,39 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import httpx
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.cli.build import build_fab_from_files
-from flwr.common.constant import ErrorCode, SubStatus
-from flwr.common.serde import fab_to_proto, run_from_proto
-from flwr.proto.control_pb2 import (
-    ListNodesRequest,
-    RegisterNodeRequest,
-    StartRunRequest,
-    UnregisterNodeRequest,
-)
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
-from flwr.proto.runtime_pb2 import (
-    AcquireTaskRequest,
-    PullAppMessagesRequest,
-    PullTaskInputRequest,
-    PushTaskOutputRequest,
-    SendTaskHeartbeatRequest,
-)
+from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
-from flwr.supercore.constant import NodeStatus, TaskType
-from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.fab import Fab
-from flwr.supercore.heartbeat import HeartbeatSender
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.retry import RetryInvoker, make_simple_http_retry_invoker
-from flwr.supercore.run import RunNotRunningException
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supercore.task_identity import TaskIdentity
-from flwr.superlink.grid import HttpGrid
 
+from covey.deploy.flower_insides import (
+    ControlHttpClient,
+    ErrorCode,
+    Fab,
+    HeartbeatSender,
+    HttpGrid,
+    NodeStatus,
+    ObjectPushError,
+    RetryInvoker,
+    RunNotRunningException,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+    SubStatus,
+    TaskIdentity,
+    TaskType,
+    build_fab_from_files,
+    control_pb2,
+    fab_to_proto,
+    get_all_nested_objects,
+    http_of,
+    make_simple_http_retry_invoker,
+    message_pb2,
+    retry_of,
+    run_from_proto,
+    runtime_of,
+    runtime_pb2,
+)
 from covey.deploy.mailboxes import Mailboxes
 from covey.deploy.pieces import Incoming, TooLarge, fetcher
+from covey.deploy.records import from_record, to_record
 from covey.deploy.superlink import Link
 from covey.deploy.transport import Response
 from covey.errors import RunError
@@ -52,7 +50,6 @@ ERRORS = {
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
 }
 
-SMALL = 2**20  # bytes of a message that is not cut
 TOGETHER = 16  # messages that are announced in one request
 PATIENCE = 300.0  # seconds that a request to the SuperLink is tried while its process is there: a machine may be busy
 # Seconds that its reply may take on a busy machine: answers are given out once, and would be lost with the reply.
@@ -75,33 +72,6 @@ clientapp = "app:client"
 """,
     "app.py": b"# The server and the sites run their installed covey.\n",
 }
-
-
-def to_record(block: bytes) -> RecordDict:
-    """Bytes as Flower carries them: small ones as they are, because every part of a message is a request of its own;
-    large ones as arrays, in pieces. Pieces are known by their content: with its head apart, what many sites
-    get is kept and sent to the SuperLink once."""
-    if len(block) <= SMALL:
-        return RecordDict({"covey": ConfigRecord({"block": block})})
-    cut = min(8 + int.from_bytes(block[:8], "little"), SMALL)  # where the arrays of a safetensors block begin
-    parts = {"head": block[:cut], "body": block[cut:]}
-    return RecordDict(
-        {"covey": ArrayRecord({name: Array(np.frombuffer(part, np.uint8)) for name, part in parts.items()})}
-    )
-
-
-def from_record(record: RecordDict) -> bytes:
-    """The bytes of `to_record`, or a ValueError; Flower reads arrays without pickle."""
-    try:
-        found = record["covey"]
-        if isinstance(found, ConfigRecord):
-            block = found["block"]
-            if not isinstance(block, bytes):
-                raise TypeError("its block is no bytes")
-            return block
-        return b"".join(found[name].numpy().tobytes() for name in ("head", "body"))
-    except Exception as error:  # whatever the other side put into the record
-        raise ValueError(f"the message is not covey's ({type(error).__name__}: {error})") from error
 
 
 class GridTransport:
@@ -215,7 +185,7 @@ class GridTransport:
         refused: dict[str, Response] = {}
         if not numbers:
             return refused
-        pulled = self.runtime.PullMessages(PullAppMessagesRequest(message_ids=numbers))
+        pulled = self.runtime.PullMessages(runtime_pb2.PullAppMessagesRequest(message_ids=numbers))
         for head, tree in zip(pulled.messages_list, pulled.message_object_trees, strict=True):
             number = head.metadata.reply_to_message_id
             try:
@@ -228,14 +198,14 @@ class GridTransport:
     def confirm(self, message: str) -> None:
         """Lets the SuperLink drop a message that is not needed any more."""
         self.runtime.ConfirmMessageReceived(
-            ConfirmMessageReceivedRequest(
+            message_pb2.ConfirmMessageReceivedRequest(
                 node=self.grid.node, run_id=self.grid.run.run_id, message_object_id=message
             )
         )
 
     @property
     def runtime(self) -> RuntimeHttpClient:
-        return self.grid._runtime_client
+        return runtime_of(self.grid)
 
 
 def bounded(response: Response, most: int) -> Response:
@@ -293,7 +263,7 @@ def flower_run(
             let_in_only(control, known, say)
         content = build_fab_from_files(APP)[0]
         fab = Fab(hash_str="", content=content, verifications={})
-        started = control.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
+        started = control.StartRun(control_pb2.StartRunRequest(fab=fab_to_proto(fab)))
     with contextlib.closing(
         RuntimeHttpClient.from_server_address(
             **link.client_settings, interceptors=versions, retry_invoker=retry
@@ -304,13 +274,13 @@ def flower_run(
     grid = HttpGrid(
         settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
     )
-    patient(grid._retry_invoker, STOPPED, link)
-    grid._runtime_client._client.timeout = httpx.Timeout(REPLY_SECONDS, connect=60)
-    heart = HeartbeatSender(lambda: beat(grid._runtime_client))
+    patient(retry_of(grid), STOPPED, link)
+    http_of(runtime_of(grid)).timeout = httpx.Timeout(REPLY_SECONDS, connect=60)
+    heart = HeartbeatSender(lambda: beat(runtime_of(grid)))
     heart.start()
     done = SubStatus.FAILED
     try:
-        given = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
+        given = runtime_of(grid).PullTaskInput(runtime_pb2.PullTaskInputRequest())
         TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
         TaskIdentity.node_id = given.context.node_id
         grid.set_run(run_from_proto(given.run))
@@ -323,10 +293,10 @@ def flower_run(
             f"the SuperLink has not answered for {PATIENCE:.0f} s; resume with covey serve --resume: {error}"
         ) from error
     finally:
-        grid._retry_invoker.max_tries = 1
+        retry_of(grid).max_tries = 1
         heart.stop()
         with contextlib.suppress(httpx.HTTPError, RunError, RunNotRunningException):
-            grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=done, details=""))
+            runtime_of(grid).PushTaskOutput(runtime_pb2.PushTaskOutputRequest(sub_status=done, details=""))
         grid.close()
 
 
@@ -336,7 +306,7 @@ def beat(runtime: RuntimeHttpClient) -> bool:
     Flower's own would send this process an interrupt, which is what a user does.
     """
     with contextlib.suppress(httpx.HTTPError, RunError, RunNotRunningException):
-        runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+        runtime.SendTaskHeartbeat(runtime_pb2.SendTaskHeartbeatRequest())
     return True
 
 
@@ -365,17 +335,17 @@ def let_in_only(
     control: ControlHttpClient, names: Mapping[str, str], say: Callable[[str], None] = lambda _: None
 ) -> None:
     """Makes the SuperLink know these keys and no other; it remembers all that it ever knew, also those taken off."""
-    nodes = control.ListNodes(ListNodesRequest()).nodes_info
+    nodes = control.ListNodes(control_pb2.ListNodesRequest()).nodes_info
     known = {bytes(node.public_key).decode(): node for node in nodes}
     for key, node in known.items():
         if node.status == NodeStatus.UNREGISTERED:
             if key in names:
                 say(f"site {names[key]} was taken off the SuperLink's list for good: it must make a new key")
         elif key not in names:
-            control.UnregisterNode(UnregisterNodeRequest(node_id=node.node_id))
+            control.UnregisterNode(control_pb2.UnregisterNodeRequest(node_id=node.node_id))
     for key in names.keys() - known.keys():
         try:
-            control.RegisterNode(RegisterNodeRequest(public_key=key.encode(), name=names[key]))
+            control.RegisterNode(control_pb2.RegisterNodeRequest(public_key=key.encode(), name=names[key]))
         except httpx.HTTPStatusError as error:
             if "already in use" in error.response.text:  # whoever runs this SuperLink has registered it
                 continue
@@ -386,7 +356,9 @@ def acquire(runtime: RuntimeHttpClient, run: int, seconds: float = PATIENCE) -> 
     """The right to act as this run's server; tasks of earlier, broken runs are passed over."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        answer = runtime.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
+        answer = runtime.AcquireTask(
+            runtime_pb2.AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+        )
         if answer.token and answer.task.run_id == run:
             return str(answer.token)
         if not answer.token:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-
-from covey.deploy.kept_pieces import LARGEST, KeptPieces
 
 LOOK, GOT_IT = "/v1/fleet/pull-messages", "/v1/fleet/confirm-message-received"
 FETCH, STORE = "/v1/fleet/pull-object", "/v1/fleet/push-object"
@@ -34,6 +35,8 @@ GONE = 90.0  # seconds without any request after which a site is not waited for 
 ASK_ALL = 5.0  # seconds after which the SuperLink is asked about every question that waits
 FEW_PIECES = 64  # that any answer may have; larger ones come in pieces of 1 MB
 OVER = (403, 404)  # what the SuperLink answers about a message whose run has ended
+LARGEST = 2**20  # bytes of a piece that is kept: for larger ones a request more is no matter
+MOST_KEPT = 32 * 2**20  # bytes of all; the oldest give way
 MOST_ANSWERS = 100_000  # numbers that are kept, whatever sites send
 
 
@@ -48,6 +51,42 @@ class Given:
 
 PROTOBUF = {"content-type": "application/protobuf"}
 NOTHING = Given(status=200, headers=PROTOBUF, content=b"")  # an empty mailbox
+
+
+class KeptPieces:
+    """Small pieces of messages that passed this process, by their numbers; may be used from any thread.
+
+    Flower gives every piece out by a request of its own, and the SuperLink answers one after the other: with many sites
+    that is what a round waits for. A piece's number is the SHA-256 of its content, so a copy is as good as the piece.
+    """
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self.most = most
+        self.size = 0
+        self.pieces: OrderedDict[str, bytes] = OrderedDict()
+        self.lock = threading.Lock()
+
+    def keep(self, number: str, content: bytes) -> None:
+        """Keeps a piece that is what its number says."""
+        if len(content) > LARGEST or hashlib.sha256(content).hexdigest() != number:
+            return
+        with self.lock:
+            if number not in self.pieces:
+                self.size += len(content)
+            self.pieces[number] = content
+            self.pieces.move_to_end(number)
+            while self.size > self.most:
+                self.size -= len(self.pieces.popitem(last=False)[1])
+
+    def get(self, number: str) -> bytes | None:
+        return self.pieces.get(number)
+
+    def take(self, number: str) -> bytes | None:
+        """The piece, which is not kept any longer."""
+        with self.lock:
+            content = self.pieces.pop(number, None)
+            self.size -= len(content or b"")
+            return content
 
 
 class Mailboxes:
@@ -111,13 +150,15 @@ class Mailboxes:
 
     def piece(self, body: bytes) -> Given | None:
         """The answer to a site that asks for a piece of a question, if it is kept here."""
-        from flwr.proto.message_pb2 import PullObjectRequest, PullObjectResponse
-
-        read = _read(PullObjectRequest, body)
+        read = _read("message_pb2.PullObjectRequest", body)
         content = self.questions.get(read.object_id) if read is not None else None
         if content is None:
             return None
-        found = PullObjectResponse(object_found=True, object_available=True, object_content=content)
+        from covey.deploy.flower_insides import message_pb2
+
+        found = message_pb2.PullObjectResponse(
+            object_found=True, object_available=True, object_content=content
+        )
         return Given(status=200, headers=PROTOBUF, content=found.SerializeToString())
 
     def is_empty(self, node: int) -> bool:
@@ -166,9 +207,7 @@ class Mailboxes:
 
     def announced(self, body: bytes) -> None:
         """An answer is on its way: the SuperLink knows which question it belongs to."""
-        from flwr.proto.fleet_pb2 import PushMessagesRequest
-
-        read = _read(PushMessagesRequest, body)
+        read = _read("fleet_pb2.PushMessagesRequest", body)
         if read is not None and read.messages_list:
             self.answered.add(str(read.messages_list[0].metadata.reply_to_message_id))
         if len(self.answered) > MOST_ANSWERS:  # nobody asked that many questions
@@ -177,11 +216,10 @@ class Mailboxes:
 
     def stored(self, body: bytes, answer: bytes) -> None:
         """A piece of an answer has come, and the SuperLink has taken it."""
-        from flwr.proto.message_pb2 import PushObjectRequest, PushObjectResponse
-
         if len(body) > 2 * LARGEST:
             return
-        read, taken = _read(PushObjectRequest, body), _read(PushObjectResponse, answer)
+        read = _read("message_pb2.PushObjectRequest", body)
+        taken = _read("message_pb2.PushObjectResponse", answer)
         if read is not None and taken is not None and taken.stored:
             self.answers.keep(read.object_id, read.object_content)
 
@@ -213,9 +251,7 @@ def objection_to(body: bytes, most: int) -> str:
     Of the node that asks and the one that answers the SuperLink looks at the former only, and it makes a row in its
     database for every piece that is named, while everybody else waits.
     """
-    from flwr.proto.fleet_pb2 import PushMessagesRequest
-
-    read = _read(PushMessagesRequest, body)
+    read = _read("fleet_pb2.PushMessagesRequest", body)
     if read is None:
         return ""
     if any(message.metadata.src_node_id != read.node.node_id for message in read.messages_list):
@@ -231,13 +267,11 @@ def objection_to(body: bytes, most: int) -> str:
 
 def node_of(path: str, body: bytes) -> int | None:
     """Whose request it is; None where it cannot be read."""
-    from flwr.proto import fleet_pb2, heartbeat_pb2, message_pb2
-
     kind = {
-        LOOK: fleet_pb2.PullMessagesRequest,
-        GOT_IT: message_pb2.ConfirmMessageReceivedRequest,
-        FETCH: message_pb2.PullObjectRequest,
-        BEAT: heartbeat_pb2.SendNodeHeartbeatRequest,
+        LOOK: "fleet_pb2.PullMessagesRequest",
+        GOT_IT: "message_pb2.ConfirmMessageReceivedRequest",
+        FETCH: "message_pb2.PullObjectRequest",
+        BEAT: "heartbeat_pb2.SendNodeHeartbeatRequest",
     }[path]
     read = _read(kind, body)
     return None if read is None else int(read.node.node_id)
@@ -245,24 +279,19 @@ def node_of(path: str, body: bytes) -> int | None:
 
 def arrived(content: bytes) -> int | None:
     """The node that was let in by an answer of the SuperLink."""
-    from flwr.proto.fleet_pb2 import ActivateNodeResponse
-
-    read = _read(ActivateNodeResponse, content)
+    read = _read("fleet_pb2.ActivateNodeResponse", content)
     return None if read is None else int(read.node_id)
 
 
 def holds_nothing(content: bytes) -> bool:
     """Whether a look found nothing."""
-    from flwr.proto.fleet_pb2 import PullMessagesResponse
-
-    read = _read(PullMessagesResponse, content)
+    read = _read("fleet_pb2.PullMessagesResponse", content)
     return read is None or not read.messages_list
 
 
-def _read(kind: Any, data: bytes) -> Any:
-    from google.protobuf.message import DecodeError
+def _read(kind: str, data: bytes) -> Any:
+    """A message of Flower's protocol; None where the bytes are none. The port is there without Flower, too."""
+    from covey.deploy import flower_insides
 
-    try:
-        return kind.FromString(data)
-    except DecodeError:
-        return None
+    module, _, name = kind.partition(".")
+    return flower_insides.parsed(getattr(getattr(flower_insides, module), name), data)

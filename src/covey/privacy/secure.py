@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from covey.arrays import Integers
-from covey.core.needs import Key
-from covey.core.round import Fleet, Reply, Round, Step, Task
+from covey.core import Fleet, Key, Reply, Round, Step, Task
 from covey.errors import RunError, SilentRoundError, UserError
 from covey.parts.steps.gaussian_noise import gaussian, length
 from covey.parts.steps.private import stays_at_home
 from covey.privacy.neighbours import HowMany, Neighbours, neighbours_of
 from covey.privacy.plan import Plan
+from covey.privacy.secure_letters import primitives
 from covey.privacy.secure_liars import Dealt, DishonestSites, judged, secret, true_shares
 from covey.privacy.secure_steps import (
     LEVELS,
@@ -36,7 +36,6 @@ from covey.privacy.secure_steps import (
     from_ring,
     mask,
     pair_mask,
-    primitives,
     reach,
     signed,
     to_ring,
@@ -232,7 +231,7 @@ def are_keys(pair: tuple[bytes, bytes], client: int, fleet: Fleet) -> bool:
     """Whether these are public keys; with any other bytes every neighbour would fail over them."""
     try:
         for key in pair:
-            primitives()["bytes_to_public_key"](key)
+            primitives().public_key(key)
     except Exception as error:
         why = f"its keys cannot be read ({type(error).__name__})"
         fleet.ledger.note_refusal(client, kind=SecureKeys.kind, round=getattr(fleet, "round", 0), reason=why)
@@ -250,14 +249,14 @@ def unmasked(
     dealt: Dealt,
 ) -> Masked:
     """The sum without the masks: of who is there their own, of who is gone those that it shared with its neighbours."""
-    flower, count = primitives(), len(total)
+    count = len(total)
     for client in there:
         seed = secret(client, shares[client][: ring.threshold], "seed", dealt, keys)
         total = total - mask(seed, count)
     for client in gone:
         key = secret(client, shares[client][: ring.threshold], "key", dealt, keys)
         for other in ring.of[client].intersection(there):
-            total = total - signed(other, client, pair_mask(flower, key, keys[other][0], count))
+            total = total - signed(other, client, pair_mask(key, keys[other][0], count))
     return total
 
 

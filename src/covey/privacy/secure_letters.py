@@ -7,11 +7,13 @@ tells nothing of them; and none can be swapped for another that has the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from covey.errors import UserError
 
 Which = Literal["seed", "key"]
 Pair = tuple[bytes, bytes]  # shares of a seed and of a key
@@ -29,12 +31,21 @@ def both_commitments(dealer: int, holder: int, shares: Pair) -> NDArray[np.uint8
     return np.stack([np.frombuffer(row, np.uint8) for row in rows])
 
 
-def opened(
-    flower: Mapping[str, Any], key: bytes, letter: bytes, dealer: int, holder: int, committed: Any
-) -> Pair | None:
+def primitives() -> Any:
+    """Keys, shares and sealed letters, or one sentence on how to get them."""
+    try:
+        from covey.privacy import secure_keys
+    except ImportError as error:
+        raise UserError(
+            "private.secure needs cryptography and pycryptodome: install covey[flower]"
+        ) from error
+    return secure_keys
+
+
+def opened(key: bytes, letter: bytes, dealer: int, holder: int, committed: Any) -> Pair | None:
     """The shares in a letter under that key; None where it cannot be read, or holds others than were committed to."""
     try:
-        source, target, *shares = flower["share_keys_plaintext_separate"](flower["decrypt"](key, letter))
+        source, target, *shares = primitives().contents(primitives().unsealed(key, letter))
     except Exception:  # a stranger wrote it
         return None
     if (source, target) != (dealer, holder) or len(shares) != 2:
@@ -43,9 +54,9 @@ def opened(
     return pair if np.array_equal(both_commitments(dealer, holder, pair), np.asarray(committed)) else None
 
 
-def scalar_of(flower: Mapping[str, Any], private: bytes) -> NDArray[np.uint8]:
+def scalar_of(private: bytes) -> NDArray[np.uint8]:
     """A private key as a number of fixed length."""
-    number = flower["bytes_to_private_key"](private).private_numbers().private_value
+    number = primitives().private_key(private).private_numbers().private_value
     return np.frombuffer(int(number).to_bytes(SCALAR, "big"), np.uint8)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from covey.core.round import Reply
+from covey.core import Reply
 from covey.privacy.neighbours import Neighbours
-from covey.privacy.secure_letters import Which, commitment, key_of_scalar, opened
-from covey.privacy.secure_steps import as_bytes, primitives
+from covey.privacy.secure_letters import Which, commitment, key_of_scalar, opened, primitives
+from covey.privacy.secure_steps import as_bytes
 
 Keys = Mapping[int, tuple[bytes, bytes]]
 
@@ -65,7 +65,7 @@ def judged(replies: Sequence[Reply], dealt: Dealt, keys: Keys) -> dict[int, str]
 
     Who blames shows its private key for letters of this try, in which it sends no numbers; its letter can then be read.
     """
-    flower, why = primitives(), {}
+    crypto, why = primitives(), {}
     for reply in replies:
         sources = sorted(map(int, dealt.to(reply.id)["sealed"]))
         blames = np.asarray(reply.stats["blames"])
@@ -75,14 +75,14 @@ def judged(replies: Sequence[Reply], dealt: Dealt, keys: Keys) -> dict[int, str]
         for dealer in [source for source, blamed in zip(sources, blames, strict=True) if blamed]:
             try:
                 own = key_of_scalar(reply.stats["key"])
-                if flower["public_key_to_bytes"](own.public_key()) != keys[reply.id][1]:
+                if crypto.public_bytes(own.public_key()) != keys[reply.id][1]:
                     raise ValueError
             except ValueError:
                 why[reply.id] = "it blames another, and shows a key that is not its own"
                 break
-            between = flower["generate_shared_key"](own, flower["bytes_to_public_key"](keys[dealer][1]))
+            between = crypto.shared_key(own, crypto.public_key(keys[dealer][1]))
             letter = as_bytes(dealt.letters[dealer][reply.id])
-            if opened(flower, between, letter, dealer, reply.id, dealt.committed[dealer][reply.id]) is None:
+            if opened(between, letter, dealer, reply.id, dealt.committed[dealer][reply.id]) is None:
                 why[dealer] = f"its letter to client {reply.id} does not hold the shares that it is bound to"
             else:
                 why[reply.id] = f"it blames client {dealer}, whose letter is in order"
@@ -124,14 +124,14 @@ def is_true(dealt: Dealt, dealer: int, holder: int, which: Which, share: bytes) 
 
 def secret(owner: int, shares: Sequence[bytes], which: Which, dealt: Dealt, keys: Keys) -> bytes:
     """The secret of these shares, if it is the one that the dealer is bound to: the shares are its own word."""
-    flower = primitives()
+    crypto = primitives()
     try:
-        found: bytes = flower["combine_shares"](list(shares))
+        found: bytes = crypto.secret_of(list(shares))
         if which == "seed":
             right = commitment(owner, owner, "seed", found) == dealt.seeds[owner]
         else:
-            public = flower["bytes_to_private_key"](found).public_key()
-            right = flower["public_key_to_bytes"](public) == keys[owner][0]
+            public = crypto.private_key(found).public_key()
+            right = crypto.public_bytes(public) == keys[owner][0]
     except Exception:  # whatever a stranger dealt
         right = False
     if not right:

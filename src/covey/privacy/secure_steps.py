@@ -1,8 +1,7 @@
 """A client's side of secure aggregation (SecAgg+, Bell et al., 2020): of its update only a masked one leaves it.
 
-Keys, shares and sealed messages are Flower's primitives (ECDH on P-384, Shamir, Fernet). The masks are not: Flower
-folds a key of 256 bits into 32 for NumPy's generator, which can be tried out. Here a mask is the key stream of
-ChaCha20.
+Keys, shares and sealed letters are in `secure_keys.py`. A mask is the key stream of ChaCha20; Flower's SecAgg+ folds a
+key of 256 bits into 32 for NumPy's generator, which can be tried out.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -18,35 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Integers
+from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss
-from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Reply, Step, Task
 from covey.errors import Refused, UserError
 from covey.parts.steps.gaussian_noise import length
-from covey.privacy.secure_letters import SCALAR, both_commitments, commitment, opened, scalar_of
-from covey.settings.ranges import Count, NotNegative, Positive, Range
-from covey.settings.registry import register
-from covey.settings.signatures import validated
+from covey.privacy.secure_letters import SCALAR, both_commitments, commitment, opened, primitives, scalar_of
+from covey.settings import Count, NotNegative, Positive, Range
 
 Masked = NDArray[np.uint32]
 BITS = 20
 LEVELS = 2**BITS  # whole numbers to a clip length
 MOST_TRIES = 5  # of one sum, each without those who lied in the one before
 LARGEST = 2**31 - 1  # what a sum may be: beyond it, numbers of 32 bits begin again from the other end
-
-
-def primitives() -> Any:
-    """Flower's primitives, or one sentence on how to get them."""
-    try:
-        from flwr.common.secure_aggregation import secaggplus_utils
-        from flwr.common.secure_aggregation.crypto import shamir, symmetric_encryption
-        from flwr.supercore.primitives import asymmetric
-    except ImportError as error:
-        raise UserError("private.secure at real sites needs Flower: install covey[flower]") from error
-    names: dict[str, Any] = {}
-    for module in (shamir, symmetric_encryption, secaggplus_utils, asymmetric):
-        names |= {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return names
 
 
 # ---------------------------------------------------------------------------------------------- numbers
@@ -92,11 +73,10 @@ def mask(key: bytes, count: int) -> Masked:
     return np.frombuffer(stream, "<u4").astype(np.uint32)
 
 
-def pair_mask(flower: Mapping[str, Any], own: bytes, other: bytes, count: int) -> Masked:
+def pair_mask(own: bytes, other: bytes, count: int) -> Masked:
     """The mask that two clients share, from the private key of one and the public key of the other."""
-    key = flower["generate_shared_key"](
-        flower["bytes_to_private_key"](own), flower["bytes_to_public_key"](other)
-    )
+    crypto = primitives()
+    key = crypto.shared_key(crypto.private_key(own), crypto.public_key(other))
     return mask(base64.urlsafe_b64decode(key), count)
 
 
@@ -138,23 +118,21 @@ class AboutNoData(Step):
         return 0.0
 
 
-@register("step")
-@dataclass(frozen=True)
+@step()
 class SecureKeys(AboutNoData):
     """Makes two pairs of keys for this round; the public ones are told."""
 
     kind: ClassVar[str] = "query.secure-keys"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
-        flower, before = primitives(), client.state.get("secure", {})
+        crypto, before = primitives(), client.state.get("secure", {})
         tries = before.get("tries", 1) + 1 if before.get("round") == client.round else 1
         if tries > MOST_TRIES:
             raise Refused(f"this client participates in a sum at most {MOST_TRIES} times a round")
         kept: dict[str, Any] = {"round": client.round, "tries": tries}
         for number in ("1", "2"):
-            secret, public = flower["generate_key_pairs"]()
-            kept["sk" + number] = flower["private_key_to_bytes"](secret).hex()
-            kept["pk" + number] = flower["public_key_to_bytes"](public).hex()
+            secret, public = crypto.key_pair()
+            kept["sk" + number], kept["pk" + number] = secret.hex(), public.hex()
         client.state["secure"] = kept
         return Reply(id=client.id, stats={n: as_array(bytes.fromhex(kept[n])) for n in ("pk1", "pk2")})
 
@@ -163,9 +141,7 @@ class SecureKeys(AboutNoData):
         return {"pk1": key, "pk2": key}
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class SecureShares(AboutNoData):
     """Shares the first private key and a seed among the neighbours, sealed for each of them.
 
@@ -178,7 +154,7 @@ class SecureShares(AboutNoData):
     kind: ClassVar[str] = "query.secure-shares"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        flower, kept = primitives(), of_this_round(client)
+        crypto, kept = primitives(), of_this_round(client)
         keys = {int(i): [as_bytes(k) for k in pair] for i, pair in task.args["keys"].items()}
         if [key.hex() for key in keys.get(client.id, [])] != [kept["pk1"], kept["pk2"]]:
             raise Refused("the server shows this client's own keys to others as something else")
@@ -192,8 +168,8 @@ class SecureShares(AboutNoData):
             )
         seed = os.urandom(32)
         order = sorted(keys)
-        seeds = flower["create_shares"](seed, self.threshold, len(order))
-        secrets = flower["create_shares"](bytes.fromhex(kept["sk1"]), self.threshold, len(order))
+        seeds = crypto.shares_of(seed, self.threshold, len(order))
+        secrets = crypto.shares_of(bytes.fromhex(kept["sk1"]), self.threshold, len(order))
         sealed, shares = [], {}
         committed = [
             both_commitments(client.id, other, pair)
@@ -203,8 +179,8 @@ class SecureShares(AboutNoData):
             if other == client.id:
                 shares[str(other)] = [seed_share.hex(), secret_share.hex()]
                 continue
-            plain = flower["share_keys_plaintext_concat"](client.id, other, seed_share, secret_share)
-            sealed.append(as_array(flower["encrypt"](self.key_with(flower, kept, keys[other][1]), plain)))
+            plain = crypto.letter(client.id, other, seed_share, secret_share)
+            sealed.append(as_array(crypto.sealed(self.key_with(kept, keys[other][1]), plain)))
         public = {str(i): pair[0].hex() for i, pair in keys.items()}
         second = {str(i): pair[1].hex() for i, pair in keys.items()}
         client.state["secure"] = {
@@ -220,10 +196,11 @@ class SecureShares(AboutNoData):
         return Reply(id=client.id, stats=stats)
 
     @staticmethod
-    def key_with(flower: Mapping[str, Any], kept: Mapping[str, Any], other: bytes) -> bytes:
+    def key_with(kept: Mapping[str, Any], other: bytes) -> bytes:
         """The key of messages between two clients."""
-        own = flower["bytes_to_private_key"](bytes.fromhex(kept["sk2"]))
-        key: bytes = flower["generate_shared_key"](own, flower["bytes_to_public_key"](other))
+        crypto = primitives()
+        own = crypto.private_key(bytes.fromhex(kept["sk2"]))
+        key: bytes = crypto.shared_key(own, crypto.public_key(other))
         return key
 
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
@@ -234,8 +211,7 @@ class SecureShares(AboutNoData):
         }
 
 
-@register("step")
-@dataclass(frozen=True)
+@step()
 class SecureOpen(AboutNoData):
     """Opens the neighbours' letters, and says of each dealer whether its shares are those that it is bound to.
 
@@ -246,20 +222,20 @@ class SecureOpen(AboutNoData):
     kind: ClassVar[str] = "query.secure-open"
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        flower, kept = primitives(), of_this_round(client)
+        kept = of_this_round(client)
         if "seed" not in kept or "opened" in kept:
             raise Refused("letters are opened once, after the keys were shared")
         shares, blames = dict(kept["shares"]), []
         for source in sorted(map(int, task.args["sealed"])):
-            key = SecureShares.key_with(flower, kept, bytes.fromhex(kept["second"][str(source)]))
+            key = SecureShares.key_with(kept, bytes.fromhex(kept["second"][str(source)]))
             letter, bound = (task.args[name][str(source)] for name in ("sealed", "committed"))
-            found = opened(flower, key, as_bytes(letter), source, client.id, bound)
+            found = opened(key, as_bytes(letter), source, client.id, bound)
             blames.append(found is None)
             if found is not None:
                 shares[str(source)] = [share.hex() for share in found]
         shown = np.zeros(SCALAR, np.uint8)
         if any(blames):
-            shown = scalar_of(flower, bytes.fromhex(kept["sk2"]))
+            shown = scalar_of(bytes.fromhex(kept["sk2"]))
             client.state["secure"] = {"round": client.round, "tries": kept["tries"]}
         elif len(shares) < kept["threshold"]:
             raise Refused("fewer clients shared their keys than can unmask the sum")
@@ -274,9 +250,7 @@ class SecureOpen(AboutNoData):
         }
 
 
-@register("step")
-@validated
-@dataclass(frozen=True, kw_only=True)
+@step()
 class SecureUpdate(Step):
     """The step, of whose update only whole numbers under masks leave the client; in a simulation, the numbers.
 
@@ -321,7 +295,7 @@ class SecureUpdate(Step):
 
     def masked(self, client: Client, ring: Masked) -> Masked:
         """The numbers under the client's own mask and those that it shares with its neighbours."""
-        flower, kept = primitives(), of_this_round(client)
+        kept = of_this_round(client)
         if "opened" not in kept or "sent" in kept:
             raise Refused("a masked update is sent once in a round, after the shares were opened")
         shares = kept["shares"]
@@ -329,7 +303,7 @@ class SecureUpdate(Step):
         for other in shares:
             if int(other) != client.id:
                 public = bytes.fromhex(kept["public"][other])
-                shared = pair_mask(flower, bytes.fromhex(kept["sk1"]), public, len(ring))
+                shared = pair_mask(bytes.fromhex(kept["sk1"]), public, len(ring))
                 ring = ring + signed(client.id, int(other), shared)
         client.state["secure"] = {**kept, "sent": True}
         return ring
@@ -341,8 +315,7 @@ class SecureUpdate(Step):
         return self.step.work(train, test)
 
 
-@register("step")
-@dataclass(frozen=True)
+@step()
 class SecureUnmask(AboutNoData):
     """Gives its shares: of the seeds of those whose numbers arrived, and of the keys of those whose did not.
 
