@@ -27,7 +27,8 @@ from covey.training.rows import read_row
 from tests.methods.test_served import KINDS
 from tests.methods.test_served import run as run_method
 
-SHAPES = {"cnn-series": (3, 32), "cnn-cifar": (3, 32, 32), "softmax": (6,), "mlp": (6,), "ae-conv": (1, 8, 8)}
+SERIES = dict.fromkeys(("cnn-series", "lstm", "tcn", "decoder"), (3, 32))
+SHAPES = {**SERIES, "cnn-cifar": (3, 32, 32), "softmax": (6,), "mlp": (6,), "ae-conv": (1, 8, 8)}
 SMALL: dict[str, dict[str, Any]] = {
     "vgg11": {"width": 0.125},
     "vgg19": {"width": 0.125},

@@ -45,7 +45,7 @@ function drawCurves(place, data, state) {
   const x = scale(least, most, box.left, box.right);
   const y = scale(bounds[0], bounds[1], box.bottom, box.top);
   const axis = AXES[state.x];
-  axes(root, box, ticks(least, most, Math.max(3, Math.floor(width / 130)), axis.steps), x, axis.tick,
+  axes(root, box, ticks(least, most, Math.max(3, Math.floor(width / 130)), axis.steps).filter((v) => !axis.whole || Number.isInteger(v)), x, axis.tick,
     ticks(bounds[0], bounds[1], 6), y, (v) => (about.share ? `${digits(100 * v, 4)}%` : digits(v, 4)));
   if (reachable) {
     root.append(svg("line", { class: "end", x1: box.left, x2: box.right, y1: y(target), y2: y(target) }),

@@ -6,6 +6,7 @@ from covey.folder.read import RunView
 from covey.folder.summary import Target
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import measured_names
+from covey.report.replicas import Replicas, verdict
 from covey.report.table import best_rows, headline_metric, known_metrics, of_finished, targets_of
 from covey.report.wording import (
     NOTHING,
@@ -96,7 +97,9 @@ def comparison(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
         for place, label in enumerate(labels)
     ]
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
+    found = verdict(Replicas(runs={label: [run] for label, run in zip(labels, runs, strict=True)}))
     return markup(
+        tag("p", found, class_="verdict"),
         tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Results"),
         tag(
             "p",

@@ -5,7 +5,7 @@ from typing import Any
 from covey.report.headline import swatch
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import page_data
-from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns
+from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns, verdict
 from covey.report.wording import metric_title
 
 
@@ -38,6 +38,7 @@ def study_headline(replicas: Replicas) -> Html:
         "section",
         tag("h2", "Results"),
         markup(
+            tag("p", verdict(replicas), class_="verdict"),
             tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Results"),
             *(tag("p", line, class_="hint") for line in filter(None, words)),
         ),

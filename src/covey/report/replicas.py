@@ -22,7 +22,15 @@ from covey.report.table import (
     targets_of,
 )
 from covey.report.thin import short
-from covey.report.wording import NOTHING, is_share, show_bytes, show_count, show_seconds, show_value
+from covey.report.wording import (
+    NOTHING,
+    is_share,
+    metric_title,
+    show_bytes,
+    show_count,
+    show_seconds,
+    show_value,
+)
 from covey.training.metrics import Metrics, higher_is_better, split_name
 
 FEW = 5  # seeds from which on an interval is drawn
@@ -142,6 +150,31 @@ def against_words(replicas: Replicas) -> str:
         f"Against {first}: mean paired difference over the same seeds, {adjusted} and p-value of the paired "
         't-test; "not significant": p is 0.05 or more.'
     )
+
+
+def verdict(replicas: Replicas) -> str:
+    """What was found, in one sentence: which row is best by the main number, and by how much; "" for a single row."""
+    labels, metric = list(replicas.runs), replicas.metric
+    metrics = known_metrics(replicas.every)
+    highest = higher_is_better(metric, metrics)
+    means = [mean_of(replicas.last(label, metric)) for label in labels]
+    known = [place for place, value in enumerate(means) if value is not None]
+    if highest is None or len(known) < 2:
+        return ""
+    order = sorted(known, key=lambda place: means[place] or 0.0, reverse=highest)
+    best, base = order[0], 0 if order[0] and 0 in known else order[1]
+    title, share = metric_title(metric), is_share(metric, metrics)
+    start = f"{labels[best]} has the {'highest' if highest else 'lowest'} {title}"
+    if means[best] == means[order[1]]:
+        return f"{start}, and so has {labels[order[1]]}."
+    if len(replicas.seeds) == 1:
+        by = abs((means[best] or 0.0) - (means[base] or 0.0))
+        above = f"{100 * by:.1f} points" if share else f"{by:.3g}"
+        return f"{start}, {above} from {labels[base]}; one seed, not tested."
+    test = paired(replicas.last(labels[base], metric), replicas.last(labels[best], metric))
+    if base == 0:  # adjusted for all comparisons with the first, as in the table
+        test = replicas.against_first(metric)[best]
+    return f"{start}; against {labels[base]}: {paired_words(test, share)}."
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:

@@ -16,10 +16,11 @@ from covey.folder.checkpoint import read_checkpoint
 from covey.folder.read import RunView, read_run
 from covey.folder.summary import Summary
 from covey.report.payload import kept_rounds
-from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns
-from covey.report.table import Column, headline_metric, rich_table, summary_columns
+from covey.report.replicas import Replicas, against_words, mean_curves, mean_of, replica_columns
+from covey.report.table import Column, headline_metric, known_metrics, rich_table, summary_columns
 from covey.report.wording import metric_title
 from covey.runs.place import config_in, index_in, summary_in
+from covey.training.metrics import higher_is_better
 
 if TYPE_CHECKING:
     from covey.core.round import State
@@ -100,6 +101,13 @@ class Result:
         }
         return _picture(lines, metric_title(name))
 
+    def plot(self, path: str | Path | None = None, metric: str | None = None) -> Any:
+        """The curves as a picture: written to `path` as SVG where one is given, else shown by a notebook."""
+        picture = self.curves(metric)
+        if path is not None:
+            Path(path).write_text(picture, encoding="utf-8")
+        return Picture(picture)
+
     def frame(self) -> Any:
         """All measurements, one per row, as a pandas or polars data frame if one is installed, else an Arrow table."""
         tables = []
@@ -165,6 +173,17 @@ class Run(Result):
             self._summary = summary_in(self.folder)
         return self._summary
 
+    @property
+    def accuracy(self) -> float | None:
+        """The main number after the last round: the mean accuracy over clients, unless the run is about another."""
+        return self.summary.last.get(headline_metric([read_run(self.folder)]))
+
+    @property
+    def best(self) -> float | None:
+        """The best value that the main number had in any round."""
+        found = self.summary.best.get(headline_metric([read_run(self.folder)]))
+        return None if found is None else found.value
+
     def models(self) -> TrainedModels:
         """The trained models, ready to use."""
         from covey.runs.models import load_models
@@ -220,6 +239,15 @@ class Study(Result):
 
     def __getitem__(self, label: str) -> Run:
         return next(iter(self.runs[label].values()))
+
+    @property
+    def best(self) -> str:
+        """The label with the best mean of the main number."""
+        replicas = self.replicas
+        means = {label: mean_of(replicas.last(label, replicas.metric)) for label in self.runs}
+        known = {label: value for label, value in means.items() if value is not None}
+        pick = max if higher_is_better(replicas.metric, known_metrics(replicas.every)) else min
+        return pick(known, key=lambda label: known[label])
 
     @property
     def replicas(self) -> Replicas:
@@ -289,6 +317,16 @@ class Study(Result):
         total = len(self.failed) + sum(map(len, self.runs.values()))
         words = "; ".join(f"{run}: {why}" for run, why in self.failed.items())
         return f"{len(self.failed)} of {total} runs failed: {words}"
+
+
+class Picture:
+    """An SVG that a notebook shows."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def _repr_svg_(self) -> str:
+        return self.svg
 
 
 def numbers(curve: Sequence[float | None]) -> list[float]:

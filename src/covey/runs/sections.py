@@ -61,6 +61,7 @@ USUAL_MODEL = {
     "emoji-names": "softmax",
     "encoder": "softmax",  # on features
     "motions": "cnn-series",
+    "milton": "decoder",
     **dict.fromkeys(("table", "heart", "flights", "votes", "exams", "schools", "reading"), "tabular"),
 }
 
@@ -74,7 +75,7 @@ class Top:
         name: of the run; empty: the method's.
         seed: everything random follows from it.
         rounds: how many.
-        objective: what is trained for: classification, regression, reconstruction, or your own.
+        objective: what is trained for: classification, next-token, regression, reconstruction, or your own.
         target: value of target_metric; rounds, seconds and bytes to it are reported.
         target_metric: any that is measured; empty: the objective's main one.
         target_on: global-test or local-test.

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from covey.errors import UserError
 from covey.files import folder_lock
 from covey.report.page import write_report
 from covey.runs.compare import in_one_sentence
 from covey.runs.place import finished_summary, taken
 from covey.runs.results import Run, Study
 from covey.runs.run import Interrupted, run_or_resume
-from covey.runs.study.plan import Job, Plan, keep_plan
+from covey.runs.study.plan import Job, Plan, keep_plan, read_plan
 from covey.runs.study.pool import Outcome, run_jobs
 from covey.runs.study.room import side_by_side
 from covey.terminal import Many
@@ -81,6 +82,18 @@ def execute_here(
         replicas = study.replicas
         write_report(replicas.firsts, folder / "report.html", replicas)
     return study
+
+
+def study_in(folder: Path) -> Study:
+    """The finished runs of the study in a folder."""
+    plan = read_plan(folder)
+    finished: dict[str, dict[int, Run]] = {}
+    for job in plan.jobs(folder):
+        if finished_summary(job.folder) is not None:
+            finished.setdefault(job.label, {})[job.seed] = Run(job.folder, label=job.label)
+    if not finished:
+        raise UserError(f"{folder} holds no finished run yet")
+    return Study(finished, folder, settings=plan.columns)
 
 
 def is_finished(job: Job) -> bool:
