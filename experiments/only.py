@@ -14,9 +14,8 @@ from experiments.spec import Experiment
 
 def only(experiment: Experiment, rows: Sequence[str]) -> Experiment:
     """The experiment with these rows alone."""
-    if experiment.study or experiment.tune:
-        what = "a study" if experiment.study else "tuned as a whole"
-        raise UserError(f"--only makes rows of an experiment again; {experiment.name} is {what}")
+    if experiment.study:
+        raise UserError(f"--only makes rows of an experiment again; {experiment.name} is a study")
     names = [row.name for row in experiment.rows]
     for name in rows:
         if name not in names:
@@ -47,6 +46,11 @@ def kept_of(experiment: Experiment, rows: Sequence[str], stored: Mapping[str, An
             )
     runs = [run for run in stored["runs"] if (run["case"], run["row"]) in wanted]
     return Made(values=values, runs=runs, refused=refused)
+
+
+def tuning_of(rows: Sequence[str], stored: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the tries of the other rows found, as it is stored."""
+    return [one for one in stored.get("tuning", ()) if one["row"] not in rows]
 
 
 def together(experiment: Experiment, kept: Made, made: Made) -> Made:

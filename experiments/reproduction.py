@@ -15,7 +15,7 @@ from covey.runs.run import Interrupted
 from covey.terminal import Console, live, say
 from experiments.check import check_experiment
 from experiments.execute import Made, execute_runs, execute_study, safe
-from experiments.only import kept_of, only, together
+from experiments.only import kept_of, only, together, tuning_of
 from experiments.origin import require_clean
 from experiments.result import read_stored, result_of, store, table_cells
 from experiments.smooth import kernel_smoothed, smoothed
@@ -46,9 +46,10 @@ def reproduce_experiment(
     if not experiment.study and not experiment.rows:
         raise UserError(f"{experiment.file} has neither runs nor a study")
     stays = Made()
+    tuned_before: list[dict[str, Any]] = []
     if rows:
-        experiment = only(whole, rows)
-        stays = kept_of(whole, rows, read_stored(name, scale))
+        experiment, stored = only(whole, rows), read_stored(name, scale)
+        stays, tuned_before = kept_of(whole, rows, stored), tuning_of(rows, stored)
     keep = scale != "smoke" and out is None
     if keep:
         require_clean(name)
@@ -69,7 +70,7 @@ def reproduce_experiment(
         )
         raise KeyboardInterrupt from None
     if rows:
-        experiment, made = whole, together(whole, stays, made)
+        experiment, made, tuning = whole, together(whole, stays, made), [*tuned_before, *tuning]
     result = {**result_of(experiment, made), **({"tuning": tuning} if tuning else {})}
     places = store(result, folder, keep=keep)
     print_table(result)

@@ -3,8 +3,9 @@
 A table stands between `<!-- table: PAPER/TABLE SCALE -->` and `<!-- end -->`, the overview of a paper's experiments
 between `<!-- overview: PAPER -->` and `<!-- end -->`, a method beside the best of the others on every fleet between
 `<!-- scoreboard: PAPER/TABLE SCALE METHOD BASELINE -->` and `<!-- end -->`, and how many times a row's numbers the
-other rows' are between `<!-- times: PAPER/TABLE SCALE; ROW; COLUMN; COLUMN -->` and `<!-- end -->`; whatever is there
-is replaced.
+other rows' are between `<!-- times: PAPER/TABLE SCALE; ROW; COLUMN; COLUMN -->` and `<!-- end -->`; whether a method is
+shown to be non-inferior to the others between `<!-- noninferior: PAPER/TABLE SCALE METHOD -->` and `<!-- end -->`;
+whatever is there is replaced.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from covey.files import write_atomically
 from covey.report.seeds import from_json, in_words, ratios, short
+from experiments.noninferior import told
 from experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
 from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
 from experiments.spec import all_experiments, read_experiment
@@ -29,12 +31,15 @@ SCOREBOARD = re.compile(r"(<!-- scoreboard: (\S+) (\S+) (\S+) (\S+) -->\n).*?(<!
 
 TIMES = re.compile(r"(<!-- times: (\S+) (\S+); ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+NONINFERIOR = re.compile(r"(<!-- noninferior: (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
 
 def filled(text: str) -> str:
     """The text with every table made anew."""
     text = BLOCK.sub(lambda match: match[1] + markdown(match[2], match[3]) + match[4], text)
     text = SCOREBOARD.sub(lambda match: match[1] + scoreboard(*match.groups()[1:5]) + match[6], text)
     text = TIMES.sub(lambda match: match[1] + times(*match.groups()[1:4]) + match[5], text)
+    text = NONINFERIOR.sub(lambda match: match[1] + told(*match.groups()[1:4]) + "\n" + match[5], text)
     return OVERVIEW.sub(lambda match: match[1] + overview(match[2]) + match[3], text)
 
 

@@ -1,9 +1,10 @@
 """Equal tuning: every run of an experiment has the same number of tries, on validation data with a seed of its own.
 
-[tune] on = [CASE, ...], validation = 0.2, seed = 1000, metric = "local-test/accuracy-mean"
+[tune] on = [CASE, ...], validation = 0.2, seed = 1000, seeds = 1, metric = "local-test/accuracy-mean"
 [[run]] tries = [{...}, ...]     what the second, third, ... try puts on top of the run's own `set`, which is the first
 
-A run's settings are those of the try with the highest mean of the metric over the cases of `on`; they are then used
+A run's settings are those of the try with the highest mean of the metric over the cases of `on` and over so many
+seeds from `seed` on, as one seed of a small fleet says little; they are then used
 for every case. A try whose training diverges counts as 0. No test sample and no seed of the comparison participates,
 and what the tries cost is kept.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +74,8 @@ def tune_rows(experiment: Experiment, out: Path, live: Announce, say: Callable[[
         scores, rounds, sent, cpu = [], 0, 0.0, 0.0
         for number, layer in enumerate(tries_of(row), start=1):
             values = []
-            for case in cases:
-                config = resolve(try_tables(experiment, row, layer, case))
+            for case, seed in product(cases, range(int(experiment.tune.get("seeds", 1)))):
+                config = resolve(try_tables(experiment, row, layer, case, seed))
                 folder = run_folder(out / "tries", case, row, number, config)
                 title = f"try {number} of {row.name} on {case.name}, validation data"
                 try:
@@ -96,10 +98,12 @@ def tune_rows(experiment: Experiment, out: Path, live: Announce, say: Callable[[
     return found
 
 
-def try_tables(experiment: Experiment, row: Row, layer: Mapping[str, Any], case: Case) -> dict[str, Any]:
+def try_tables(
+    experiment: Experiment, row: Row, layer: Mapping[str, Any], case: Case, number: int = 0
+) -> dict[str, Any]:
     """The configuration of one try: another seed, and a part of the training data in place of the test data."""
     tune = experiment.tune
-    tables = experiment.tables(with_layer(row, layer), case, int(tune.get("seed", 1000)))
+    tables = experiment.tables(with_layer(row, layer), case, int(tune.get("seed", 1000)) + number)
     return merged(tables, {"data": {"validation": float(tune.get("validation", 0.2))}})
 
 
