@@ -13,13 +13,13 @@ export OMP_NUM_THREADS ?= 1
 # Image files, where a checkout has them beside it; elsewhere `covey datasets NAME` says what goes where.
 export COVEY_DATA ?= $(abspath ../shared/data)
 
-.PHONY: demo test unit coverage changelog browser lint bench bench-peers tables docs wheel slow engines slow-engines hostile fuzz clean
+.PHONY: demo test unit coverage changelog browser lint bench bench-peers tables docs wheel slow engines engines-newest slow-engines hostile fuzz clean
 
 # torch first and by its exact version: any other spec may pull the GPU build.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,huggingface,tasks,trees,survival,pretrained,studies,onnx,watch,tensorboard,mlflow,wandb,docs,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,huggingface,tasks,trees,survival,pretrained,text,studies,onnx,watch,tensorboard,mlflow,wandb,docs,dev]'
 	touch $@
 
 # Flower and Ray in an environment of their own: Flower wants an older typer and rich than covey does.
@@ -73,6 +73,15 @@ engines: $(ENGINES)/ready
 # All methods over real sites, a dead SuperLink, `flwr run`.
 slow-engines: $(ENGINES)/ready
 	$(ENGINES)/bin/python -m pytest $(LIVE) -m slow
+
+# The same with the newest Flower on the index, in an environment of its own; without its dependencies, of which one may not be there yet.
+NEWEST := .venv-newest$(OWN)
+engines-newest: $(ENGINES)/ready
+	test -d $(NEWEST) || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/pip install --quiet torch==2.13.0
+	$(NEWEST)/bin/pip install --quiet --constraint constraints-engines.txt --editable '.[flower,ray,fast,dev]'
+	$(NEWEST)/bin/pip install --quiet --no-deps --upgrade flwr
+	$(NEWEST)/bin/python -m pytest -n 3 --dist loadfile $(LIVE) -m "not slow"
 
 # Hostile tries and what became of them, as a table; loopback only, each within a bound on its time.
 hostile: $(ENGINES)/ready

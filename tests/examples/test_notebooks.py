@@ -64,7 +64,16 @@ def this_covey(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
 
-SLOW = ("own-method", "choosing", "own-data")
+SLOW = (
+    "own-method",
+    "choosing",
+    "own-data",
+    "paper-cafa",
+    "paper-cfic",
+    "paper-embedding",
+    "paper-haccs",
+    "paper-topologies",
+)
 
 
 @pytest.mark.usefixtures("this_covey")
