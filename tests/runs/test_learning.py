@@ -31,8 +31,11 @@ FLEETS = {
     "spoken-digits": ({"clients": 6}, 5),
     "watch": ({"clients": 10}, 5),
     "shakespeare": ({"clients": 60}, 10),
+    "packages": ({"clients": 40}, 10),
+    "milton": ({"clients": 5}, 5),
 }
 OTHERWISE = {"diabetes", "table", "images", "clients", "leaf"}  # real targets, below; the user's own files
+OTHERWISE |= {"huggingface"}  # any set of the Hub
 OTHERWISE |= {"schools", "reading"}  # real targets, too
 OTHERWISE |= {"flights"}  # whole days are held out: almost nothing can be learnt
 
@@ -83,6 +86,8 @@ LARGE = {
     "svhn",
     "drawers",
     "shakespeare",
+    "packages",
+    "milton",
     "spoken-digits",
     "exams",
     "votes",

@@ -27,6 +27,7 @@ from covey.training.objective import Objective
 
 
 @validated_in("measure")
+@dataclass(frozen=True, kw_only=True)  # said again for the pages of the API, which are made from the source
 class Measuring:
     """What is measured every `every` rounds, and after the last one.
 

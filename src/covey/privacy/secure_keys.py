@@ -77,7 +77,7 @@ def shares_of(secret: bytes, threshold: int, count: int) -> list[bytes]:
     """So many shares of a secret, of which `threshold` give it back: each block of it is shared by itself."""
     padded = pad(secret, BLOCK)
     blocks = [padded[at : at + BLOCK] for at in range(0, len(padded), BLOCK)]
-    parts = [dict(Shamir.split(threshold, count, block)) for block in blocks]
+    parts = [dict(Shamir.split(threshold, count, block, False)) for block in blocks]
     return [
         place.to_bytes(INDEX, "little") + b"".join(part[place] for part in parts)
         for place in range(1, count + 1)
@@ -89,5 +89,5 @@ def secret_of(shares: list[bytes]) -> bytes:
     found = b""
     for at in range(INDEX, len(shares[0]), BLOCK):
         some = [(int.from_bytes(share[:INDEX], "little"), share[at : at + BLOCK]) for share in shares]
-        found += Shamir.combine(some)
+        found += Shamir.combine(some, False)
     return bytes(unpad(found, BLOCK))

@@ -37,7 +37,7 @@ def primitives() -> Any:
         from covey.privacy import secure_keys
     except ImportError as error:
         raise UserError(
-            "private.secure needs cryptography and pycryptodome: install covey[flower]"
+            "private.secure needs cryptography and pycryptodome: install covey[private]"
         ) from error
     return secure_keys
 

@@ -196,7 +196,7 @@ def validated(maker: Maker, *, table: str = "") -> Maker:
         dataclass(frozen=True, kw_only=True)(maker)
     called = maker.__init__ if inspect.isclass(maker) else maker
     signature = inspect.signature(called)
-    constraints = functools.cache(functools.partial(settings_of, maker))
+    constraints = functools.cache(functools.partial(settings_of, maker, given=FILLED_IN))
 
     @functools.wraps(called)
     def checking(*args: Any, **kwargs: Any) -> Any:

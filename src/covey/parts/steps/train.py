@@ -33,6 +33,7 @@ FOLDS_OF_UNITS = 1000  # how finely a share of all units is told
 
 @register("step")
 @validated_in("train")
+@dataclass(frozen=True, kw_only=True)  # said again for the pages of the API, which are made from the source
 class Train(Step):
     """Some epochs of SGD or Adam on the client's own data, from the row it was sent (the best one, if several).
 
