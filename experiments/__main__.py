@@ -45,7 +45,10 @@ def reproduce(
         typer.Option(help="Run this row alone, and keep the others as stored; may be given several times."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Run one cell of the stored result again and compare.")
+        bool,
+        typer.Option(
+            "--check", help="Run one cell of the stored result (of --only's rows) again and compare."
+        ),
     ] = False,
 ) -> None:
     """Run an experiment and print the paper's numbers beside ours; interrupted, it is resumed."""
@@ -57,7 +60,7 @@ def reproduce(
         return
     experiment = experiment_named(experiment)
     if check:
-        if not print_check(experiment, scale):
+        if not print_check(experiment, scale, only or ()):
             raise typer.Exit(1)
         return
     reproduce_experiment(experiment, scale=scale, seeds=seeds, out=out, rows=tuple(only or ()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,9 @@ def close(a: Number, b: Number) -> bool:
     return abs(value_of(a) - value_of(b)) <= 1e-9 * max(1.0, abs(value_of(a)))
 
 
-def check_experiment(name: str, scale: str) -> Check:
-    """The cheapest run of the stored result, made again in a folder that is thrown away."""
-    stored = read_stored(name, scale)
+def check_experiment(name: str, scale: str, rows: Sequence[str] = ()) -> Check:
+    """The cheapest run of the stored result (or of some of its rows), made again in a folder that is thrown away."""
+    stored = of_rows(read_stored(name, scale), rows)
     experiment = with_tuned(read_experiment(name, scale, stored["seeds"]), stored.get("tuning", ()))
     with tempfile.TemporaryDirectory() as folder:
         if experiment.study:
@@ -119,6 +119,17 @@ def check_run(experiment: Experiment, stored: Mapping[str, Any], folder: Path) -
         if not older.differs:
             return replace(older, under=before())
     return check
+
+
+def of_rows(stored: dict[str, Any], rows: Sequence[str]) -> dict[str, Any]:
+    """The stored result with the runs of these rows alone; of all, where none are named."""
+    made = sorted({run["row"] for run in stored.get("runs", ())})
+    for row in rows:
+        if row not in made:
+            raise UserError(
+                f"--only is {row!r}; stored runs are of: {', '.join(filter(None, made)) or 'no row'}"
+            )
+    return {**stored, "runs": [run for run in stored["runs"] if run["row"] in rows]} if rows else stored
 
 
 def cheapest(stored: Mapping[str, Any]) -> dict[str, Any]:

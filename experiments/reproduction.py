@@ -80,9 +80,9 @@ def reproduce_experiment(
     return result
 
 
-def print_check(name: str, scale: str) -> bool:
+def print_check(name: str, scale: str, rows: Sequence[str] = ()) -> bool:
     """Makes one run of the stored result again; prints both and what has changed since; whether they are the same."""
-    check = check_experiment(name, scale)
+    check = check_experiment(name, scale, rows)
     what = " ".join(filter(None, (check.run["case"], check.run["row"]))) or "the study"
     table = Table(title=f"{name} at {scale} scale, {what}, seed {check.run['seed']}", title_justify="left")
     for column in ("", "stored", "now"):

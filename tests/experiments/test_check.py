@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from covey.errors import UserError
 from experiments import check
 from experiments.spec import Findings
 
@@ -63,3 +64,15 @@ def test_a_study_that_differs_is_tried_with_the_old_guard(
     found = check.check_study(experiment, {"seeds": 1, "cells": cells})
     assert found.under == under
     assert bool(found.differs) == (then == 3.0)
+
+
+def test_the_cheapest_run_of_a_named_row() -> None:
+    runs = [
+        {"row": "a", "cpu_seconds": 1.0},
+        {"row": "b", "cpu_seconds": 3.0},
+        {"row": "b", "cpu_seconds": 2.0},
+    ]
+    assert check.cheapest(check.of_rows({"runs": runs}, ()))["row"] == "a"
+    assert check.cheapest(check.of_rows({"runs": runs}, ["b"])) == {"row": "b", "cpu_seconds": 2.0}
+    with pytest.raises(UserError, match="--only is 'c'; stored runs are of: a, b"):
+        check.of_rows({"runs": runs}, ["c"])
