@@ -16,7 +16,7 @@ from covey.core.protocols import Step
 from covey.errors import UserError
 from covey.settings import catalogue
 from covey.settings.own_code import bare_name, full_name, own_place, split_name
-from covey.settings.registry import Registry, only_installed
+from covey.settings.registry import Registry, only_installed, registered
 
 KINDS = {name: value for name, value in vars(catalogue).items() if isinstance(value, Registry)}
 
@@ -208,3 +208,15 @@ def test_no_package_of_this_environment_takes_a_built_in_name() -> None:
     for registry in KINDS.values():
         names = [point.name for point in metadata.entry_points(group=registry.group)]
         assert not set(names) & set(registry.builtin)
+
+
+def test_a_methods_line_says_its_family_and_its_paper() -> None:
+    mark = registered()["method"]["scaffold"]
+    assert mark == (
+        "covey.methods.scaffold:scaffold",
+        "drift",
+        "https://arxiv.org/abs/1910.06378",
+    )
+    papers = [mark.paper for mark in registered()["method"].values() if mark.paper]
+    assert len(papers) > 40
+    assert all(paper.startswith("https://") for paper in papers)

@@ -20,10 +20,13 @@ def methods(name: str | None = None) -> None:
     from covey.settings.catalogue import FAMILIES, METHODS
     from covey.settings.registry import registered
 
+    marks = registered()["method"]
     if name is not None:
         show("method", METHODS, name)
+        if name in marks and marks[name].paper:
+            Console().print(f"\npaper  {marks[name].paper}", soft_wrap=True)
         return
-    family_of = {method: family for method, (_, family) in registered()["method"].items()}
+    family_of = {method: mark.family for method, mark in marks.items()}
     for family, question in (*FAMILIES.items(), ("", "Others")):
         if listed := {method: METHODS[method] for method in METHODS if family_of.get(method, "") == family}:
             Console().print(Text(question, style="bold"))

@@ -14,8 +14,11 @@ Maker = TypeVar("Maker", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)
 
 
-def method(name: str, *, family: str) -> Callable[[Maker], Maker]:  # noqa: ARG001
-    """Marks a function of `train` and settings that composes a method; the family is the question that it answers."""
+def method(name: str, *, family: str, paper: str = "") -> Callable[[Maker], Maker]:  # noqa: ARG001
+    """Marks a function of `train` and settings that composes a method.
+
+    The family is the question that it answers, the paper the address of the one that describes it.
+    """
     return validated
 
 

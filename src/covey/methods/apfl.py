@@ -58,7 +58,7 @@ class MixtureTrain(PlainTraining):
         return 2 * self.train.work(train, test)
 
 
-@method("apfl", family="personalised")
+@method("apfl", family="personalised", paper="https://arxiv.org/abs/2003.13461")
 @takes(fedavg)
 def apfl(
     train: Train,

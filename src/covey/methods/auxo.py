@@ -154,7 +154,7 @@ def moves(now: Round, replies: Sequence[Reply]) -> Array:
     return torch.stack(rows)[:, : now.fleet.layout.trainable].double().numpy()
 
 
-@method("auxo", family="clusters")
+@method("auxo", family="clusters", paper="https://arxiv.org/abs/2210.16656")
 def auxo(
     train: Train,
     *,

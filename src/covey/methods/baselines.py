@@ -12,7 +12,7 @@ from covey.parts.steps.train import Train
 from covey.settings import Count, NotNegative
 
 
-@method("fedavg", family="aggregation")
+@method("fedavg", family="aggregation", paper="https://arxiv.org/abs/1602.05629")
 def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """Federated averaging: some clients train the global model, and the server averages what they send.
 
@@ -36,7 +36,7 @@ def fedavg_around(name: str, train: Train, local: Step, *, per_round: int, weigh
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name=name, local=local)
 
 
-@method("fedprox", family="aggregation")
+@method("fedprox", family="aggregation", paper="https://arxiv.org/abs/1812.06127")
 def fedprox(
     train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", mu: NotNegative = 0.01
 ) -> Method:

@@ -85,7 +85,7 @@ class SplitAndAverage:
         return [reply.id for reply, leaves in zip(members, halves(gram), strict=True) if leaves]
 
 
-@method("cfl", family="clusters")
+@method("cfl", family="clusters", paper="https://arxiv.org/abs/1910.01991")
 def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience: Natural = 20) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 

@@ -11,7 +11,7 @@ from covey.parts.steps.train import Train
 from covey.settings import Count
 
 
-@method("clustered-sampling", family="selection")
+@method("clustered-sampling", family="selection", paper="https://arxiv.org/abs/2105.05883")
 def clustered_sampling(
     train: Train, *, per_round: Count = 10, by: Literal["size", "similarity"] = "size"
 ) -> Method:

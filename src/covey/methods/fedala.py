@@ -81,7 +81,7 @@ class LocalAggregationTrain(PlainTraining):
         return self.train.work(train, test) + self.share * train
 
 
-@method("fedala", family="personalised")
+@method("fedala", family="personalised", paper="https://arxiv.org/abs/2212.01197")
 @takes(fedavg)
 def fedala(
     train: Train,

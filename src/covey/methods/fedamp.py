@@ -90,7 +90,7 @@ class TrainNearCloud(AroundTraining):
         return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
 
 
-@method("fedamp", family="personalised")
+@method("fedamp", family="personalised", paper="https://arxiv.org/abs/2007.03797")
 def fedamp(train: Train, *, pull: NotNegative = 0.1, sigma: Positive = 1.0, own: Share = 0.5) -> Method:
     """Everybody's model is held to a mixture of all models in which those near to it count more.
 

@@ -89,7 +89,7 @@ class DiscoAverage:
         return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], values)])
 
 
-@method("feddisco", family="aggregation")
+@method("feddisco", family="aggregation", paper="https://arxiv.org/abs/2305.19229")
 def feddisco(
     train: Train, *, per_round: Count = 10, measure: Measure = "kl", a: NotNegative = 0.5, b: float = 0.1
 ) -> Method:

@@ -134,7 +134,7 @@ def models_of_drift(now: Round) -> Tensor:
     return torch.cat([rows, start.expand(missing, -1)]) if missing > 0 else rows
 
 
-@method("feddrift", family="clusters")
+@method("feddrift", family="clusters", paper="https://arxiv.org/abs/2206.00799")
 def feddrift(train: Train, *, per_round: int = 10, delta: Positive = 0.5) -> Method:
     """One model per concept, found while concepts change: who loses more than before on all models gets a new one.
 

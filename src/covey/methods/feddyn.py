@@ -87,7 +87,7 @@ def remember_moves(now: Round) -> None:
 CLIP = 10.0  # norm of a gradient, unless the training settings say another
 
 
-@method("feddyn", family="drift")
+@method("feddyn", family="drift", paper="https://arxiv.org/abs/2111.04263")
 def feddyn(train: Train, *, per_round: Count = 10, alpha: Positive = 0.01) -> Method:
     """FedAvg whose clients remember how far they drifted, so that their optima agree with the common one.
 

@@ -91,7 +91,7 @@ class ByDecomposedCosine:
         return kinds[int(np.argmin([np.linalg.norm(mean - at) for mean in means]))]
 
 
-@method("fedgroup", family="clusters")
+@method("fedgroup", family="clusters", paper="https://arxiv.org/abs/2010.06870")
 def fedgroup(train: Train, *, per_round: int = 10, clusters: Count = 3) -> Method:
     """Clients whose first updates point the same way train one model together.
 

@@ -79,7 +79,7 @@ class CommonDescent:
         ]
 
 
-@method("fedmgda", family="aggregation")
+@method("fedmgda", family="aggregation", paper="https://arxiv.org/abs/2006.11489")
 def fedmgda(train: Train, *, per_round: Count = 10, eta: Positive = 1.0, eps: Share = 0.1) -> Method:
     """A step of fixed length along a direction that serves all clients of the round.
 

@@ -75,7 +75,7 @@ class NormalisedAverage:
         return Mixing(factors=[csr_array(matrix)])
 
 
-@method("fednova", family="aggregation")
+@method("fednova", family="aggregation", paper="https://arxiv.org/abs/2007.07481")
 def fednova(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg whose updates are divided by the number of local steps, so that nobody counts more for training longer.
 

@@ -131,7 +131,7 @@ def remember_mass(now: Round) -> None:
     now.groups |= {i: int(mass.sum(axis=1).argmax()) for i, mass in told.items()}
 
 
-@method("fedrc", family="clusters")
+@method("fedrc", family="clusters", paper="https://arxiv.org/abs/2301.12379")
 def fedrc(train: Train, *, per_round: Count = 10, k: Count = 3) -> Method:
     """`k` models for `k` concepts: samples count in a model by how far it explains them, whatever their labels are.
 

@@ -89,7 +89,7 @@ class SoftAverage:
         return Mixing(factors=[csr_array(np.hstack([np.diag(1.0 - new.sum(axis=1)), new]))])
 
 
-@method("fedsoft", family="clusters")
+@method("fedsoft", family="clusters", paper="https://arxiv.org/abs/2112.06053")
 def fedsoft(
     train: Train, *, per_round: int = 10, k: Count = 4, pull: NotNegative = 0.1, floor: PartBelowOne = 0.01
 ) -> Method:

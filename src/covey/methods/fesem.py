@@ -63,7 +63,7 @@ class NearestCentre:
         return first_come(KMeans(count, n_init=10, random_state=seed).fit_predict(points))
 
 
-@method("fesem", family="clusters")
+@method("fesem", family="clusters", paper="https://arxiv.org/abs/2005.01026")
 def fesem(train: Train, *, per_round: int = 10, k: Count = 4) -> Method:
     """`k` models as the centres of the clients' models: each client belongs to the centre that its own is nearest to.
 

@@ -51,7 +51,7 @@ class Equitable(PerRound):
         return [int(i) for i in np.sort(chosen)]
 
 
-@method("flips", family="selection")
+@method("flips", family="selection", paper="https://arxiv.org/abs/2308.03901")
 def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None) -> Method:
     """FedAvg in which every cluster of like label mixes is served equally, and in it who worked least often.
 

@@ -82,7 +82,7 @@ class ByInference:
         return grouped_by_reports(now, PREDICTIONS, ask, disagreement, found)
 
 
-@method("flis", family="clusters")
+@method("flis", family="clusters", paper="https://arxiv.org/abs/2208.09754")
 def flis(train: Train, *, per_round: int = 10, samples: Count = 500, agree: Share | None = None) -> Method:
     """Clients whose models predict alike on samples of the server's own train one model together.
 

@@ -110,7 +110,7 @@ def remember_biases(now: Round) -> None:
     BIASES.keep(now.memory, BIASES.get(now.memory, {}) | told)
 
 
-@method("hics", family="selection")
+@method("hics", family="selection", paper="https://arxiv.org/abs/2310.00198")
 def hics(train: Train, *, select: Annotated[ByEntropy, Inline()] = FILLED) -> Method:
     """FedAvg that prefers clients of even label mixes, which the server reads off the output biases of their updates.
 

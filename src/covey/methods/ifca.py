@@ -130,7 +130,7 @@ def remember_choices(now: Round) -> None:
     now.groups |= {reply.id: reply.slot for reply in now.replies}
 
 
-@method("ifca", family="clusters")
+@method("ifca", family="clusters", paper="https://arxiv.org/abs/2006.04088")
 @takes(Uniform, RandomStarts, without=("asked",))
 def ifca(
     train: Train,

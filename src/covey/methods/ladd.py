@@ -156,7 +156,7 @@ def by_style(*, k: Natural = 0, share: StyleShare = 0.1, per_class: bool = True)
     return ByStyle(style=Style(share=share, per_class=per_class), k=k)
 
 
-@method("ladd", family="clusters")
+@method("ladd", family="clusters", paper="https://arxiv.org/abs/2210.02326")
 def ladd(
     train: Train,
     *,

@@ -93,7 +93,7 @@ class RememberMomentum:
             MOMENTUM.keep(now.memory, (1 - beta) * mean + beta * before)
 
 
-@method("mime-lite", family="drift")
+@method("mime-lite", family="drift", paper="https://arxiv.org/abs/2008.03606")
 def mime_lite(train: Train, *, per_round: int = 10, beta: PartBelowOne = 0.9) -> Method:
     """FedAvg whose clients take every step with the server's momentum, which no client changes.
 

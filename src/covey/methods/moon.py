@@ -72,7 +72,7 @@ class ContrastiveTrain(AroundTraining):
         return self.train.work(train, test) + 2 * FORWARD_SHARE * train
 
 
-@method("moon", family="drift")
+@method("moon", family="drift", paper="https://arxiv.org/abs/2103.16257")
 @takes(fedavg)
 def moon(
     train: Train,

@@ -326,7 +326,7 @@ def _weighted(
     return [int(i) for i in rng.choice(positions, size=count, replace=False, p=clipped / clipped.sum())]
 
 
-@method("oort", family="selection")
+@method("oort", family="selection", paper="https://arxiv.org/abs/2010.06081")
 def oort(
     train: Train, *, weighting: Weighting = "equal", select: Annotated[ByUtility, Inline()] = FILLED
 ) -> Method:

@@ -112,7 +112,7 @@ class ByAngles:
         return grouped_by_reports(now, SUBSPACES, ask, angles, found)
 
 
-@method("pacfl", family="clusters")
+@method("pacfl", family="clusters", paper="https://arxiv.org/abs/2209.10526")
 def pacfl(train: Train, *, per_round: Count = 10, group: Annotated[ByAngles, Inline()] = FILLED) -> Method:
     """Clients whose data span like subspaces train one model together: a few singular vectors are told once.
 

@@ -40,7 +40,7 @@ class MetaTrain(PlainTraining):
         return batches.reply(client, row, slot)
 
 
-@method("per-fedavg", family="personalised")
+@method("per-fedavg", family="personalised", paper="https://arxiv.org/abs/2002.07948")
 def per_fedavg(train: Train, *, per_round: int = 10, alpha: Positive = 0.01) -> Method:
     """Finds the model from which one step on a client's own data gets furthest; each client takes that step before use.
 

@@ -21,7 +21,7 @@ def fine_tuned(train: Train, *, per_round: Count = 10, weighting: Weighting = "s
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fine-tuned", adapt=train)
 
 
-@method("fedper", family="personalised")
+@method("fedper", family="personalised", paper="https://arxiv.org/abs/1912.00818")
 @takes(fedavg, TrainWithHome, without=("norms", "head_epochs"))
 def fedper(
     train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", last: Natural = 2
@@ -34,7 +34,7 @@ def fedper(
     return fedavg_around("fedper", train, local, per_round=per_round, weighting=weighting)
 
 
-@method("fedrep", family="personalised")
+@method("fedrep", family="personalised", paper="https://arxiv.org/abs/2102.07078")
 @takes(fedavg, TrainWithHome, without=("norms",))
 def fedrep(
     train: Train,
@@ -55,7 +55,7 @@ def fedrep(
     return fedavg_around("fedrep", train, local, per_round=per_round, weighting=weighting)
 
 
-@method("fedbn", family="personalised")
+@method("fedbn", family="personalised", paper="https://arxiv.org/abs/2102.07623")
 @takes(fedavg)
 def fedbn(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
     """FedAvg in which BatchNorm's weights, biases and statistics stay with each client (Li et al., 2021).
@@ -66,7 +66,7 @@ def fedbn(train: Train, *, per_round: Count = 10, weighting: Weighting = "sample
     return fedavg_around("fedbn", train, local, per_round=per_round, weighting=weighting)
 
 
-@method("ditto", family="personalised")
+@method("ditto", family="personalised", paper="https://arxiv.org/abs/2012.04221")
 @takes(fedavg)
 def ditto(
     train: Train,

@@ -53,7 +53,7 @@ class MoreauTrain(PlainTraining):
         return self.inner * self.train.work(train, test)
 
 
-@method("pfedme", family="personalised")
+@method("pfedme", family="personalised", paper="https://arxiv.org/abs/2006.08848")
 def pfedme(
     train: Train,
     *,

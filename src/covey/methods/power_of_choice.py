@@ -58,7 +58,7 @@ def highest(losses: Array, count: int) -> list[int]:
     return [int(i) for i in np.argsort(-losses, kind="stable")[:count]]
 
 
-@method("power-of-choice", family="selection")
+@method("power-of-choice", family="selection", paper="https://arxiv.org/abs/2010.01243")
 def power_of_choice(
     train: Train, *, per_round: Count = 10, candidates: Count = 20, weighting: Weighting = "equal"
 ) -> Method:

@@ -28,7 +28,7 @@ class LeastAvailable(PerRound):
         return sorted(sorted(drawn, key=lambda i: seen[i])[: self.per_round])
 
 
-@method("refl", family="selection")
+@method("refl", family="selection", paper="https://arxiv.org/abs/2111.01108")
 def refl(train: Train, *, per_round: Count = 10, mix: Annotated[FreshAndLate, Inline()] = FILLED) -> Method:
     """The least available clients work while they are there, and replies that come late still count.
 

@@ -12,7 +12,7 @@ from covey.parts.steps.train import Train
 from covey.settings import BelowHalf, Count, Natural
 
 
-@method("krum", family="robust")
+@method("krum", family="robust", paper="https://arxiv.org/abs/1703.02757")
 def krum(train: Train, *, per_round: Count = 10, hostile: Natural = 1, keep: Count = 1) -> Method:
     """The reply that lies closest to its neighbours becomes the model (Blanchard et al., 2017).
 
@@ -33,7 +33,7 @@ def krum(train: Train, *, per_round: Count = 10, hostile: Natural = 1, keep: Cou
     return replace(fedavg(train, per_round=per_round), name="krum", mix=rule)
 
 
-@method("trimmed-mean", family="robust")
+@method("trimmed-mean", family="robust", paper="https://arxiv.org/abs/1803.01498")
 def trimmed_mean(train: Train, *, per_round: Count = 10, trim: BelowHalf = 0.1) -> Method:
     """Each parameter is the mean of the replies without the share `trim` at either end (Yin et al., 2018).
 
@@ -46,7 +46,7 @@ def trimmed_mean(train: Train, *, per_round: Count = 10, trim: BelowHalf = 0.1) 
     )
 
 
-@method("median", family="robust")
+@method("median", family="robust", paper="https://arxiv.org/abs/1803.01498")
 def median(train: Train, *, per_round: Count = 10) -> Method:
     """Each parameter is the median of the replies (Yin et al., 2018).
 

@@ -83,7 +83,7 @@ def remember_control(now: Round) -> None:
     CONTROL.keep(now.memory, total)
 
 
-@method("scaffold", family="drift")
+@method("scaffold", family="drift", paper="https://arxiv.org/abs/1910.06378")
 def scaffold(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
     """FedAvg whose clients correct every step by how their gradients differ from everybody's.
 

@@ -12,7 +12,7 @@ from covey.parts.update.optimiser import ServerOptimiser
 from covey.settings import Count, PartBelowOne, Positive, takes
 
 
-@method("fedavgm", family="aggregation")
+@method("fedavgm", family="aggregation", paper="https://arxiv.org/abs/1909.06335")
 @takes(fedavg, ServerOptimiser, without=("rule", "beta2", "tau"))
 def fedavgm(
     train: Train,
@@ -27,7 +27,7 @@ def fedavgm(
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedavgm", update=update)
 
 
-@method("fedadam", family="aggregation")
+@method("fedadam", family="aggregation", paper="https://arxiv.org/abs/2003.00295")
 @takes(fedavg, ServerOptimiser, without=("rule",))
 def fedadam(
     train: Train,
@@ -47,7 +47,7 @@ def fedadam(
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedadam", update=update)
 
 
-@method("fedyogi", family="aggregation")
+@method("fedyogi", family="aggregation", paper="https://arxiv.org/abs/2003.00295")
 @takes(fedavg, ServerOptimiser, without=("rule",))
 def fedyogi(
     train: Train,
@@ -64,7 +64,7 @@ def fedyogi(
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedyogi", update=update)
 
 
-@method("fedadagrad", family="aggregation")
+@method("fedadagrad", family="aggregation", paper="https://arxiv.org/abs/2003.00295")
 @takes(fedavg, ServerOptimiser, without=("rule", "beta2"))
 def fedadagrad(
     train: Train,

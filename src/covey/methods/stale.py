@@ -86,7 +86,7 @@ class StaleAverage:
         return Mixing(factors=[csr_array(matrix)])
 
 
-@method("fedasync", family="asynchronous")
+@method("fedasync", family="asynchronous", paper="https://arxiv.org/abs/1903.03934")
 def fedasync(train: Train, *, at_once: Count = 10, rate: Share = 0.6, power: NotNegative = 0.5) -> Method:
     """Every reply is mixed into the model as soon as it arrives; nobody waits for anybody.
 
@@ -106,7 +106,7 @@ def fedasync(train: Train, *, at_once: Count = 10, rate: Share = 0.6, power: Not
     )
 
 
-@method("fedbuff", family="asynchronous")
+@method("fedbuff", family="asynchronous", paper="https://arxiv.org/abs/2106.06639")
 def fedbuff(
     train: Train, *, at_once: Count = 10, buffer: Count = 5, rate: Positive = 1.0, power: NotNegative = 0.5
 ) -> Method:

@@ -148,7 +148,7 @@ def stalled(history: Sequence[float], interval: int) -> bool:
     return len(history) > interval and history[-1] <= history[-1 - interval]
 
 
-@method("tifl", family="selection")
+@method("tifl", family="selection", paper="https://arxiv.org/abs/2001.09249")
 def tifl(
     train: Train, *, weighting: Weighting = "equal", select: Annotated[ByTier, Inline()] = FILLED
 ) -> Method:

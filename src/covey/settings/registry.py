@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from covey.errors import UserError
 from covey.settings.own_code import (
@@ -60,7 +60,7 @@ PACKAGE = Path(__file__).parents[1]
 # @register("data set", "digits"), @part("select", "oort"), @method("oort", family="selection"), @step("utility")
 MARK = re.compile(
     r'^@(?P<mark>register|part|method|step)\((?:\s*"(?P<first>[^"]+)")?(?:,\s*"(?P<second>[^"]+)")?'
-    r'(?:,\s*family="(?P<family>[^"]+)")?',
+    r'(?:,\s*family="(?P<family>[^"]+)")?(?:,\s*paper="(?P<paper>[^"]+)")?',
     flags=re.M,
 )
 NEXT = re.compile(r"^(?:def|class) (\w+)", flags=re.M)
@@ -74,10 +74,18 @@ def register(kind: str, name: str = "") -> Callable[[T], T]:  # noqa: ARG001
     return lambda thing: thing
 
 
+class Mark(NamedTuple):
+    """Where something that is built in stands, and of a method its family and the address of its paper."""
+
+    place: str  # "module:attribute"
+    family: str
+    paper: str
+
+
 @cache
-def registered() -> dict[str, dict[str, tuple[str, str]]]:
-    """Kind -> name -> ("module:attribute", family) of all that is marked in the files of this package."""
-    found: dict[str, dict[str, tuple[str, str]]] = {}
+def registered() -> dict[str, dict[str, Mark]]:
+    """Kind -> name -> what the line above it says, of all that is marked in the files of this package."""
+    found: dict[str, dict[str, Mark]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         module = ".".join((PACKAGE.name, *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
@@ -87,8 +95,8 @@ def registered() -> dict[str, dict[str, tuple[str, str]]]:
             attribute = NEXT.search(text, line.end())
             for kind, name in kinds(line["mark"], line["first"] or "", line["second"] or ""):
                 if attribute is not None:
-                    place = f"{module}:{attribute[1]}"
-                    found.setdefault(kind, {})[name or attribute[1]] = (place, line["family"] or "")
+                    mark = Mark(f"{module}:{attribute[1]}", line["family"] or "", line["paper"] or "")
+                    found.setdefault(kind, {})[name or attribute[1]] = mark
     return found
 
 
@@ -116,7 +124,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def builtin(self) -> Mapping[str, str]:
         """Name -> "module:attribute" of all that registers itself in this package."""
         if self._builtin is None:
-            self._builtin = {name: place for name, (place, _) in registered().get(self.kind, {}).items()}
+            self._builtin = {name: mark.place for name, mark in registered().get(self.kind, {}).items()}
         return self._builtin
 
     def __iter__(self) -> Iterator[str]:

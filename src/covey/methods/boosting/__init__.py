@@ -94,7 +94,7 @@ def rounds_of(method: Mapping[str, Any]) -> int:
     return int(first + method["trees"] * method["depth"] + last)
 
 
-@method("boosting", family="trees")
+@method("boosting", family="trees", paper="https://arxiv.org/abs/1603.02754")
 @takes(trees, Growth, without=("input_shape", "outputs"))
 @own_model(forest_of, rounds_of)
 def boosting(

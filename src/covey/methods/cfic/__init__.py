@@ -16,7 +16,7 @@ from covey.parts.update.clusters import AdaptiveCorrection, Among, ClusterCorrec
 from covey.settings import Count, DecayRate, Epsilon, NotNegative, PartBelowOne
 
 
-@method("cfic", family="label skew")
+@method("cfic", family="label skew", paper="https://doi.org/10.32604/cmc.2025.064103")
 def cfic(
     train: Train,
     *,

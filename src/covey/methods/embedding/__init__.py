@@ -181,7 +181,7 @@ def by_embedding(
     )
 
 
-@method("embedding", family="clusters")
+@method("embedding", family="clusters", paper="https://hal.science/hal-04779813v1")
 def embedding(
     train: Train,
     *,
