@@ -19,7 +19,7 @@ export COVEY_DATA ?= $(abspath ../shared/data)
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,huggingface,tasks,trees,survival,pretrained,text,studies,onnx,watch,tensorboard,mlflow,wandb,docs,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,huggingface,tasks,trees,survival,pretrained,adapters,text,studies,onnx,watch,tensorboard,mlflow,wandb,docs,dev]'
 	touch $@
 
 # Flower and Ray in an environment of their own: Flower wants an older typer and rich than covey does.

@@ -17,6 +17,7 @@ from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
 from covey.runs.config import resolve
 from covey.runs.run import resume, run_config
+from covey.testing import small_fleet
 from covey.training.adapters import LoRA
 from covey.training.models import build
 from covey.training.rows import Layout
@@ -107,3 +108,56 @@ def test_over_sites_the_server_sends_the_frozen_part_and_not_its_file(tmp_path: 
     state = run_rounds(method, there, rounds=2)
     local = LocalFleet(DATA, there.model, seed=5, engine=Engine(mode="serial", lanes=False))
     assert torch.equal(state.models, run_rounds(method, local, rounds=2).models)
+
+
+def test_b_stays_at_home_and_a_is_shared() -> None:
+    model = {**VIT, "adapter": {**LORA, "travels": "both"}}
+    tables = {"method": {"name": "fedper", "per_round": 4, "home": ["*.B"]}, "train": {"epochs": 1}}
+    config = resolve({**tables, "model": model})
+    small = small_fleet(every=4, model=model)
+    state = run_rounds(config.method, small, rounds=1)
+    a = 2 * 2 * 3 * 16  # two blocks, query and value
+    assert small.ledger.total["train.home"].bytes_down == 4 * 4 * a
+    assert small.ledger.total["train.home"].bytes_up == 4 * (4 * a + 2 * 8)
+    assert not state.models[0].view(4, 2, 48)[:, 1].any()  # what the server has of B is what it began with
+    kept = next(iter(small.states.values()))["home"]
+    assert all(values.any() for values in kept.values())
+    assert sum(len(values) for values in kept.values()) == a
+
+
+def test_a_pattern_of_nothing_is_one_sentence() -> None:
+    config = resolve({"method": {"name": "fedper", "home": ["*.C"]}})
+    with pytest.raises(UserError, match=r"method.home has '\*.C', which is no tensor that trains"):
+        run_rounds(config.method, small_fleet(every=4), rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "trained"),
+    # of two blocks: 16 factors each; 2 x 3 x 16 for A and B; two products of 16 x 2 and 2 x 16 each
+    [("IA3", {"feedforward_modules": []}, 32), ("LORA", {"r": 3}, 192), ("LOHA", {"r": 2}, 256)],
+)
+def test_what_peft_makes_of_a_network_trains_and_travels(kind: str, settings: dict, trained: int) -> None:
+    pytest.importorskip("peft")
+    adapter = {"name": "peft", "type": kind, "targets": ["*.query"], "settings": settings}
+    model = {**VIT, "adapter": adapter}
+    small = small_fleet(every=4, model=model)
+    plain = build(**VIT, input_shape=(1, 8, 8), outputs=10, seed=1)
+    assert small.layout.size == trained
+    assert small.frozen.size == sum(p.numel() for p in plain.parameters())
+    config = resolve({"method": {"name": "fedavg", "per_round": 4}, "train": {"epochs": 1}, "model": model})
+    state = run_rounds(config.method, small, rounds=1)
+    assert not torch.equal(state.models[0], small.start())
+
+
+def test_what_peft_does_not_know_is_one_sentence() -> None:
+    pytest.importorskip("peft")
+    for adapter, said in (
+        ({"type": "nothing", "targets": ["*.query"]}, "model.adapter.type is 'nothing'"),
+        (
+            {"type": "LORA", "targets": ["*.query"], "settings": {"rank": 3}},
+            "unexpected keyword argument 'rank'",
+        ),
+        ({"type": "LORA", "targets": ["nobody"]}, "which no layer of the model is called"),
+    ):
+        with pytest.raises(UserError, match=said):
+            build(**VIT, input_shape=(1, 8, 8), outputs=10, adapter={"name": "peft", **adapter})

@@ -24,18 +24,24 @@ def fine_tuned(train: Train, *, per_round: Count = 10, weighting: Weighting = "s
 @method("fedper", family="personalised", paper="https://arxiv.org/abs/1912.00818")
 @takes(fedavg, TrainWithHome, without=("norms", "head_epochs"))
 def fedper(
-    train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", last: Natural = 2
+    train: Train,
+    *,
+    per_round: Count = 10,
+    weighting: Weighting = "samples",
+    last: Natural = 2,
+    home: tuple[str, ...] = (),
 ) -> Method:
     """FedAvg in which the last tensors of the model, its head, stay with each client (Arivazhagan et al., 2019).
 
-    An unseen client starts from the head of the first model. Only the rest of the model travels.
+    An unseen client starts from the head of the first model. Only the rest of the model travels. With adapters of which
+    A and B train, `home = ["*.B"]` shares A and keeps B (FedSA-LoRA, Guo et al., 2025).
     """
-    local = TrainWithHome(train=train, last=last)
+    local = TrainWithHome(train=train, last=last, home=home)
     return fedavg_around("fedper", train, local, per_round=per_round, weighting=weighting)
 
 
 @method("fedrep", family="personalised", paper="https://arxiv.org/abs/2102.07078")
-@takes(fedavg, TrainWithHome, without=("norms",))
+@takes(fedavg, TrainWithHome, without=("norms", "home"))
 def fedrep(
     train: Train,
     *,

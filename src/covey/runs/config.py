@@ -24,6 +24,7 @@ from covey.fleet.guard import Guard
 from covey.fleet.local import LocalFleet
 from covey.methods.published import as_published
 from covey.parts.measure import Measuring
+from covey.parts.mix.products import with_products
 from covey.parts.mix.robust import Robust
 from covey.parts.steps import Train
 from covey.parts.steps.compress import Compression, with_compression
@@ -149,8 +150,16 @@ class Config:
         method = METHODS.find(table["name"])(self.train, **own_settings(table))
         if self.compress is not None:
             method = with_compression(method, self.compress)
+        by_products = (self["model"].get("adapter") or {}).get("travels") == "product"
+        if by_products and not robust:
+            return with_products(method)
         if not robust:
             return method
+        if by_products:
+            raise UserError(
+                f'model.adapter.travels is "product", and robust.name is {robust["name"]!r}: both say how adapters are '
+                "combined; leave one of them out"
+            )
         if method.mix is None:
             raise UserError(
                 f"robust.name is {robust['name']!r}, but method {method.name} combines in a way of its own; "

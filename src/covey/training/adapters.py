@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -43,19 +43,20 @@ def lora(
     rank: Count = 8,
     targets: tuple[str, ...] = ("*",),
     scale: Positive = 1.0,
-    travels: Literal["B", "both"] = "B",
+    travels: Literal["B", "both", "product"] = "B",
 ) -> None:
     """Low-rank adapters beside linear layers. By default A is drawn from the seed and frozen, and B trains and travels.
 
     So the mean of clients' adapters is the adapter of the mean, sum w_k (B_k A) = (sum w_k B_k) A: clusters,
-    corrections, secure sums and noise stay linear. Where both travel, the mean of A and the mean of B are not the
-    mean of B A, and a message has the numbers of A as well.
+    corrections, secure sums and noise stay linear. Where A travels, too, a message has its numbers as well, and the
+    means of A and of B are not the mean of B A.
 
     Args:
         rank: of B A.
         targets: which linear layers, by patterns of their names.
         scale: of B A.
-        travels: B (FFA-LoRA), or both (A and B are averaged each for itself).
+        travels: B (FFA-LoRA), both (A and B are averaged each for itself), or product (both travel; the server averages
+            B A and takes its largest singular values).
     """
     found = [
         (name, layer)
@@ -72,7 +73,7 @@ def lora(
     for name, layer in found:
         holder, _, own = name.rpartition(".")
         made = LoRA(layer, rank, scale)
-        made.A.requires_grad_(travels == "both")
+        made.A.requires_grad_(travels != "B")
         setattr(model.get_submodule(holder), own, made)
 
 
@@ -90,3 +91,41 @@ def adapted(model: nn.Module, setting: Any, seed: int, train: Sequence[str]) -> 
         if any(named_by(pattern, name) for pattern in train):
             parameter.requires_grad_(True)
     return whole
+
+
+@register("adapter", "peft")
+@validated_in("model.adapter")
+def peft(
+    model: nn.Module, *, type: str, targets: tuple[str, ...], settings: Mapping[str, Any] | None = None
+) -> None:
+    """An adapter of the package PEFT inside the network, such as IA3, LOHA or its own LORA: what it trains travels.
+
+    Its numbers are averaged each for itself.
+
+    Args:
+        type: as PEFT calls it: IA3, LOHA, LOKR, LORA, OFT and others that change layers.
+        targets: which layers, by patterns of their names.
+        settings: of the adapter, as PEFT calls them, such as {r = 8, lora_alpha = 16}.
+    """
+    try:
+        from peft import get_peft_config, inject_adapter_in_model
+    except ImportError as error:
+        raise UserError(
+            'model.adapter.name = "peft" needs the package peft: install covey[adapters]'
+        ) from error
+    found = [
+        name
+        for name, layer in model.named_modules()
+        if any(True for _ in layer.parameters(recurse=False))
+        and any(named_by(pattern, name) for pattern in targets)
+    ]
+    if not found:
+        raise UserError(f"model.adapter.targets is {list(targets)}, which no layer of the model is called")
+    try:
+        config = get_peft_config({"peft_type": type.upper(), "target_modules": found, **(settings or {})})
+        inject_adapter_in_model(config, model)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"model.adapter.type is {type!r} with settings {dict(settings or {})}, which PEFT refuses: {reason}"
+        ) from error

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import accumulate
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from covey.core import NOTHING, Client, Reply, Shows, Task, step
+from covey.errors import UserError
 from covey.parts.steps.stepwise import Batches, check_plain, is_finite
 from covey.parts.steps.train import AroundTraining, best_row, local_fit, reply_of
 from covey.settings import Natural
+from covey.training.frozen import SHOWN, named_by
 from covey.training.rows import Layout
 
 
 @step("home")
 class TrainWithHome(AroundTraining):
-    """Training in which some tensors of the model stay at home: the last `last`, and with `norms` those of the norms.
+    """Training in which some tensors of the model stay at home: the last `last`, those that `home` names, and with
+    `norms` those of the norms.
 
     They take the place of those that are sent whenever the client trains or uses a model. What the server has of them
     never changes: it is what an unseen client starts from. They do not travel and are not charged. With `head_epochs`
@@ -28,11 +33,13 @@ class TrainWithHome(AroundTraining):
         last: how many tensors stay; a layer usually has two, weight and bias.
         norms: whether the weights, biases and statistics of norms stay.
         head_epochs: epochs of what stays before the rest is trained alone; 0: all is trained together.
+        home: patterns of tensors that stay, such as ["*.B"] of adapters; the last ones then travel.
     """
 
     last: Natural = 2
     norms: bool = False
     head_epochs: Natural = 0
+    home: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "train.home"
 
@@ -44,13 +51,13 @@ class TrainWithHome(AroundTraining):
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
-        home = at_home(client.bench.layout, self.last, self.norms)
+        home = self.stays(client.bench.layout)
         reply = (
             self.in_turn(client, start, home, slot) if self.head_epochs else self.at_once(client, start, slot)
         )
         assert reply.vector is not None
         if is_finite(reply.vector):  # else it is refused, and the client must not keep it
-            spans = places_at_home(client.bench.layout, self.last, self.norms)
+            spans = self.places(client.bench.layout)
             client.state["home"] = {at: reply.vector[at:end].clone() for at, end in spans}
         return replace(reply, vector=reply.vector[~home])
 
@@ -73,7 +80,7 @@ class TrainWithHome(AroundTraining):
 
     def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:
         """The row that was sent, with the client's part of it in its place."""
-        home = at_home(layout, self.last, self.norms)
+        home = self.stays(layout)
         if reply.vector is None or len(reply.vector) != int((~home).sum()) or reply.slot not in task.slots:
             return reply
         row = task.models[task.slots.index(reply.slot)].clone()
@@ -82,10 +89,26 @@ class TrainWithHome(AroundTraining):
 
     def stays(self, layout: Layout) -> Tensor:
         """True for every column of a row that stays with the client."""
-        return at_home(layout, self.last, self.norms)
+        return columns_of(layout, self.places(layout))
+
+    def places(self, layout: Layout) -> list[tuple[int, int]]:
+        """From where to where in a row what stays lies."""
+        if not self.home:
+            return list(places_at_home(layout, self.last, self.norms))
+        for pattern in self.home:
+            if not any(named_by(pattern, name) for name in layout.names):
+                raise UserError(
+                    f"method.home has {pattern!r}, which is no tensor that trains; allowed: patterns of "
+                    f"{', '.join(layout.names[:SHOWN])}"
+                )
+        return [
+            (start, end)
+            for name, start, end in spans_of(layout)
+            if any(named_by(pattern, name) for pattern in self.home)
+        ]
 
     def spared(self, layout: Layout) -> int:
-        return int(at_home(layout, self.last, self.norms).sum())
+        return int(self.stays(layout).sum())
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train, test) + self.head_epochs * train
@@ -93,10 +116,21 @@ class TrainWithHome(AroundTraining):
 
 def at_home(layout: Layout, last: int, norms: bool) -> Tensor:
     """True for every column of a row that stays with the client."""
+    return columns_of(layout, places_at_home(layout, last, norms))
+
+
+def columns_of(layout: Layout, spans: Iterable[tuple[int, int]]) -> Tensor:
+    """True for every column of a row that lies in one of the spans."""
     home = torch.zeros(layout.size, dtype=torch.bool)
-    for start, end in places_at_home(layout, last, norms):
+    for start, end in spans:
         home[start:end] = True
     return home
+
+
+def spans_of(layout: Layout) -> list[tuple[str, int, int]]:
+    """Every tensor of a row with where it begins and ends."""
+    ends = list(accumulate(math.prod(shape) for shape in layout.shapes))
+    return list(zip(layout.names, [0, *ends], ends, strict=False))
 
 
 def places_at_home(layout: Layout, last: int, norms: bool) -> Iterator[tuple[int, int]]:
@@ -105,11 +139,7 @@ def places_at_home(layout: Layout, last: int, norms: bool) -> Iterator[tuple[int
     A norm is what has a running mean; its weight, bias and statistics stay. `last` counts trainable tensors.
     """
     with_mean = {name.rpartition(".")[0] for name in layout.names if name.endswith("running_mean")}
-    at, spans = 0, []
-    for name, shape in zip(layout.names, layout.shapes, strict=True):
-        size = torch.Size(shape).numel()
-        spans.append((name, at, at + size))
-        at += size
+    spans = spans_of(layout)
     trainable = [span for span in spans if span[2] <= layout.trainable]
     head = {name for name, _, _ in trainable[len(trainable) - last :]} if last else set()
     for name, start, end in spans:
