@@ -71,18 +71,11 @@ def from_tensors(
         (240, 60)
     """
     x, y = _as_tensor(x, "inputs"), _as_tensor(y, "labels")
-    if test is not None:
-        other_x, other_y = (_as_tensor(part, "test data") for part in test)
-        _check_pair(other_x, other_y, "test")
-        if other_x.shape[1:] != x.shape[1:] or other_x.dtype != x.dtype:
-            raise UserError(
-                f"test inputs are {other_x.dtype} of shape {tuple(other_x.shape[1:])}, "
-                f"training inputs {x.dtype} of shape {tuple(x.shape[1:])}: they must be alike"
-            )
-    _check_pair(x, y, "training")
     cut = len(x)
     if test is not None:
-        x, y = torch.cat([x, other_x]), torch.cat([y, other_y])
+        x, y = _with_test(x, y, test)
+    else:
+        _check_pair(x, y, "training")
     y, names = _targets(y, classes)
     if x.dtype.is_floating_point:
         x = x.to(torch.float32)
@@ -97,13 +90,8 @@ def from_tensors(
         train_index, test_index = stratified_split(
             strata, test_fraction=test_fraction, rng=np.random.default_rng(seed)
         )
-    numbered = {key: _group_numbers(key, ids) for key, ids in (natural or {}).items()}
+    numbered = {key: _group_numbers(key, ids, len(x)) for key, ids in (natural or {}).items()}
     groups = {key: ids for key, (ids, _) in numbered.items()}
-    for key, ids in groups.items():
-        if ids.shape != (len(x),) or ids.min() < 0:
-            raise UserError(
-                f"natural[{key!r}] must be {len(x)} whole numbers from 0 on, not of shape {ids.shape}"
-            )
     if client is not None and client not in groups:
         raise UserError(f"client is {client!r}; the groupings (natural) are {', '.join(groups) or 'none'}")
     clients_by = client or (next(iter(groups)) if len(groups) == 1 else "")
@@ -262,15 +250,33 @@ def _as_tensor(values: Any, what: str) -> Tensor:
         raise UserError(f"{what} must be numbers in the form of a tensor or an array: {error}") from error
 
 
-def _group_numbers(key: str, ids: Any) -> tuple[Indices, tuple[str, ...]]:
+def _group_numbers(key: str, ids: Any, count: int) -> tuple[Indices, tuple[str, ...]]:
     """Whole numbers as they are; texts numbered in the order in which they first appear, and these texts."""
     array = np.asarray(ids)
+    names: tuple[str, ...] = ()
     if array.dtype.kind in "OSU":
         texts = [str(name) for name in array.ravel().tolist()]
-        return _in_order(texts).reshape(array.shape), tuple(dict.fromkeys(texts))
-    if array.dtype.kind not in "biu":
+        array, names = _in_order(texts).reshape(array.shape), tuple(dict.fromkeys(texts))
+    elif array.dtype.kind not in "biu":
         raise UserError(f"natural[{key!r}] holds {array.dtype}; allowed: whole numbers from 0 on, or texts")
-    return array.astype(np.int64), ()
+    if array.shape != (count,) or array.min() < 0:
+        raise UserError(
+            f"natural[{key!r}] must be {count} whole numbers from 0 on, not of shape {array.shape}"
+        )
+    return array.astype(np.int64), names
+
+
+def _with_test(x: Tensor, y: Tensor, test: tuple[Any, Any]) -> tuple[Tensor, Tensor]:
+    """Inputs and labels with those of the test pair behind them."""
+    other_x, other_y = (_as_tensor(part, "test data") for part in test)
+    _check_pair(other_x, other_y, "test")
+    if other_x.shape[1:] != x.shape[1:] or other_x.dtype != x.dtype:
+        raise UserError(
+            f"test inputs are {other_x.dtype} of shape {tuple(other_x.shape[1:])}, "
+            f"training inputs {x.dtype} of shape {tuple(x.shape[1:])}: they must be alike"
+        )
+    _check_pair(x, y, "training")
+    return torch.cat([x, other_x]), torch.cat([y, other_y])
 
 
 def _check_pair(x: Tensor, y: Tensor, what: str) -> None:

@@ -107,33 +107,16 @@ def read_table(
     called = name or (Path(source).stem if isinstance(source, str | Path) else "table")
     given = schema if isinstance(schema, Schema | None) else read_schema(Path(schema))
     _all_there(whole, called, (label, client, together, split, *features, *exclude, *categories))
-    choices = Choices(
-        features=set(features),
-        categories=set(categories),
-        na_values=tuple(na_values),
-        date_format=date_format,
-    )
     notes = list(dict.fromkeys(note for part in opened for note in part.notes))
     if given is None:
         inputs = _inputs(whole, called, label, (client, together, split), features, exclude)
-        found = look(whole, inputs, choices)
-        notes += found.notes()
-        if not found.columns:
-            raise UserError(f"{called} has no column left for the features; {'; '.join(found.notes())}")
-        plan = Schema(
-            columns=tuple(found.columns),
-            label=label,
-            na_values=tuple(na_values),
-            decimal_point=decimal_point,
-        )
+        codes, empty = set(categories), tuple(na_values)
+        choices = Choices(features=set(features), categories=codes, na_values=empty, date_format=date_format)
+        columns, seen = _seen(whole, called, inputs, choices)
+        notes += seen
+        plan = Schema(columns=columns, label=label, na_values=empty, decimal_point=decimal_point)
     else:
-        if features or exclude or categories:
-            raise UserError(
-                "features, exclude and categories do not go with a schema, which says all of that"
-            )
-        if given.label and given.label != label:
-            raise UserError(f"the label is {label!r}; the schema's label is {given.label!r}")
-        plan = given
+        plan = _as_given(given, label, (*features, *exclude, *categories))
     y, classes = labels_of(whole[label], label, task, given)
     if len(classes) == 1 and given is None:
         notes.append(f"the label {label!r} is {classes[0]!r} in all rows: there is nothing to tell apart")
@@ -144,13 +127,12 @@ def read_table(
     )
     if together is not None and units is not None:
         on_one_side(units, train, held, together)
-    groups = {client: ids, together: units}
-    columns = columns_of(plan, whole)
+    cells, hint = columns_of(plan, whole), "; the schema has no fill value for it"
     if given is None:
-        plan = replace(_fitted(plan, columns, train, missing, standardise), classes=classes)
-        notes += _told_of_gaps(plan, columns, missing)
-    hint = '; fill them, leave the column out (exclude), or set missing = "indicator"'
-    x = assembled(plan, columns, hint=hint if given is None else "; the schema has no fill value for it")
+        plan = replace(_fitted(plan, cells, train, missing, standardise), classes=classes)
+        notes += _told_of_gaps(plan, cells, missing)
+        hint = '; fill them, leave the column out (exclude), or set missing = "indicator"'
+    x = assembled(plan, cells, hint=hint)
     return Dataset(
         name=called,
         x=torch.from_numpy(x.astype(np.float32)),
@@ -159,7 +141,7 @@ def read_table(
         test=held,
         classes=classes,
         scale=plan.scale,
-        natural={name: found for name, found in groups.items() if name is not None and found is not None},
+        natural={name: of for name, of in ((client, ids), (together, units)) if name and of is not None},
         group_names={client: names} if client is not None else {},
         clients_by=client or "",
         together=together or "",
@@ -261,6 +243,26 @@ def _inputs(
     if not inputs:
         raise UserError(f"{called} has no column left for the features")
     return inputs
+
+
+def _seen(
+    whole: pa.Table, called: str, inputs: tuple[str, ...], choices: Choices
+) -> tuple[tuple[Column, ...], list[str]]:
+    """What the columns look like, and what is to be said of it."""
+    found = look(whole, inputs, choices)
+    notes = found.notes()
+    if not found.columns:
+        raise UserError(f"{called} has no column left for the features; {'; '.join(notes)}")
+    return tuple(found.columns), notes
+
+
+def _as_given(schema: Schema, label: str, said: Sequence[str]) -> Schema:
+    """A schema that was given, which says all of the columns."""
+    if said:
+        raise UserError("features, exclude and categories do not go with a schema, which says all of that")
+    if schema.label and schema.label != label:
+        raise UserError(f"the label is {label!r}; the schema's label is {schema.label!r}")
+    return schema
 
 
 def _fitted(

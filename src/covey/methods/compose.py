@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from covey.core import Fact, Method, check_parts, gives_of, method, missing
@@ -9,7 +10,6 @@ from covey.core.needs import GROUPS, KNOWN_GROUPS, MODEL_PER_CLIENT, MODEL_PER_G
 from covey.parts.serving import ServeAdapted
 from covey.parts.steps.train import Train
 from covey.settings.catalogue import PARTS
-from covey.settings.choices import Table
 from covey.settings.parts import PartOf, PartsOf, make_part
 
 Group = Annotated[Any, PartOf("group")]
@@ -59,58 +59,64 @@ def compose(
         adapt: clients train the model that serves them on their own data before they use it.
         after: what is remembered of a round.
     """
-    tables = {
-        "group": group,
-        "bank": bank,
-        "select": select,
-        "local": local,
-        "combine": combine,
-        "update": update,
-    }
-    read = {kind: PartOf(kind).read(kind, table) for kind, table in tables.items()}
-    sent, mixed = PartOf("send", auto=True).read("send", send), PartOf("mix", auto=True).read("mix", mix)
-    named: dict[str, Any] = {}
-
-    def made(kind: str, table: Table | str | None, registry: str = "") -> Any:
-        if not isinstance(table, dict):
-            return None
-        part = make_part(registry or kind, table, given)
-        named[f"{kind} {table['name']}"] = part
-        return part
-
-    given: dict[str, Any] = {"train": train}
-    given["step"] = step = made("local", read["local"])
-    if mixed == "auto":
-        mixed = None if read["combine"] else PartOf("mix").read("mix", "average")
-    given["exchange"] = mixing = made("mix", mixed)
-    models = made("bank", read["bank"])
-    if sent == "auto":
-        sent = PartOf("send").read("send", usual_send(models, mixing))
-    given["send"] = sending = made("send", sent)
-    parts = {
-        "group": made("group", read["group"]),
-        "select": made("select", read["select"]),
-        "combine": made("combine", read["combine"]),
-        "update": made("update", read["update"]),
-        "serve": made("serve", PartOf("send").read("serve", serve), "send"),
-    }
-    kept = [made("after", table) for table in PartsOf("after").read("after", after)]
-    while lacking := next(((fact, name) for fact, name in missing(named).items() if keeper_of(fact)), None):
-        fact, who = lacking
-        kept.append(make_part("after", {"name": keeper_of(fact)}, given))
-        named[f"{who} (after {keeper_of(fact)})"] = kept[-1]
-    check_parts(named)
-    at_home = train if adapt or isinstance(parts["serve"], ServeAdapted) else None
+    making = Making({"train": train})
+    step = making.given["step"] = making.part("local", local)
+    if mix == "auto":
+        mix = "average" if combine in (None, "none") else None
+    mixing = making.given["exchange"] = making.part("mix", mix)
+    models = making.part("bank", bank)
+    sending = making.part("send", usual_send(models, mixing) if send == "auto" else send)
+    making.given["send"] = sending
+    serving = making.part("serve", serve, "send")
     return Method(
         name="compose",
+        group=making.part("group", group),
         bank=models,
+        select=making.part("select", select),
         send=sending,
+        serve=serving,
         local=step,
         mix=mixing,
-        after=tuple(kept),
-        adapt=at_home,
-        **parts,
+        combine=making.part("combine", combine),
+        update=making.part("update", update),
+        after=making.remembering(
+            [making.part("after", each) for each in PartsOf("after").read("after", after)]
+        ),
+        adapt=train if adapt or isinstance(serving, ServeAdapted) else None,
     )
+
+
+@dataclass(frozen=True)
+class Making:
+    """Parts made of their tables; one may be given what was made before it (`FILLED_IN`).
+
+    Args:
+        given: what parts may ask for, by its name.
+        named: the parts by what they are called in a sentence.
+    """
+
+    given: dict[str, Any]
+    named: dict[str, Any] = field(default_factory=dict)
+
+    def part(self, kind: str, table: Any, registry: str = "") -> Any:
+        """The part that a name or a table means; None where there is none."""
+        read = PartOf(registry or kind).read(kind, table)
+        if not isinstance(read, dict):
+            return None
+        part = make_part(registry or kind, read, self.given)
+        self.named[f"{kind} {read['name']}"] = part
+        return part
+
+    def remembering(self, after: list[Any]) -> tuple[Any, ...]:
+        """What is remembered of a round: as asked for, and what the parts need beside."""
+        while lacking := next(
+            ((fact, who) for fact, who in missing(self.named).items() if keeper_of(fact)), None
+        ):
+            fact, who = lacking
+            after.append(make_part("after", {"name": keeper_of(fact)}, self.given))
+            self.named[f"{who} (after {keeper_of(fact)})"] = after[-1]
+        check_parts(self.named)
+        return tuple(after)
 
 
 def usual_send(bank: object, mix: object) -> str:

@@ -196,34 +196,17 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         >>> config["partition"]["name"]
         'dir-class'
     """
-    check_tables(tables)
-    tables = named_tables(plain_tables(tables))
-    check_no_password("", tables)
-    per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
-    here = {key: value for key, value in tables.items() if key != "methods"}
-    tables = with_full_names(here, Path())
+    tables, per_method = _known_tables(tables)
     plain = {key: value for key, value in tables.items() if key not in SECTIONS}
-    known = (*(f.name for f in fields(Top)), *SECTIONS)
-    for key in tables:
-        if key not in known:
-            raise UserError(elsewhere(key, tables) or unknown(key, key, known))
-        if key in SECTIONS and not isinstance(tables[key], dict):
-            raise UserError(f"{key} is {shown(tables[key])}; it must be a table, [{key}]")
-    result: dict[str, Any] = complete("", settings_of(Top), plain)
+    result = without_unset(complete("", settings_of(Top), plain), "tracker")
     _check_top(Top(**result))
-    if not result["tracker"]:  # a run that nobody tracks is the same run as before there were trackers
-        del result["tracker"]
     data = _complete_choice("data", tables.get("data", {}), DATASETS, settings_of(DataSection))
     usual = usual_of(data, tables)
     if "clients" not in tables.get("data", {}):
         data["clients"] = usual.clients or data["clients"]
     if "objective" not in tables:
         result["objective"] = usual.objective or result["objective"]
-    # a run on all of its test data is the same run as before these were
-    for key in ("validation", "test_samples", "encoder"):
-        if data[key] is None:
-            del data[key]
-    result["data"] = data
+    result["data"] = without_unset(data, "validation", "test_samples", "encoder")
     partition = {"name": usual.partition or "dir-class", **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
     if "shift" in tables:
@@ -234,16 +217,14 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     if "robust" in tables:
         result["robust"] = _complete_choice("robust", tables["robust"], RULES)
     result["method"] = _resolve_method(tables, per_method, data["clients"])
-    if data.get("encoder") is not None and tables.get("devices", {}).get("drifts"):
+    features = data.get("encoder") is not None
+    if features and tables.get("devices", {}).get("drifts"):
         raise UserError(
             "devices.drifts changes samples during the run, which data.encoder has encoded before; leave one out"
         )
-    usual_for_data = "encoder" if data.get("encoder") is not None else data["name"]
-    model = _model_table(tables.get("model", {}), result["method"], usual_for_data)
-    result["model"] = _complete_choice("model", model, MODELS, settings_of(ModelSection))
-    for key in ("train", "weights", "adapter"):  # a run without them is the same run as before there were any
-        if not result["model"][key]:
-            del result["model"][key]
+    model = _model_table(tables.get("model", {}), result["method"], "encoder" if features else data["name"])
+    whole = _complete_choice("model", model, MODELS, settings_of(ModelSection))
+    result["model"] = without_unset(whole, "train", "weights", "adapter")
     own = own_model_of(METHODS.find(result["method"]["name"]))
     if own is not None and "rounds" not in tables:
         result["rounds"] = own.rounds(result["method"])
@@ -262,6 +243,27 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     _check_measured(config)
     config.method  # noqa: B018  (which checks how its parts fit together)
     return config
+
+
+def _known_tables(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The tables with full names, each of them known, and those of single methods."""
+    check_tables(tables)
+    tables = named_tables(plain_tables(tables))
+    check_no_password("", tables)
+    per_method = _method_tables(with_full_names(tables.get("methods", {}), Path()))
+    tables = with_full_names({key: value for key, value in tables.items() if key != "methods"}, Path())
+    known = (*(f.name for f in fields(Top)), *SECTIONS)
+    for key, value in tables.items():
+        if key not in known:
+            raise UserError(elsewhere(key, tables) or unknown(key, key, known))
+        if key in SECTIONS and not isinstance(value, dict):
+            raise UserError(f"{key} is {shown(value)}; it must be a table, [{key}]")
+    return tables, per_method
+
+
+def without_unset(table: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The table without those of these that are not set: the file of such a run is as it was before there were any."""
+    return {key: value for key, value in table.items() if key not in names or value}
 
 
 def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from covey.folder.model_files import Format, as_files
 from covey.folder.read import is_folder, read_config, read_summary
 from covey.folder.served_model import ModelFacts, ServedModel, check_row, network_name, sentence
 from covey.folder.served_rows import ServedRows, digest
+from covey.folder.summary import Summary
 from covey.parts.steps.scale import to_scale
 from covey.runs.place import index_in, measured_in, served_in
 from covey.runs.provenance import changed, origins_in
@@ -270,30 +271,23 @@ def load_models(
     index = index_in(folder)
     checkpoint = read_checkpoint(folder, index)
     about, summary = read_about(folder), read_summary(folder / "summary.json")
-    if (
-        told := checkpoint.fleet.get("scale")
-    ) is not None:  # of sites that told it only after the run had begun
+    told = checkpoint.fleet.get("scale")  # of sites that told it only after the run had begun
+    if told is not None:
         scale = to_scale(told, about.inputs.shape[0])
         about = replace(about, inputs=replace(about.inputs, scale=scale))
-    named = tables["model"]["name"]
-    if model is None and named.startswith(GIVEN):
+    if model is None and tables["model"]["name"].startswith(GIVEN):
         raise UserError(
             f"{folder}: the model was an object of a Python program; give it again: load_models(folder, model=...)"
         )
     if not about.inputs.shape:
         raise UserError(f"{folder} does not say what the samples look like; it was written by an older covey")
-    same_network(checkpoint, tables, changed_code)
-    settings = model_settings(tables["model"])
-    settings.pop("weights", None)  # the folder has what became of them
-    outputs = len(about.classes) or 1
-    network = model or build(named, input_shape=about.inputs.model_shape, outputs=outputs, **settings)
-    network = with_frozen(network, folder, index)
     rows = checkpoint.state.models
     if not len(rows):
         raise UserError(f"{folder} has no model yet: no round has come to its end")
+    same_network(checkpoint, tables, changed_code)
+    settings = {name: value for name, value in model_settings(tables["model"]).items() if name != "weights"}
+    network = with_frozen(model or network_of(tables, about, settings), folder, index)
     check_row(network, rows[0])
-    called = summary.engine.get("names") if summary else None
-    names = called.items() if isinstance(called, dict) else enumerate(about.clients)
     facts = ModelFacts(
         method=bare_name(tables["method"]["name"]),
         round=checkpoint.state.round,
@@ -301,7 +295,7 @@ def load_models(
         classes=about.classes,
         inputs=about.inputs,
         objective=bare_name(tables["objective"]),
-        model=network_name(named),
+        model=network_name(tables["model"]["name"]),
         settings=settings,
         frozen=Frozen.of(network).digest,
     )
@@ -310,7 +304,7 @@ def load_models(
         rows=rows,
         stored=served_in(folder, index),
         serving=serving_in(summary.serving if summary else {}, checkpoint.state.seen),
-        names={int(number): name for number, name in names if name},
+        names=names_in(summary, about),
         about=about,
         objective=objective_named(tables["objective"]),
         facts=facts,
@@ -319,6 +313,19 @@ def load_models(
         ),
         measured=lambda: measured_in(folder, index, checkpoint.state.round),
     )
+
+
+def names_in(summary: Summary | None, about: About) -> dict[int, str]:
+    """What the clients are called: as the fleet numbered them in the run, else as the data had them."""
+    called = summary.engine.get("names") if summary else None
+    names = called.items() if isinstance(called, dict) else enumerate(about.clients)
+    return {int(number): name for number, name in names if name}
+
+
+def network_of(tables: Mapping[str, Any], about: About, settings: Mapping[str, Any]) -> nn.Module:
+    """The network of the run's table [model]; the folder has what became of the weights that it began with."""
+    outputs = len(about.classes) or 1
+    return build(tables["model"]["name"], input_shape=about.inputs.model_shape, outputs=outputs, **settings)
 
 
 def with_frozen(network: nn.Module, folder: Path, index: Index) -> nn.Module:

@@ -6,10 +6,16 @@ import asyncio
 import base64
 import contextlib
 import hmac
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from covey.errors import UserError
 from covey.files import strict_json
@@ -74,6 +80,24 @@ class Live:
             else:
                 queue.put_nowait(text)
 
+    def events(self, gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        """The whole table and then every change, as server-sent events, until the listener is gone."""
+        queue: asyncio.Queue[str] = asyncio.Queue(maxsize=MOST_WAITING)
+        self.listening.add(queue)
+
+        async def stream() -> AsyncIterator[str]:
+            try:
+                yield f"data: {strict_json({'all': self.table})}\n\n"
+                while not await gone():
+                    try:
+                        yield f"data: {await asyncio.wait_for(queue.get(), 15)}\n\n"
+                    except TimeoutError:
+                        yield ": still here\n\n"
+            finally:
+                self.listening.discard(queue)
+
+        return stream()
+
     def run(self, name: str) -> Run | None:
         return self.folder.runs.get(name)
 
@@ -104,16 +128,34 @@ def make_app(
 
     `first` is markup that stands in the page from the beginning, `extra` are further addresses.
     """
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import HTMLResponse, Response, StreamingResponse
-    from starlette.routing import Route
-
     live = Live(root)
 
-    def static(name: str) -> Callable[[Request], Response]:
-        kind = KINDS[name.rpartition(".")[2]]
-        return lambda _: Response(part(name), media_type=kind)
+    @contextlib.asynccontextmanager
+    async def looking(_: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(live.look())
+        yield
+        task.cancel()
+
+    def start(_: Request) -> Response:
+        return HTMLResponse(part("page.html").replace("<!--sites-->", first()))
+
+    def given(kind: str, content: Callable[[], str]) -> Callable[[Request], Response]:
+        return lambda _: Response(content(), media_type=kind)
+
+    fixed: dict[str, tuple[str, Callable[[], str]]] = {
+        "/live.js": (KINDS["js"], partial(part, "live.js")),
+        "/live.css": (KINDS["css"], partial(part, "live.css")),
+    }
+    routes = [
+        Route("/", start),
+        *(Route(path, endpoint) for path, endpoint in endpoints(live).items()),
+        *(Route(path, given(*content)) for path, content in {**fixed, **(extra or {})}.items()),
+    ]
+    return Guarded(Starlette(routes=routes, lifespan=looking), key=key, hosts=hosts)
+
+
+def endpoints(live: Live) -> dict[str, Any]:
+    """What the page asks for while it is open, by its address."""
 
     def as_json(value: Any, status: int = 200) -> Response:
         return Response(strict_json(value), status_code=status, media_type="application/json")
@@ -129,22 +171,9 @@ def make_app(
         return as_json({**run.row(), **detail, "status": run.sites})
 
     async def events(request: Request) -> Response:
-        queue: asyncio.Queue[str] = asyncio.Queue(maxsize=MOST_WAITING)
-        live.listening.add(queue)
-
-        async def stream() -> AsyncIterator[str]:
-            try:
-                yield f"data: {strict_json({'all': live.table})}\n\n"
-                while not await request.is_disconnected():
-                    try:
-                        yield f"data: {await asyncio.wait_for(queue.get(), 15)}\n\n"
-                    except TimeoutError:
-                        yield ": still here\n\n"
-            finally:
-                live.listening.discard(queue)
-
+        stream = live.events(request.is_disconnected)
         return StreamingResponse(
-            stream(), media_type="text/event-stream", headers={"cache-control": "no-store"}
+            stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
         )
 
     async def report(request: Request) -> Response:
@@ -156,31 +185,7 @@ def make_app(
                 f"<!doctype html><title>Covey</title><p>{_escaped(str(error))}", status_code=404
             )
 
-    def given(path: str) -> Callable[[Request], Response]:
-        kind, content = (extra or {})[path]
-        return lambda _: Response(content(), media_type=kind)
-
-    @contextlib.asynccontextmanager
-    async def looking(_: Starlette) -> AsyncIterator[None]:
-        task = asyncio.create_task(live.look())
-        yield
-        task.cancel()
-
-    def start(_: Request) -> Response:
-        return HTMLResponse(part("page.html").replace("<!--sites-->", first()))
-
-    routes = [
-        Route("/", start),
-        Route("/live.js", static("live.js")),
-        Route("/live.css", static("live.css")),
-        Route("/api/runs", all_runs),
-        Route("/api/run", one_run),
-        Route("/api/events", events),
-        Route("/report", report),
-        *(Route(path, given(path)) for path in extra or {}),
-    ]
-    app = Starlette(routes=routes, lifespan=looking)
-    return Guarded(app, key=key, hosts=hosts)
+    return {"/api/runs": all_runs, "/api/run": one_run, "/api/events": events, "/report": report}
 
 
 def _escaped(text: str) -> str:

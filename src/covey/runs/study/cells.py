@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,63 +50,90 @@ OF_SEVERAL_RUNS = ("ratio:", "difference:", "best90:")  # what no run tells by i
 def read_cell(what: str, summary: Summary, folder: Path) -> Number:
     """The number, or None where the run has none; a bound for a target that was not reached."""
     kind, _, name = what.partition(":")
-    if kind == "last":
-        return _number(summary.last.get(name))
-    if kind == "best":
-        return _number(summary.best[name].value) if name in summary.best else None
-    if kind == "to":
-        if not summary.targets:
-            return None
-        target = summary.targets[0]
-        if name == "total" and target.round and target.bytes is not None:
-            return target.bytes + target.round / summary.rounds_done * summary.cost.evaluation_bytes
-        reached_at = _number(getattr(target, name, None))
-        return _whole_cost(name, summary) if reached_at is None else reached_at
-    if kind == "cost":
-        if name == "updates":
-            return float(series(folder, "fleet/replied")[1].sum())
-        name, _, step = name.partition(":")
-        cost = summary.cost.by_kind.get(step, Cost()) if step else summary.cost
-        if name == "total":
-            return float(cost.bytes + summary.cost.evaluation_bytes)
-        return _number(getattr(cost, name, None))
-    if kind == "groups":
-        return groups_cell(name, folder)
-    if kind == "clusters":
-        return min(accuracy_by_kind(folder, name.partition(":")[2]).values(), default=None)
-    if kind == "evaluation":
-        return float(summary.cost.evaluation_bytes)
-    if kind == "epsilon":
-        return max(summary.epsilon.values(), default=None)
-    if kind == "note":
-        note, _, key = name.partition(".")
-        return _number((summary.notes.get(note) or {}).get(key))
-    if kind in ("mean", "spread"):
-        name, _, span = name.rpartition(":")
-        rounds, values = series(folder, name)
-        inside = values[_inside(rounds, span)]
-        if kind == "spread":
-            return float(inside.std(ddof=1)) if len(inside) > 1 else None
-        return float(inside.mean()) if len(inside) else None
-    if kind == "reach":
-        name, _, window = name.rpartition(":")
-        if not summary.targets:
-            return None
-        wanted = summary.targets[0].target
-        found = reached(*series(folder, name, "seconds"), wanted, int(window))
-        return _whole_cost("seconds", summary) if found is None else found
-    if kind == "after":
-        name, limit, window = name.rsplit(":", 2)
-        seconds, values = series(folder, name, "seconds")
-        in_time = values[seconds <= float(limit)][-int(window) :]
-        return float(in_time.mean()) if len(in_time) and seconds[-1] >= float(limit) else None
-    if kind == "devices":
-        return share_that_worked(folder, summary)
-    tail = re.fullmatch(r"tail(\d+)", kind)
-    if tail:
-        _, values = series(folder, name)
-        return float(values[-int(tail[1]) :].mean()) if len(values) else None
-    raise UserError(f"the column {what!r} of an experiment is not known; see covey/experiments/cells.py")
+    if tail := re.fullmatch(r"tail(\d+)", kind):
+        values = series(folder, name)[1][-int(tail[1]) :]
+        return float(values.mean()) if len(values) else None
+    if kind not in READERS:
+        raise UserError(f"the column {what!r} of an experiment is not known; see covey/runs/study/cells.py")
+    return READERS[kind](name, summary, folder)
+
+
+def _to_target(name: str, summary: Summary, _: Path) -> Number:
+    if not summary.targets:
+        return None
+    target = summary.targets[0]
+    if name == "total" and target.round and target.bytes is not None:
+        return target.bytes + target.round / summary.rounds_done * summary.cost.evaluation_bytes
+    reached_at = _number(getattr(target, name, None))
+    return _whole_cost(name, summary) if reached_at is None else reached_at
+
+
+def _cost(name: str, summary: Summary, folder: Path) -> Number:
+    if name == "updates":
+        return float(series(folder, "fleet/replied")[1].sum())
+    name, _, step = name.partition(":")
+    cost = summary.cost.by_kind.get(step, Cost()) if step else summary.cost
+    if name == "total":
+        return float(cost.bytes + summary.cost.evaluation_bytes)
+    return _number(getattr(cost, name, None))
+
+
+def _within(name: str, folder: Path) -> np.ndarray:
+    """The values of a metric in a part of the run."""
+    name, _, span = name.rpartition(":")
+    rounds, values = series(folder, name)
+    return np.asarray(values[_inside(rounds, span)])
+
+
+def _mean(name: str, _: Summary, folder: Path) -> Number:
+    inside = _within(name, folder)
+    return float(inside.mean()) if len(inside) else None
+
+
+def _spread(name: str, _: Summary, folder: Path) -> Number:
+    inside = _within(name, folder)
+    return float(inside.std(ddof=1)) if len(inside) > 1 else None
+
+
+def _reach(name: str, summary: Summary, folder: Path) -> Number:
+    name, _, window = name.rpartition(":")
+    if not summary.targets:
+        return None
+    wanted = summary.targets[0].target
+    found = reached(*series(folder, name, "seconds"), wanted, int(window))
+    return _whole_cost("seconds", summary) if found is None else found
+
+
+def _after(name: str, _: Summary, folder: Path) -> Number:
+    name, limit, window = name.rsplit(":", 2)
+    seconds, values = series(folder, name, "seconds")
+    in_time = values[seconds <= float(limit)][-int(window) :]
+    return float(in_time.mean()) if len(in_time) and seconds[-1] >= float(limit) else None
+
+
+def _note(name: str, summary: Summary, _: Path) -> Number:
+    note, key = name.split(".", 1)
+    return _number((summary.notes.get(note) or {}).get(key))
+
+
+READERS: dict[str, Callable[[str, Summary, Path], Number]] = {
+    "last": lambda name, summary, _: _number(summary.last.get(name)),
+    "best": lambda name, summary, _: _number(summary.best[name].value) if name in summary.best else None,
+    "to": _to_target,
+    "cost": _cost,
+    "groups": lambda name, _, folder: groups_cell(name, folder),
+    "clusters": lambda name, _, folder: min(
+        accuracy_by_kind(folder, name.partition(":")[2]).values(), default=None
+    ),
+    "evaluation": lambda _, summary, __: float(summary.cost.evaluation_bytes),
+    "epsilon": lambda _, summary, __: max(summary.epsilon.values(), default=None),
+    "note": _note,
+    "mean": _mean,
+    "spread": _spread,
+    "reach": _reach,
+    "after": _after,
+    "devices": lambda _, summary, folder: share_that_worked(folder, summary),
+}
 
 
 def accuracy_by_kind(folder: Path, name: str) -> dict[int, float]:
