@@ -122,17 +122,10 @@ LONGEST_BODY = 50
 TOO_LONG = {
     "cli/serve.py join",
     "cli/serve.py serve",
-    "data/convert.py from_tensors",
-    "data/table.py read_table",
     "deploy/flower_transport.py flower_run",
     "deploy/run.py site_fleet",
     "deploy/site.py _work",
-    "methods/compose.py compose",
     "privacy/secure.py __call__",
-    "report/live/app.py make_app",
-    "runs/config.py resolve",
-    "runs/models.py load_models",
-    "runs/study/cells.py read_cell",
 }
 
 
