@@ -46,7 +46,7 @@ def both(method: str, data: Federation, folder: Path) -> tuple[float, float]:
         if len(share.test):
             answers = models.predict(data.dataset.x[share.test.index], client=client)
             shares.append(float((answers == names[share.test.labels().astype(int)]).mean()))
-    return float(done.summary["last"]["local-test/accuracy-mean"]), float(np.mean(shares))
+    return float(done.summary.last["local-test/accuracy-mean"]), float(np.mean(shares))
 
 
 def main(methods: list[str]) -> int:
