@@ -209,8 +209,8 @@ def test_a_reply_that_is_not_coveys_is_a_letter_without_an_answer() -> None:
     from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
-    from covey.deploy.flower_transport import GridTransport
     from covey.deploy.records import to_record
+    from covey.flower.grid import GridTransport
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
@@ -256,8 +256,8 @@ def test_a_client_app_answers_covey_and_nothing_else(tmp_path: Path) -> None:
 
     from covey.core.codec import from_bytes, to_bytes
     from covey.data import load
-    from covey.deploy.flower import client_app
     from covey.deploy.records import from_record, to_record
+    from covey.flower import client_app
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     client = client_app(lambda _: load("digits"))
@@ -278,9 +278,9 @@ def test_a_client_app_keeps_its_budget(tmp_path: Path) -> None:
 
     from covey.core.codec import from_bytes
     from covey.data import load
-    from covey.deploy.flower import client_app
     from covey.deploy.records import from_record, to_record
     from covey.deploy.wire import step_to_plain
+    from covey.flower import client_app
     from covey.parts.steps.privacy import Privacy
     from covey.parts.steps.summaries import LabelSummary
     from tests.deploy.one_request import one_request

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,14 @@ def check_http() -> None:
         )
 
 
+def check_identity() -> None:
+    code = (
+        "from covey.deploy.flower_insides import identified; identified();"
+        "from flwr.app import Message, RecordDict; Message(RecordDict(), dst_node_id=1, message_type='train')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def check_retry() -> None:
     retry = insides.make_simple_http_retry_invoker()
     assert isinstance(retry, insides.RetryInvoker)
@@ -277,6 +287,7 @@ NAMES: dict[str, tuple[Callable[[], object], str]] = {
         "sites count as dead after a minute",
     ),
     "http_of": (check_http, "a site waits for ever, follows redirections, and reads replies of any size"),
+    "identified": (check_identity, "Flower's strategies do not run inside covey's loop"),
     "inflate_object_from_contents": (test_a_message_goes_to_pieces_and_back, "no message is read"),
     "iterate_object_tree": (test_a_message_goes_to_pieces_and_back, "no message is read"),
     "make_simple_http_retry_invoker": (check_retry, "a SuperLink that is away for a second ends the run"),

@@ -19,7 +19,7 @@ from flwr.proto.message_pb2 import (
 
 from covey.deploy.connection import answer_one, connected
 from covey.deploy.door import Door, door
-from covey.deploy.flower_transport import GridTransport, flower_run
+from covey.deploy.flower_transport import SuperLinkTransport, flower_run
 from covey.deploy.mailboxes import ANSWER, FETCH, GOT_IT, LARGEST, LOOK, STORE, Given, KeptPieces, Mailboxes
 from covey.deploy.superlink import free_port, superlink
 
@@ -78,7 +78,7 @@ def test_a_site_is_given_pieces_of_questions_and_none_of_another_sites_answer() 
 class Exchange:
     """A server and a site, with a count of what both ask the SuperLink."""
 
-    def __init__(self, transport: GridTransport, client: Any, node: Any) -> None:
+    def __init__(self, transport: SuperLinkTransport, client: Any, node: Any) -> None:
         self.transport, self.client, self.node = transport, client, node
         self.asked: Counter[str] = Counter()
 

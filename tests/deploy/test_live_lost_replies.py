@@ -32,7 +32,7 @@ from covey.core.codec import from_bytes
 from covey.deploy import connection, pieces
 from covey.deploy.connection import answer_one, connected, pulled_message
 from covey.deploy.door import door
-from covey.deploy.flower_transport import GridTransport, flower_run
+from covey.deploy.flower_transport import SuperLinkTransport, flower_run
 from covey.deploy.mailboxes import Mailboxes
 from covey.deploy.records import to_record
 from covey.deploy.site import Site
@@ -81,7 +81,7 @@ class Flaky:
 class Exchange:
     """A server, and a site whose replies may get lost."""
 
-    transport: GridTransport
+    transport: SuperLinkTransport
     client: FleetHttpClient
     node: Node
     said: list[str] = field(default_factory=list)

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("flwr")
 from covey.deploy.certs import make_certs, private_key
 from covey.deploy.door import door
-from covey.deploy.flower_transport import GridTransport, flower_run
+from covey.deploy.flower_transport import SuperLinkTransport, flower_run
 from covey.deploy.mailboxes import Mailboxes
 from covey.deploy.site_list import SiteList
 from covey.deploy.superlink import free_port, superlink
@@ -72,7 +72,7 @@ class Far:
     """A server, and a site behind a bad link."""
 
     link: BadLink
-    transport: GridTransport
+    transport: SuperLinkTransport
     folder: Path
     asked: int = 0
 

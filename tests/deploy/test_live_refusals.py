@@ -40,7 +40,7 @@ from covey.deploy.certs import make_certs, private_key
 from covey.deploy.connection import TurnedAway, connected, pulled_message
 from covey.deploy.door import door
 from covey.deploy.enrolment import renew, revoke
-from covey.deploy.flower_transport import GridTransport, flower_run
+from covey.deploy.flower_transport import SuperLinkTransport, flower_run
 from covey.deploy.records import to_record
 from covey.deploy.site_list import SiteList, listed_sites, site_list, write_list
 from covey.deploy.superlink import Link, superlink
@@ -56,7 +56,7 @@ class Server:
     """A server of which every message is written by hand."""
 
     here: Deployment
-    transport: GridTransport
+    transport: SuperLinkTransport
     inside: str
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from covey.core.checks import Answers
-from covey.core.codec import task_to_plain, to_bytes
+from covey.core.codec import to_bytes
 from covey.core.ledger import Cost, Ledger
 from covey.core.privacy_loss import Loss
 from covey.core.reply_schema import Known
@@ -36,7 +36,7 @@ from covey.deploy.study import Study
 from covey.deploy.transport import POLL, Transport
 from covey.deploy.turnout import Turnout, is_training
 from covey.deploy.underway import READING, Underway
-from covey.deploy.wire import ModelSpec, message_type, step_to_plain
+from covey.deploy.wire import ModelSpec, message_type, request_of
 from covey.errors import RunError, UserError
 from covey.fleet.bookkeeping import Bookkeeping, Trip
 from covey.fleet.client_data import ClientData
@@ -322,24 +322,18 @@ class SiteFleet:
         )
 
     def _request(self, call: Call, client: int, task: Task, limit: float, protocol: int) -> bytes:
-        return to_bytes(
-            {
-                "covey": __version__,
-                "protocol": [protocol, protocol],
-                "run": self.run,
-                "session": self.session,
-                "seed": call.seed,
-                "round": call.round,
-                "names": call.names,
-                "client": client,
-                "seconds": limit,
-                "step": step_to_plain(call.step),
-                "model": self.spec.plain(),
-                **({"schema": self.schema.plain()} if self.schema else {}),
-                **({"method": self.method} if self.method else {}),
-                **({"study": self.study.digest} if self.study else {}),
-                "task": task_to_plain(task),
-            }
+        return request_of(
+            call,
+            client,
+            task,
+            seconds=limit,
+            protocol=protocol,
+            run=self.run,
+            session=self.session,
+            spec=self.spec,
+            **({"schema": self.schema.plain()} if self.schema else {}),
+            **({"method": self.method} if self.method else {}),
+            **({"study": self.study.digest} if self.study else {}),
         )
 
     def _at_the_desk(self, call: Call, tasks: Mapping[int, Task]) -> list[Outcome]:

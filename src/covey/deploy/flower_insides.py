@@ -69,6 +69,7 @@ __all__ = [
     "get_object_type_from_object_content",
     "heartbeat_pb2",
     "http_of",
+    "identified",
     "inflate_object_from_contents",
     "iterate_object_tree",
     "make_simple_http_retry_invoker",
@@ -91,6 +92,15 @@ def number_it(message: Message, number: str = "") -> Message:
     """Gives a message its number, which Flower does only within a run of its own: the digest of what it holds."""
     message.metadata.__dict__["_message_id"] = number or message.object_id
     return message
+
+
+def identified() -> None:
+    """Lets a process that no SuperLink has started make messages: they name a run, a task and a node."""
+    for name in ("task_id", "run_id", "node_id"):
+        try:
+            getattr(TaskIdentity, name)
+        except RuntimeError:
+            setattr(TaskIdentity, name, 1)
 
 
 def runtime_of(grid: HttpGrid) -> RuntimeHttpClient:

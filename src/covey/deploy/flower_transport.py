@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import httpx
 from flwr.app import ConfigRecord, Message
-from flwr.serverapp import Grid
 
 from covey.deploy.flower_insides import (
     ControlHttpClient,
@@ -39,7 +38,7 @@ from covey.deploy.flower_insides import (
 )
 from covey.deploy.mailboxes import Mailboxes
 from covey.deploy.pieces import Incoming, TooLarge, fetcher
-from covey.deploy.records import from_record, to_record
+from covey.deploy.records import response_of, to_record
 from covey.deploy.superlink import Link
 from covey.deploy.transport import Response
 from covey.errors import RunError
@@ -74,15 +73,15 @@ clientapp = "app:client"
 }
 
 
-class GridTransport:
-    """A `Transport` on a Flower Grid; `before_looking` is called before each look at what has come.
+class SuperLinkTransport:
+    """A `Transport` on the SuperLink; `before_looking` is called before each look at what has come.
 
     `mailboxes` are those of the open port in this process, if there is one.
     """
 
     def __init__(
         self,
-        grid: Grid,
+        grid: HttpGrid,
         before_looking: Callable[[], None] = lambda: None,
         mailboxes: Mailboxes | None = None,
     ) -> None:
@@ -96,10 +95,7 @@ class GridTransport:
 
     def nodes(self) -> dict[int, str]:
         self.before_looking()
-        get_nodes = getattr(self.grid, "get_nodes", None)
-        if get_nodes is None:
-            return dict.fromkeys(self.grid.get_node_ids(), "")
-        return {node.node_id: bytes(node.public_key).decode() for node in get_nodes()}
+        return {node.node_id: bytes(node.public_key).decode() for node in self.grid.get_nodes()}
 
     def expect(self, most: int) -> None:
         self.mailboxes.expect(most)
@@ -143,11 +139,6 @@ class GridTransport:
 
     def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
         self.before_looking()  # a round may be long
-        if not isinstance(self.grid, HttpGrid):
-            answers = {
-                m.metadata.reply_to_message_id: response_of(m) for m in self.grid.pull_messages(numbers)
-            }
-            return {number: bounded(answer, most) for number, answer in answers.items()}
         there = {number: self.mailboxes.standing(self.node_of.get(number, 0)) for number in numbers}
         unheard = [number for number in numbers if number not in self.incoming]
         here = {number: self.node_of.get(number, 0) for number in unheard if there[number] == "here"}
@@ -168,7 +159,7 @@ class GridTransport:
             try:
                 if self.incoming[number].take(fetch):
                     message = self.incoming[number].message()
-                    responses[number] = bounded(response_of(message), most)
+                    responses[number] = response_of(message, most, ERRORS)
             except TooLarge as no:
                 responses[number] = Response(refused=f"its answer is not read: {no}")
             except ValueError as error:
@@ -208,30 +199,13 @@ class GridTransport:
         return runtime_of(self.grid)
 
 
-def bounded(response: Response, most: int) -> Response:
-    """The response, or why it is not read."""
-    if len(response.answer) > most:
-        return Response(refused=f"its answer is larger than {most} bytes")
-    return response
-
-
-def response_of(message: Message) -> Response:
-    """What a message holds, or why it holds nothing of ours."""
-    if message.has_error():
-        return Response(error=ERRORS.get(message.error.code, f"Flower: {message.error.reason}"))
-    try:
-        return Response(answer=from_record(message.content))
-    except ValueError as error:
-        return Response(error=str(error))
-
-
 @contextlib.contextmanager
 def flower_run(
     link: Link,
     keys: Callable[[], Mapping[str, str]],
     mailboxes: Mailboxes | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Iterator[GridTransport]:
+) -> Iterator[SuperLinkTransport]:
     """A run at the SuperLink, driven from this process; `keys` gives the public keys (and names) that it may know now.
 
     A key that is taken off is off for good: the SuperLink never registers it again.
@@ -284,7 +258,7 @@ def flower_run(
         TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
         TaskIdentity.node_id = given.context.node_id
         grid.set_run(run_from_proto(given.run))
-        yield GridTransport(grid, let_in, mailboxes)
+        yield SuperLinkTransport(grid, let_in, mailboxes)
         done = SubStatus.COMPLETED
     except RunNotRunningException as error:
         raise RunError(STOPPED) from error

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+from covey.deploy.transport import Response
 
 SMALL = 2**20  # bytes of a message that is not cut
 
@@ -33,3 +37,16 @@ def from_record(record: RecordDict) -> bytes:
         return b"".join(found[name].numpy().tobytes() for name in ("head", "body"))
     except Exception as error:  # whatever the other side put into the record
         raise ValueError(f"the message is not covey's ({type(error).__name__}: {error})") from error
+
+
+def response_of(message: Message, most: int, errors: Mapping[int, str] | None = None) -> Response:
+    """What a message holds, or why it holds nothing of ours; `errors` are Flower's by their codes, in words."""
+    if message.has_error():
+        return Response(error=(errors or {}).get(message.error.code, f"Flower: {message.error.reason}"))
+    try:
+        answer = from_record(message.content)
+    except ValueError as error:
+        return Response(error=str(error))
+    if len(answer) > most:
+        return Response(refused=f"its answer is larger than {most} bytes")
+    return Response(answer=answer)

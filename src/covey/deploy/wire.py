@@ -10,9 +10,11 @@ from typing import Any
 
 from torch import nn
 
-from covey.core.round import Step
+from covey.core.codec import task_to_plain, to_bytes
+from covey.core.round import Step, Task
 from covey.data.types import Scale
 from covey.errors import Refused, UserError
+from covey.fleet.work import Call
 from covey.parts.steps.scale import of_scale, to_scale
 from covey.settings.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, STEPS
 from covey.settings.choices import OneOf
@@ -25,6 +27,7 @@ from covey.training.metrics import Metric
 from covey.training.models import build
 from covey.training.objective import Objective, objective_named
 from covey.training.rows import BufferPolicy, maker_of
+from covey.version import __version__
 
 
 def step_kinds() -> list[str]:
@@ -223,3 +226,35 @@ def model_from_plain(plain: Mapping[str, Any]) -> ModelSpec:
         raise Refused(
             f"the model {name!r} comes with settings that this site's covey does not know"
         ) from error
+
+
+def request_of(
+    call: Call,
+    client: int,
+    task: Task,
+    *,
+    seconds: float,
+    protocol: int,
+    run: str,
+    session: str,
+    spec: ModelSpec,
+    **more: Any,
+) -> bytes:
+    """What a site is asked, as it travels."""
+    return to_bytes(
+        {
+            "covey": __version__,
+            "protocol": [protocol, protocol],
+            "run": run,
+            "session": session,
+            "seed": call.seed,
+            "round": call.round,
+            "names": call.names,
+            "client": client,
+            "seconds": seconds,
+            "step": step_to_plain(call.step),
+            "model": spec.plain(),
+            **more,
+            "task": task_to_plain(task),
+        }
+    )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from covey.data import Samples
-from covey.deploy.flower import client_app
+from covey.flower import client_app
 from covey.runs.config import federation_of, resolve
 from covey.settings.toml import read_tables
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from covey.deploy.flower import server_app
+from covey.flower import server_app
 from covey.runs.config import resolve
 from covey.settings.toml import read_tables
 
