@@ -125,7 +125,6 @@ TOO_LONG = {
     "deploy/flower_transport.py flower_run",
     "deploy/run.py site_fleet",
     "deploy/site.py _work",
-    "privacy/secure.py __call__",
 }
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from covey.arrays import Integers
 from covey.core import Fleet, Key, Reply, Round, Step, Task
@@ -47,6 +48,10 @@ LIARS: Key[list[int]] = Key("private.liars")  # who is asked for no further secu
 FEWEST = 3  # clients in a sum: of two, each knows the other's
 
 
+class SpoiledSumError(Exception):
+    """Why a sum is left out of its round."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SecureSums:
     """One reply for each model (and group): w + clip / levels times the sum of the clients' whole numbers, over m.
@@ -75,45 +80,16 @@ class SecureSums:
         noise = self.plan.noise(now, sampling) if noisy else 0.0
         longest = reach(now.models.shape[1])
         pools = sums.pools(now, [])
-        shown, heard, spoiled, gone, home = [], [], [], [], stays_at_home(step, now.fleet.layout)
+        shown, heard, spoiled, home = [], [], [], stays_at_home(step, now.fleet.layout)
         for number, (pool, members) in enumerate(pools.items()):
-            out = LIARS.get(now.memory, [])
-            asked = {i: now.tasks[i] for i in members if i in now.tasks and i not in out}
-            found, share = None, 0.0
-            while found is None and len(asked) >= FEWEST:
-                stay = stays(len(asked), self.threshold)
-                if noisy and settings.noise_from == "clients":
-                    share = noise * longest / stay**0.5
-                check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
-                update = SecureUpdate(step=step, clip=settings.clip, share=share)
-                add = plain_sum if now.fleet.simulated else masked_sum
-                try:
-                    found = add(now.fleet, update, asked, stay, settings.neighbours)
-                except DishonestSites as liars:  # once more, without them
-                    put_out(now, liars)
-                    asked = {i: task for i, task in asked.items() if i not in liars.why}
-                    if len(asked) < FEWEST:
-                        spoiled.append(f"no sum can be made without those who lied ({liars})")
-                    continue
-                except (UserError, RunError):
-                    raise
-                except Exception as error:  # whatever else a stranger sent
-                    spoiled.append(f"no sum can be made ({type(error).__name__}: {error})")
-                    break
-                if found is None:
-                    gone.append(f"fewer than {stay} of {len(asked)} clients stayed to the end of their sum")
-                    break
+            try:
+                found = self.summed(now, step, members, noise)
+            except SpoiledSumError as why:
+                spoiled.append(str(why))
+                continue
             if found is None:
                 continue
-            total, there = found
-            values = torch.from_numpy(total).double()
-            if (limit := most(len(there), longest, share, len(values))) < length(values):
-                spoiled.append(
-                    f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long: one of its "
-                    "clients does not keep to the protocol, and under masks nobody can see whose numbers they are; "
-                    "without private.secure it is refused and named"
-                )
-                continue
+            values, there = found
             if noisy and settings.noise_from == "server":
                 rng = now.stream("private", number) if now.fleet.simulated else None
                 values = gaussian(values, noise * longest, rng)
@@ -142,6 +118,44 @@ class SecureSums:
             )
         now.worked = tuple(sorted(heard))
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
+
+    def summed(
+        self, now: Round, step: Step, members: Sequence[int], noise: float
+    ) -> tuple[Tensor, list[int]] | None:
+        """The sum of the members' numbers, and whose they are; None where too few of them stayed to its end."""
+        settings, longest = self.plan.settings, reach(now.models.shape[1])
+        out = LIARS.get(now.memory, [])
+        asked = {i: now.tasks[i] for i in members if i in now.tasks and i not in out}
+        add = plain_sum if now.fleet.simulated else masked_sum
+        while len(asked) >= FEWEST:
+            stay = stays(len(asked), self.threshold)
+            share = noise * longest / stay**0.5 if settings.noise_from == "clients" else 0.0
+            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
+            update = SecureUpdate(step=step, clip=float(settings.clip), share=share)
+            try:
+                found = add(now.fleet, update, asked, stay, settings.neighbours)
+            except DishonestSites as liars:  # once more, without them
+                put_out(now, liars)
+                asked = {i: task for i, task in asked.items() if i not in liars.why}
+                if len(asked) < FEWEST:
+                    raise SpoiledSumError(f"no sum can be made without those who lied ({liars})") from liars
+                continue
+            except (UserError, RunError):
+                raise
+            except Exception as error:  # whatever else a stranger sent
+                raise SpoiledSumError(f"no sum can be made ({type(error).__name__}: {error})") from error
+            if found is None:
+                return None
+            total, there = found
+            values = torch.from_numpy(total).double()
+            if (limit := most(len(there), longest, share, len(values))) < length(values):
+                raise SpoiledSumError(
+                    f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long: one of its "
+                    "clients does not keep to the protocol, and under masks nobody can see whose numbers they are; "
+                    "without private.secure it is refused and named"
+                )
+            return values, there
+        return None
 
 
 def most(clients: int, longest: float, share: float, count: int) -> float:
