@@ -24,6 +24,7 @@ from covey.cli import (
     demo,
     doctor,
     health,
+    join,
     lists,
     look,
     model,
@@ -63,7 +64,7 @@ add(app, lists.methods, lists.parts, lists.datasets, lists.partitions, lists.shi
 add(app, look.look, predict.predict, model.model, predict.export, convert.convert, topology.topology)
 add(app, privacy.privacy, report.report, watch.watch)
 app.add_typer(certs.app, name="certs")
-add(app, serve.serve, serve.join, status.status, audit.audit, health.health, doctor.doctor)
+add(app, serve.serve, join.join, status.status, audit.audit, health.health, doctor.doctor)
 
 
 @app.callback()

@@ -125,7 +125,10 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(function).parameters[name]
         if isinstance(setting.type, type) and is_dataclass(setting.type):
             groups[name] = setting.type
-            parameters += [in_signature(one, own, one.help) for one in settings_of(setting.type).values()]
+            parameters += [
+                in_signature(one, own, one.help or COMMON[one.name])
+                for one in settings_of(setting.type).values()
+            ]
         else:
             parameters.append(in_signature(setting, own, lines[name]))
 

@@ -1,13 +1,13 @@
-"""`covey serve` and `covey join`: a run over real sites."""
+"""`covey serve`: a run over real sites."""
 
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from covey.data import Dataset
     from covey.data.schema import Schema
     from covey.deploy.fleet import SiteFleet
-    from covey.deploy.site import SiteTable
     from covey.deploy.status import Status
     from covey.deploy.status_page import PagePlace
     from covey.deploy.study import Study
@@ -33,33 +32,11 @@ if TYPE_CHECKING:
 PORT = 9440
 
 
-def serve(
-    file: Path | None = None,
-    *,
-    out: Path | None = None,
-    resume: Path | None = None,
-    or_resume: bool = False,
-    clients: int | None = None,
-    data: str | None = None,
-    host: str = "0.0.0.0",
-    port: Port = PORT,
-    certs: Path = Path("certs"),
-    superlink: str | None = None,
-    status_port: Port | None = None,
-    status_host: str = "127.0.0.1",
-    status_key: Path | None = None,
-    scale: bool = True,
-    scale_epsilon: float | None = None,
-    scale_range: tuple[float, float] | None = None,
-    insecure: bool = False,
-    publish: Path | None = None,
-    changed_code: bool = False,
-    set_: list[str] | None = None,
-) -> None:
-    """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash.
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """Where a run over real sites is kept, and how sites reach it.
 
     Args:
-        file: a TOML file as for covey run.
         resume: resume the run in this folder.
         or_resume: with --out: continue with this run where the folder has it already. For services that are restarted.
         clients: sites to wait for. [default: data.clients]
@@ -77,75 +54,128 @@ def serve(
         publish: write the signed study of this run to a file for the sites, and end.
         set_: any setting: table.key=value. Repeatable.
     """
-    from covey.cli.run import interruptible, show
-    from covey.data import Dataset
-    from covey.deploy import superlink as links
-    from covey.deploy.secret_file import for_their_owner
-    from covey.files import new_run_folder
-    from covey.runs.run import resume as go_on
-    from covey.runs.run import run_config, run_or_resume
 
-    if resume is not None and (file, out, set_) != (None, None, None):
-        raise UserError("--resume uses the folder's own settings; it takes no file, --out or --set")
-    if resume is None and changed_code:
-        raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
-    if or_resume and out is None:
-        raise UserError("--or-resume needs --out: the folder in which the run is begun, and gone on with")
-    if resume is None and file is None:
-        raise UserError("FILE is missing: a TOML file as for covey run, or --resume with a run's folder")
-    links.need_flower()
-    config = served_config(file, resume, set_)
-    if publish is not None:
-        publish_study(config, clients or config["data"]["clients"], None if insecure else certs, publish)
+    out: Path | None = None
+    resume: Path | None = None
+    or_resume: bool = False
+    clients: int | None = None
+    data: str | None = None
+    host: str = "0.0.0.0"
+    port: Port = PORT
+    certs: Path = Path("certs")
+    superlink: str | None = None
+    status_port: Port | None = None
+    status_host: str = "127.0.0.1"
+    status_key: Path | None = None
+    scale: bool = True
+    scale_epsilon: float | None = None
+    scale_range: tuple[float, float] | None = None
+    insecure: bool = False
+    publish: Path | None = None
+    changed_code: bool = False
+    set_: list[str] | None = None
+
+    @property
+    def secrets(self) -> Path | None:
+        """The folder of certificates; none without TLS."""
+        return None if self.insecure else self.certs
+
+    @property
+    def begun(self) -> Path | None:
+        """The folder of a run that is continued."""
+        goes_on = self.out is not None and self.or_resume and (self.out / "config.toml").exists()
+        return self.out if goes_on else self.resume
+
+    @property
+    def again(self) -> str:
+        """The options with which an interrupted run is resumed."""
+        given = {"--data": self.data, "--certs": self.secrets, "--host": self.host, "--port": self.port}
+        said = [f"{name} {value}" for name, value in given.items() if value is not None]
+        return " ".join(said) + " --insecure" * self.insecure
+
+    def check(self, file: Path | None) -> None:
+        """Refuses options that do not go together."""
+        if self.resume is not None and (file, self.out, self.set_) != (None, None, None):
+            raise UserError("--resume uses the folder's own settings; it takes no file, --out or --set")
+        if self.resume is None and self.changed_code:
+            raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
+        if self.or_resume and self.out is None:
+            raise UserError("--or-resume needs --out: the folder in which the run is begun, and gone on with")
+        if self.resume is None and file is None:
+            raise UserError("FILE is missing: a TOML file as for covey run, or --resume with a run's folder")
+
+    def own_data(self) -> Dataset | None:
+        """The server's own test data, where they are given."""
+        from covey.data import Dataset
+
+        own = None if self.data is None else loaded(self.data, "server")
+        if own is not None and not isinstance(own, Dataset):
+            raise UserError(
+                f"--data {self.data} gave a {type(own).__name__}; it must give a Dataset (see from_tensors)"
+            )
+        return own
+
+    def link(self, folder: Path) -> AbstractContextManager[Link]:
+        """The SuperLink: one that runs, or one of this run's own."""
+        from covey.deploy import superlink as links
+
+        if self.superlink:
+            return links.existing(self.superlink, certs=self.secrets)
+        read_only = self.certs.exists() and not os.access(self.certs, os.W_OK)  # as a container's secrets are
+        database = folder / "superlink" if self.insecure or read_only else self.certs
+        return links.superlink(database, certs=self.secrets)
+
+
+def serve(file: Path | None = None, *, options: Serving) -> None:
+    """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash.
+
+    Args:
+        file: a TOML file as for covey run.
+    """
+    from covey.cli.run import interruptible, show
+    from covey.deploy.secret_file import for_their_owner
+    from covey.deploy.superlink import need_flower
+    from covey.files import new_run_folder
+    from covey.runs.run import resume, run_config, run_or_resume
+
+    options.check(file)
+    need_flower()
+    config = served_config(file, options.resume, options.set_)
+    secrets, begun = options.secrets, options.begun
+    if options.publish is not None:
+        publish_study(config, options.clients or config["data"]["clients"], secrets, options.publish)
         return
-    folder = resume or out or new_run_folder(config.method_name)
-    begun = out if out is not None and or_resume and (out / "config.toml").exists() else resume
-    least = clients or sites_before(begun) or config["data"]["clients"]
-    own = None if data is None else loaded(data, "server")
-    if own is not None and not isinstance(own, Dataset):
-        raise UserError(
-            f"--data {data} gave a {type(own).__name__}; it must give a Dataset (see from_tensors)"
-        )
-    secrets = None if insecure else certs
-    scaling = asked_scale(scale_epsilon, scale_range) if scale else None
-    page = page_place(status_port, status_host, status_key, secrets)
-    place = listening(host, port, insecure)
-    read_only = certs.exists() and not os.access(certs, os.W_OK)  # as a container's secrets are
-    database = folder / "superlink" if insecure or read_only else certs
-    opened = (
-        links.existing(superlink, certs=secrets) if superlink else links.superlink(database, certs=secrets)
-    )
-    given = {"--data": data, "--certs": None if insecure else certs, "--host": host, "--port": port}
-    again = " ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+    folder = options.resume or options.out or new_run_folder(config.method_name)
+    least = options.clients or sites_before(begun) or config["data"]["clients"]
+    own = options.own_data()
+    scaling = asked_scale(options.scale_epsilon, options.scale_range) if options.scale else None
+    page = page_place(options.status_port, options.status_host, options.status_key, secrets)
+    place = listening(options.host, options.port, options.insecure)
+    told: dict[str, Any] = {
+        "folder": folder,
+        "page": page,
+        "scaling": scaling,
+        "before": schema_before(begun),
+    }
     # as Ctrl-C: the run is saved, and says how to resume
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         with_times(),
         for_their_owner(),  # checkpoints hold models
-        opened as link,
+        options.link(folder) as link,
         live(config.method_name, config.top.rounds, every_round=True) as watch,
-        interruptible(again + " --insecure" * insecure),
-        open_sites(
-            config,
-            link,
-            secrets,
-            place,
-            least,
-            own,
-            folder=folder,
-            page=page,
-            scaling=scaling,
-            before=schema_before(begun),
-        ) as fleet,
+        interruptible(options.again),
+        open_sites(config, link, secrets, place, least, own, **told) as fleet,
         fleet.status.recorded(
             fleet.farewell, run=folder.name, method=config.method_name, resumed=begun is not None
         ),
     ):
         watchers = [watch, fleet.status.round_ended]
-        if resume is not None:
-            done = go_on(folder, watchers=watchers, say=say, fleet=fleet, changed_code=changed_code)
+        if options.resume is not None:
+            changed = options.changed_code
+            done = resume(folder, watchers=watchers, say=say, fleet=fleet, changed_code=changed)
         else:
-            begin = run_or_resume if or_resume else run_config
+            begin = run_or_resume if options.or_resume else run_config
             done = begin(config, folder, watchers=watchers, say=say, fleet=fleet)
     show([done])
 
@@ -318,153 +348,6 @@ def server_warning(certs: Path) -> list[str]:
     return [f"the server's certificate ends in {left} days; covey certs renew {certs} --server"] * (
         left < SOON
     )
-
-
-def join(
-    address: str,
-    *,
-    data: str | None = None,
-    table: Path | None = None,
-    label: str | None = None,
-    exclude: list[str] | None = None,
-    key: Path | None = None,
-    ca: Path = Path("ca.crt"),
-    name: str | None = None,
-    state: Path = Path("covey-site"),
-    budget: float | None = None,
-    trust_server: bool = False,
-    allow: list[str] | None = None,
-    most_passes: float = 1000.0,
-    most_parameters: int = 2**28,
-    most_seconds: float = 3600.0,
-    most_megabytes: int = 4096,
-    show: bool = False,
-    approve: str | None = None,
-    most_cpu: float | None = None,
-    check: bool = False,
-    insecure: bool = False,
-) -> None:
-    """Participate in a run with the data of this machine; only what is installed or allowed here ever runs here.
-
-    Args:
-        address: the server: HOST:PORT.
-        data: FILE.py:FUNCTION that gives the site's data.
-        table: a CSV, Parquet or Excel file: the site's data without any code.
-        label: with --table: the column to predict.
-        exclude: with --table: a column that is no input. Repeatable.
-        key: this site's key, from covey certs.
-        ca: the CA's certificate, from covey certs.
-        name: this site's name. [default: the key's file name]
-        state: where the site keeps its state.
-        budget: the most privacy loss of this site, ever, as epsilon per sample (not per client); what cannot be
-            counted is refused.
-        trust_server: with --budget: let the server have updates and evaluations on test data without noise of this
-            site's own, and numbers of samples, which the budget does not count.
-        allow: FILE.py:NAME of a step, model, objective, metric or optimiser of your own that the server may ask for by
-            NAME. Repeatable. [default: only what is installed here]
-        most_passes: the most passes over this site's data that one request may ask for.
-        most_parameters: the largest model that this site trains.
-        most_seconds: the longest that one request may take.
-        most_megabytes: the largest request that this site takes.
-        show: print the server's study in plain words, and end; HOST:PORT may be the study's file.
-        approve: the name of the person who approves the study that --show showed; from then on this site answers
-            nothing else. With --budget and --most-cpu, which then hold for it.
-        most_cpu: with --approve: the most CPU seconds, in all, for the study.
-        check: say whether network, version, clock, study, data, schema and budget fit, and end.
-    """
-    from covey.deploy.secret_file import for_their_owner
-    from covey.deploy.site_bounds import Bounds
-    from covey.deploy.superlink import LOOPBACK, need_flower
-
-    if most_cpu is not None and (approve is None or not most_cpu > 0):
-        raise UserError(f"--most-cpu is {most_cpu!r}; it goes with --approve, and must be above 0")
-    if show + check + (approve is not None) > 1:
-        raise UserError("give one of --show, --approve and --check")
-    asks = show or approve is not None
-    if (data is None) == (table is None) and not asks:
-        raise UserError("give the site's data: --table FILE --label COLUMN, or --data FILE.py:FUNCTION")
-    if (table is None) != (label is None) or (exclude and table is None):
-        raise UserError("--table goes with --label, and --exclude with both")
-    host, _, port = address.rpartition(":")
-    of_file = asks and Path(address).is_file()
-    if not of_file and (not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536):
-        raise UserError(f"the address is {address!r}; it must look like HOST:PORT")
-    if insecure and not of_file and host.strip("[]") not in LOOPBACK:
-        raise UserError(f"--insecure works only on loopback; the address is {address!r}")
-    if not insecure and (key is None or not key.exists() or not ca.exists()):
-        missing = "--key is missing" if key is None else f"{ca if key.exists() else key} does not exist"
-        raise UserError(f"{missing}; a site makes its own with: covey certs request NAME")
-    if budget is not None and not 0 < budget < math.inf:
-        raise UserError(f"--budget is {budget!r}; allowed: a number above 0")
-    if trust_server and budget is None:
-        raise UserError("--trust-server needs --budget: without one the server is told all that it asks for")
-    bounds = Bounds(
-        passes=most_passes, parameters=most_parameters, seconds=most_seconds, megabytes=most_megabytes
-    )
-    need_flower()
-    from covey.deploy.certs import private_key
-    from covey.deploy.connection import serve_site
-    from covey.deploy.site import Site
-    from covey.deploy.site_memory import locked_folder
-
-    called = name or (key.stem if key else "")
-    if not called:
-        raise UserError("--name is missing; without a key it tells the server which site this is")
-    secret = None if insecure or key is None else private_key(key)
-    if asks:
-        from covey.cli import consent
-
-        server = consent.Server(address=address, ca=None if insecure else ca, key=secret, folder=state)
-        with for_their_owner(), locked_folder(state):
-            if approve is None:
-                consent.show(server)
-            else:
-                consent.approve(server, approve, budget, most_cpu)
-        return
-    if secret is not None:
-        from covey.deploy.certs import public_text
-        from covey.deploy.site_list import fingerprint
-
-        say(f"this is {called}, with the key {fingerprint(public_text(secret.public_key()))}")
-    samples = of_a_table(table, label, exclude or ()) if table is not None else loaded(data or "", called)
-    with with_times(), for_their_owner(), locked_folder(state):  # states of runs hold models, too
-        site = Site(
-            samples,
-            name=called,
-            folder=state,
-            budget=budget,
-            trust_server=trust_server,
-            allow=allow or (),
-            bounds=bounds,
-            ca=None if insecure else ca,
-            say=say,
-        )
-        if check:
-            from covey.cli import consent
-
-            consent.check(
-                consent.Server(address=address, ca=None if insecure else ca, key=secret, folder=state), site
-            )
-            return
-        serve_site(
-            address,
-            site.answer,
-            ca=None if insecure else ca,
-            key=secret,
-            folder=state,
-            say=say,
-            most=bounds.megabytes * 2**20,
-        )
-
-
-def of_a_table(file: Path, label: str | None, exclude: Sequence[str]) -> SiteTable:
-    """The site's table; what was decided while it was read is said once."""
-    from covey.deploy.site import SiteTable
-
-    found = SiteTable(source=file, label=label or "", settings={"exclude": tuple(exclude)} if exclude else {})
-    for note in found.read().notes:
-        say(note)
-    return found
 
 
 def loaded(where: str, name: str) -> Any:
