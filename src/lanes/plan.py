@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from lanes.compiled.isa import Isa, host
-from lanes.compiled.library import Progress, ensure_built, load
+from lanes.compiled.library import Progress, ensure_built, load, parts_of
 from lanes.compiled.tiles import shapes
 from lanes.graph import Graph, UnsupportedError
 from lanes.program import Each, Mode, write
@@ -51,11 +51,22 @@ class Plan:
 
     def compile(self, progress: Progress | None = None) -> None:
         """Builds the kernels if this machine has not got them yet, and loads them."""
-        ensure_built(self.isa, progress)
-        load(self.isa)
+        ensure_built(self.isa, progress, self.parts)
+        load(self.isa, self.parts)
 
     def trainer(self) -> Trainer:
         return Trainer(self)
+
+    @functools.cached_property
+    def parts(self) -> frozenset[str]:
+        """The object files with all that this model may be trained and run with."""
+        candidates = frozenset(
+            number for number, stage in enumerate(stages(self.graph)) if form_of_stage(stage) is not None
+        )
+        modes: tuple[Mode, ...] = (self.objective, "forward")
+        ways = (frozenset[int](), candidates) if self.fast is None else (self.fast,)
+        programs = [_program(self.graph, self.isa, 1, mode, "alike", way) for mode in modes for way in ways]
+        return parts_of(int(operation) for program in programs for operation in program.code[:, 0])
 
     @property
     def no_lengths(self) -> str:

@@ -48,7 +48,7 @@ class Trainer:
         self._plan = plan
         self._isa: Isa = plan.isa
         self._graph: Graph = plan.graph
-        self._run = load(self._isa)
+        self._run = load(self._isa, plan.parts)
         self._spaces: dict[tuple[Mode, Each], _Space] = {}
         self._answer = np.zeros(2, np.int64)  # a call's result, and its exception
         self._scratch = np.zeros(self._isa.lanes, np.int64)

@@ -65,7 +65,7 @@ def test_kernels_are_compiled_on_request(command: typer.Typer, monkeypatch: pyte
     monkeypatch.setattr(doctor, "version_of", lambda name: "1.0")
     built: list[str] = []
     monkeypatch.setattr(lanes_bench, "is_compiled", lambda: bool(built))
-    assert "not compiled yet: covey doctor --compile" in output(command)
+    assert "not compiled yet for every model: covey doctor --compile" in output(command)
     monkeypatch.setattr(lanes_bench, "compile_kernels", lambda say: built.append("now"))
     assert "the fast trainer is compiled" in output(command, "--compile")
     assert built == ["now"]

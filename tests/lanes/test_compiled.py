@@ -1,18 +1,23 @@
 """The kernels are compiled once per machine, again when their sources change, and for narrower machines too."""
 
+import itertools
 import os
 import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import lanes
+from covey.training.models import build
 from lanes import LanesError
 from lanes.compiled import library
 from lanes.compiled.isa import AVX2, AVX512, NEON, host
 from lanes.compiled.tiles import Reach, cover, shapes, split
+from lanes.program import Each
 
 
 def test_the_cache_notices_an_edit_of_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +40,7 @@ def test_a_warm_start_is_quick_and_says_nothing() -> None:
     said: list[str] = []
     started = time.process_time()  # of this process alone, however busy the machine is
     library.ensure_built(host(), said.append)
-    library.load.__wrapped__(host())
+    library.load.__wrapped__(host(), library.EVERY)
     assert time.process_time() - started < 0.5
     assert not said
 
@@ -55,6 +60,36 @@ def test_an_unknown_instruction_set_is_the_users_mistake(monkeypatch: pytest.Mon
     monkeypatch.setenv("LANES_ISA", "mmx")
     with pytest.raises(LanesError, match="LANES_ISA is 'mmx'"):
         host()
+
+
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [
+        ("mlp", set()),
+        ("lenet5", {"images"}),
+        ("cnn-mnist", {"images", "winograd", "transforms"}),
+        ("resnet18", {"images", "windows", "norms", "winograd", "transforms"}),
+    ],
+)
+def test_a_model_compiles_the_parts_that_its_programs_need_and_no_others(model: str, more: set[str]) -> None:
+    shape = (3, 32, 32) if model == "resnet18" else (1, 28, 28)
+    plan = lanes.plan(build(model, input_shape=shape, outputs=10), shape, "cross-entropy", "sgd")
+    assert isinstance(plan, lanes.Plan)
+    assert plan.parts == {"vector", "machine"} | more
+    ways: list[Each] = ["alike"] if plan.no_lengths else ["alike", "weighted", "lengths"]
+    for blocks, each in itertools.product((1, 3), ways):
+        code = replace(plan, fast=frozenset()).program("cross-entropy", blocks, each).code
+        assert library.parts_of(code[:, 0].tolist()) <= plan.parts
+
+
+def test_the_time_to_compile_grows_with_the_parts_and_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "SECONDS", {"vector": 4.0, "machine": 3.0, "images": 2.0})
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert library.time_to_compile(["images"]) == "about 2 s"
+    assert library.time_to_compile(["vector", "machine", "images"]) == "about 4 s"  # 9 / 2, rounded to even
+    monkeypatch.setattr(os, "getloadavg", lambda: (6.0, 6.0, 6.0))  # nine processes share what three had
+    assert library.time_to_compile(["vector", "machine", "images"]) == "about 14 s, as it is busy (load 6)"
 
 
 @pytest.mark.slow

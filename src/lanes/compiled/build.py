@@ -1,7 +1,7 @@
-"""Compiles one half of the machine into an object file: `python -m lanes.compiled.build HALF FILE`.
+"""Compiles one part of the machine into an object file: `python -m lanes.compiled.build PART FILE`.
 
 Runs in a process of its own: the environment can restrict the target, no training process pays for Numba, and
-both halves are compiled at the same time.
+all parts are compiled at the same time.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from lanes.compiled.isa import host
-from lanes.compiled.library import ENTRY
+from lanes.compiled.library import VECTOR_PARTS
 
 
 def target_machine() -> Any:
@@ -28,48 +28,48 @@ def target_machine() -> Any:
     )
 
 
-def vector_half(machine: Any) -> Any:
-    """The vector kernels, written in LLVM's own language."""
+def vector_part(part: str, machine: Any) -> Any:
+    """Vector kernels, written in LLVM's own language."""
     from lanes.compiled.vector import vector_module
 
-    module = vector_module()
+    module = vector_module(part)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     return llvm.parse_assembly(str(module))
 
 
-def machine_half(_machine: Any) -> Any:
-    """All the rest, translated by Numba."""
-    from lanes.compiled.machine import SIGNATURE, run
+def machine_part(part: str) -> Any:
+    """All the rest, translated by Numba; it exports one function."""
+    from lanes.compiled import parts
+    from lanes.compiled.apart import ENTRIES, PART, RUN
+    from lanes.compiled.machine import run
     from lanes.compiled.vector import SIGNATURES
 
     nowhere = ctypes.create_string_buffer(8)
-    for symbol in SIGNATURES:  # Numba links what it compiled at once, although nobody calls it here
+    for symbol in (*SIGNATURES, *ENTRIES.values()):  # Numba links at once, although nobody calls it here
         llvm.add_symbol(symbol, ctypes.addressof(nowhere))
-    run.compile(SIGNATURE)  # type: ignore[attr-defined]
-    (compiled,) = run.overloads.values()  # type: ignore[attr-defined]
+    function: Any = run if part == "machine" else getattr(parts, part)
+    function.compile(RUN if part == "machine" else PART)
+    (compiled,) = function.overloads.values()
     name = compiled.fndesc.llvm_func_name
-    module = llvm.parse_assembly(str(compiled.library._final_module).replace(name, ENTRY))
+    module = llvm.parse_assembly(str(compiled.library._final_module).replace(name, ENTRIES[part]))
     for symbol in [*module.functions, *module.global_variables]:
-        if not symbol.is_declaration and symbol.name != ENTRY:
+        if not symbol.is_declaration and symbol.name != ENTRIES[part]:
             symbol.linkage = "internal"
     return module
 
 
-HALVES = {"vector": vector_half, "machine": machine_half}
-
-
-def optimised(half: str, machine: Any) -> Any:
-    """One half of the machine as LLVM optimises it for a target."""
-    module = HALVES[half](machine)
+def optimised(part: str, machine: Any) -> Any:
+    """One part of the machine as LLVM optimises it for a target."""
+    module = vector_part(part, machine) if part in VECTOR_PARTS else machine_part(part)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
     builder.getModulePassManager().run(module, builder)
     return module
 
 
-def build(half: str, target: Path) -> None:
+def build(part: str, target: Path) -> None:
     machine = target_machine()
-    target.write_bytes(machine.emit_object(optimised(half, machine)))
+    target.write_bytes(machine.emit_object(optimised(part, machine)))
 
 
 if __name__ == "__main__":

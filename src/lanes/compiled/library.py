@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -17,9 +17,21 @@ from typing import Any
 import platformdirs
 
 from lanes.compiled.isa import Isa, LanesError
+from lanes.compiled.operations import PARTS, PER_PART
 
-ENTRY = "lanes_run"
-CPU_SECONDS, LONGER_HALF = 22, 14  # of compiling, both halves and the longer one, on a Zen 4 core
+VECTOR_PARTS = ("vector", "transforms")  # the second for Winograd's method
+ENTRY = "lanes_machine"
+# CPU seconds to compile each part on a Zen 4 core
+SECONDS = {
+    "vector": 4.5,
+    "machine": 4.1,
+    "images": 1.6,
+    "windows": 1.6,
+    "norms": 1.6,
+    "winograd": 3.7,
+    "transforms": 2.1,
+}
+EVERY = frozenset(SECONDS)
 SOURCES = Path(__file__).parent
 Progress = Callable[[str], None]
 
@@ -40,34 +52,45 @@ def object_files(isa: Isa) -> dict[str, Path]:
     for part in (metadata.version("numba"), metadata.version("llvmlite"), sys.version, processor):
         digest.update(part.encode())
     name = f"lanes-{isa.name}-{digest.hexdigest()[:16]}"
-    return {half: cache_folder() / f"{name}-{half}.o" for half in ("vector", "machine")}
+    return {part: cache_folder() / f"{name}-{part}.o" for part in SECONDS}
 
 
-def ensure_built(isa: Isa, progress: Progress | None = None) -> list[Path]:
-    """The object files, compiled by processes of their own if they are not there yet."""
-    targets = object_files(isa)
-    if not all(path.exists() for path in targets.values()):
+def parts_of(operations: Iterable[int]) -> frozenset[str]:
+    """The parts that programs with these operations need."""
+    found = {"vector", "machine", *(PARTS[operation // PER_PART] for operation in operations)}
+    return frozenset(found | ({"transforms"} if "winograd" in found else set()))
+
+
+def ensure_built(
+    isa: Isa, progress: Progress | None = None, parts: frozenset[str] = EVERY
+) -> dict[str, Path]:
+    """The object files of these parts, compiled by processes of their own if they are not there yet."""
+    targets = {part: path for part, path in object_files(isa).items() if part in parts}
+    missing = [part for part, path in targets.items() if not path.exists()]
+    if missing:
         if progress:
             progress(
-                f"compiling the lanes kernels for {isa.name}, once on this machine: {time_to_compile(len(targets))}"
+                f"compiling the lanes kernels for {isa.name}, once on this machine: {time_to_compile(missing)}"
             )
         started = time.monotonic()
         with alone(), tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
-            missing = {half: path for half, path in targets.items() if not path.exists()}
-            drafts = {half: Path(folder) / path.name for half, path in missing.items()}
+            drafts = {
+                part: Path(folder) / path.name for part, path in targets.items() if not path.exists()
+            }
             _compile(isa, drafts)
-            for half, draft in drafts.items():
-                draft.replace(missing[half])
+            for part, draft in drafts.items():
+                draft.replace(targets[part])
         if progress:
             progress(f"compiled the lanes kernels in {time.monotonic() - started:.0f} s")
-    return list(targets.values())
+    return targets
 
 
-def time_to_compile(halves: int) -> str:
-    """How long it will take, with the other work that the machine has at the moment."""
+def time_to_compile(parts: Sequence[str]) -> str:
+    """How long it will take by the clock, with the other work that the machine has at the moment."""
     cores, load = os.cpu_count() or 1, os.getloadavg()[0]
-    idle = LONGER_HALF if cores >= halves else CPU_SECONDS
-    seconds = idle * max(1.0, (load + halves) / max(cores, halves))
+    each = [SECONDS[part] for part in parts]
+    idle = max(max(each), sum(each) / cores)
+    seconds = idle * max(1.0, (load + len(parts)) / max(cores, len(parts)))
     return f"about {seconds:.0f} s" + (f", as it is busy (load {load:.0f})" if seconds > 1.5 * idle else "")
 
 
@@ -94,8 +117,8 @@ def _compile(isa: Isa, drafts: dict[str, Path]) -> None:
         environment |= {"NUMBA_CPU_NAME": isa.cpu, "NUMBA_CPU_FEATURES": isa.features}
     command = [sys.executable, "-m", "lanes.compiled.build"]
     workers = [
-        subprocess.Popen([*command, half, draft], env=environment, stderr=subprocess.PIPE, text=True)
-        for half, draft in drafts.items()
+        subprocess.Popen([*command, part, draft], env=environment, stderr=subprocess.PIPE, text=True)
+        for part, draft in drafts.items()
     ]
     errors = [worker.communicate()[1] for worker in workers]
     for worker, error in zip(workers, errors, strict=True):
@@ -105,12 +128,18 @@ def _compile(isa: Isa, drafts: dict[str, Path]) -> None:
 
 
 @functools.cache
-def load(isa: Isa) -> Any:
-    """The machine's entry point as a ctypes function, which releases the interpreter lock while it runs."""
+def load(isa: Isa, parts: frozenset[str] = EVERY) -> Any:
+    """The machine's entry point as a ctypes function, which releases the interpreter lock while it runs.
+
+    With these parts alone: a program that needs another one would end the process.
+    """
     import llvmlite.binding as llvm
 
     builder = llvm.JITLibraryBuilder().export_symbol(ENTRY).add_current_process()
-    for path in ensure_built(isa):
+    nowhere = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
+    for part in set(PARTS) - parts:
+        builder.import_symbol(f"lanes_{part}", nowhere)
+    for path in ensure_built(isa, parts=parts).values():
         builder.add_object_img(path.read_bytes())
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

@@ -2,63 +2,16 @@
 
 from typing import Any
 
-from lanes.compiled import (
-    convolutions,
-    dropouts,
-    linears,
-    losses,
-    moving,
-    norms,
-    samples,
-    turned,
-    whole,
-    windows,
-    winograd,
-)
-from lanes.compiled import fast_instructions as fast
+from lanes.compiled import apart, dropouts, linears, losses, moving, samples
 from lanes.compiled import instructions as do
 from lanes.compiled.emit import LANES
 from lanes.compiled.jit import jit
-from lanes.compiled.native import at, doubles, f32, fields, floats, int64, ints, marks
-from lanes.compiled.operations import WIDTH, Operation
+from lanes.compiled.native import at, f32, fields, int64
+from lanes.compiled.operations import PARTS, PER_PART, WIDTH, Operation
 from lanes.compiled.state import Machine
 from lanes.compiled.update import BETA1, BETA2, Update, finish, finish_all
 
-POOLING, ROWS = len(do.Conv._fields), len(do.Rows._fields)
-STRIP, FAST = len(fast.Strip._fields), len(fast.Strip._fields) + len(fast.Fast._fields)
-WEIGHTS = FAST + len(do.Pooling._fields)
-
-
-@jit
-def on_images(s: Any, operation: int, c: Any, b: int) -> None:
-    """An operation on the images of block b."""
-    if operation == Operation.CONV:
-        convolutions.conv(s, fields(do.Conv, c), b)
-    elif operation == Operation.CONV_POOL:
-        convolutions.conv_pool(s, fields(do.Conv, c), fields(do.Pooling, at(c, POOLING)), b)
-    elif operation == Operation.CONV_GRAD:
-        convolutions.conv_grad(s, fields(do.ConvGrad, c), b)
-    elif operation == Operation.DELTA:
-        convolutions.delta(s, fields(do.Delta, c), b)
-    elif operation == Operation.MAX_POOL:
-        convolutions.max_pool(s, fields(do.Rows, c), fields(do.Pooling, at(c, ROWS)), b)
-    elif operation == Operation.WINDOW_MAX:
-        windows.window_max(s, fields(do.Window, c), b)
-    elif operation == Operation.WINDOW_MAX_BACK:
-        windows.window_max_back(s, fields(do.Window, c), b)
-    elif operation == Operation.WINDOW_MEAN:
-        windows.window_mean(s, fields(do.Window, c), b)
-    elif operation == Operation.WINDOW_MEAN_BACK:
-        windows.window_mean_back(s, fields(do.Window, c), b)
-    elif operation == Operation.FAST_CONV:
-        pooling = fields(do.Pooling, at(c, FAST))
-        winograd.conv(s, fields(fast.Strip, c), fields(fast.Fast, at(c, STRIP)), pooling, b)
-    elif operation == Operation.FAST_GRAD:
-        winograd.gradient(s, fields(fast.Strip, c), fields(fast.FastGrad, at(c, STRIP)), b)
-    elif operation == Operation.NORM_FIXED:
-        norms.norm_fixed(s, fields(do.Norm, c), b)
-    elif operation == Operation.RESCALE:
-        norms.rescale(s, fields(do.Rescale, c), b)
+IMAGES, WINDOWS, NORMS, WINOGRAD = (PARTS.index(name) for name in ("images", "windows", "norms", "winograd"))
 
 
 @jit
@@ -107,26 +60,19 @@ def on_values(s: Any, operation: int, c: Any, b: int) -> None:
 def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
     """One operation on the blocks b0 to b1; returns the loss if it is one."""
     loss = 0.0
-    if operation == Operation.LINEAR:
+    part = operation // PER_PART
+    if part == IMAGES:
+        apart.images(s, operation, c, b0, b1)
+    elif part == WINDOWS:
+        apart.windows(s, operation, c, b0, b1)
+    elif part == NORMS:
+        apart.norms(s, operation, c, b0, b1)
+    elif part == WINOGRAD:
+        apart.winograd(s, operation, c, b0, b1)
+    elif operation == Operation.LINEAR:
         linears.linear(s, fields(do.Linear, c), b0, b1)
     elif operation == Operation.LINEAR_GRAD:
         linears.linear_grad(s, fields(do.LinearGrad, c), b0, b1)
-    elif operation == Operation.NORM:
-        norms.norm(s, fields(do.Norm, c), b0, b1)
-    elif operation == Operation.NORM_BACK:
-        norms.norm_back(s, fields(do.Norm, c), b0, b1)
-    elif operation == Operation.FAST_WEIGHTS:
-        u = fields(fast.FastWeights, c)
-        winograd.weights(s, u, int64(0), u.inputs if u.flipped else u.outputs)
-    elif operation == Operation.FAST_SUM:
-        winograd.add_up(s, fields(fast.FastSum, c))
-    elif operation == Operation.TURNED_GRAD:
-        turned.gradient(s, fields(do.TurnedGrad, c), b0, b1)
-    elif operation == Operation.WHOLE_CONV:
-        pooling, weights = fields(do.Pooling, at(c, FAST)), fields(fast.FastWeights, at(c, WEIGHTS))
-        whole.conv(s, fields(fast.Strip, c), fields(fast.Fast, at(c, STRIP)), pooling, weights, b0, b1)
-    elif operation == Operation.WHOLE_GRAD:
-        whole.gradient(s, fields(fast.Strip, c), fields(fast.WholeGrad, at(c, STRIP)), b0, b1)
     elif operation == Operation.FINISH:
         g = fields(do.Finish, c)
         finish(s.update, g.parameter, at(s.work, g.gradient), g.size)
@@ -139,7 +85,6 @@ def execute(s: Any, operation: int, c: Any, b0: int, b1: int) -> float:
             elif operation == Operation.SQUARED_ERROR:
                 loss += losses.squared_error(s, fields(do.Loss, c), b)
             else:
-                on_images(s, operation, c, b)
                 on_values(s, operation, c, b)
                 on_samples(s, operation, c, b)
     return loss
@@ -220,10 +165,3 @@ def run(
         losses[k] = loss
     return 0
 
-
-SIGNATURE = (
-    *(ints, ints, int64, ints, floats, marks, ints),
-    *(floats, floats, floats, floats, floats, floats, floats),
-    *(floats, ints, floats, floats, ints, ints, int64, doubles),
-    *(int64, int64, int64, int64, int64),
-)

@@ -3,6 +3,9 @@
 from enum import IntEnum
 
 WIDTH = 64  # int64 values in a row of a program: the operation and its fields
+# Object files with operations: `machine` is needed by every model, the others by those that have such layers.
+PARTS = ("machine", "images", "windows", "norms", "winograd")
+PER_PART = 32  # operation // PER_PART is the part's number
 
 
 class Operation(IntEnum):
@@ -13,40 +16,44 @@ class Operation(IntEnum):
     ZERO = 2
     COPY = 3
     ADD = 4
-    CONV = 5
-    CONV_POOL = 6
-    CONV_GRAD = 7
-    LINEAR = 8
-    LINEAR_GRAD = 9
-    RELU = 10
-    RELU_BACK = 11
-    TANH = 12
-    TANH_BACK = 13
-    SIGMOID = 14
-    SIGMOID_BACK = 15
-    DROPOUT = 16
-    MAX_POOL = 17
-    DELTA = 18
-    WINDOW_MAX = 19
-    WINDOW_MAX_BACK = 20
-    WINDOW_MEAN = 21
-    WINDOW_MEAN_BACK = 22
-    NORM = 23
-    NORM_FIXED = 24
-    NORM_BACK = 25
-    RESCALE = 26
-    CROSS_ENTROPY = 27
-    SQUARED_ERROR = 28
-    FINISH = 29
-    FINISH_ALL = 30
-    LINEAR_SQUARES = 31
-    CONV_SQUARES = 32
-    LENGTHS = 33
-    WEIGH = 34
-    FAST_CONV = 35
-    FAST_GRAD = 36
-    FAST_WEIGHTS = 37
-    FAST_SUM = 38
-    TURNED_GRAD = 39
-    WHOLE_CONV = 40
-    WHOLE_GRAD = 41
+    LINEAR = 5
+    LINEAR_GRAD = 6
+    RELU = 7
+    RELU_BACK = 8
+    TANH = 9
+    TANH_BACK = 10
+    SIGMOID = 11
+    SIGMOID_BACK = 12
+    DROPOUT = 13
+    CROSS_ENTROPY = 14
+    SQUARED_ERROR = 15
+    FINISH = 16
+    FINISH_ALL = 17
+    LINEAR_SQUARES = 18
+    CONV_SQUARES = 19
+    LENGTHS = 20
+    WEIGH = 21
+
+    CONV = 32
+    CONV_POOL = 33
+    CONV_GRAD = 34
+    DELTA = 35
+    MAX_POOL = 36
+
+    WINDOW_MAX = 64
+    WINDOW_MAX_BACK = 65
+    WINDOW_MEAN = 66
+    WINDOW_MEAN_BACK = 67
+
+    NORM = 96
+    NORM_FIXED = 97
+    NORM_BACK = 98
+    RESCALE = 99
+
+    FAST_CONV = 128
+    FAST_GRAD = 129
+    FAST_WEIGHTS = 130
+    FAST_SUM = 131
+    TURNED_GRAD = 132
+    WHOLE_CONV = 133
+    WHOLE_GRAD = 134

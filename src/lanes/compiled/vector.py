@@ -350,12 +350,16 @@ SIGNATURES = {
 }
 
 
-def vector_module() -> ir.Module:
-    """The module that defines these kernels."""
-    module = ir.Module("lanes_vector")
+def vector_module(part: str) -> ir.Module:
+    """The module that defines the kernels of `vector`, or of `transforms`, which Winograd's method needs."""
+    module = ir.Module(f"lanes_{part}")
+    quick = part == "transforms"
     for name, (arguments, write) in FAMILIES.items():
-        define_family(module, name, arguments, write)
-    for name, (arguments, body) in SINGLES.items():
-        define(module, name, arguments, body)
-    define_transforms(module, "lanes_transform")
+        if (name == "lanes_multiply") == quick:
+            define_family(module, name, arguments, write)
+    if quick:
+        define_transforms(module, "lanes_transform")
+    else:
+        for name, (arguments, body) in SINGLES.items():
+            define(module, name, arguments, body)
     return module

@@ -1,0 +1,46 @@
+"""Calls from one object file into another, by name and in Numba's calling convention."""
+
+from typing import Any
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from lanes.compiled.native import doubles, f32, floats, int64, ints, marks
+from lanes.compiled.operations import PARTS
+from lanes.compiled.state import Machine
+from lanes.compiled.update import Update
+
+ENTRIES = {name: f"lanes_{name}" for name in PARTS}  # the function that each part exports
+
+_named: Any = types.NamedTuple
+_update = _named([*[floats] * 6, *[int64] * 4, *[f32] * 7], Update)
+_machine = _named(
+    [floats, marks, ints, ints, floats, _update, floats, ints, floats, floats, ints, *[int64] * 3], Machine
+)
+PART: Any = (_machine, int64, ints, int64, int64)
+RUN: Any = (
+    *(ints, ints, int64, ints, floats, marks, ints),
+    *(floats, floats, floats, floats, floats, floats, floats),
+    *(floats, ints, floats, floats, ints, ints, int64, doubles),
+    *(int64, int64, int64, int64, int64),
+)
+
+
+def _entry(name: str) -> Any:
+    def call(_context: Any, s: Any, operation: Any, c: Any, b0: Any, b1: Any) -> Any:
+        none: Any = types.none
+
+        def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+            kind = context.call_conv.get_function_type(none, signature.args)
+            function = cgutils.get_or_insert_function(b.module, kind, ENTRIES[name])
+            context.call_conv.call_function(b, function, none, signature.args, values)
+            return context.get_dummy_value()
+
+        return none(*PART), generate
+
+    made: Any = intrinsic(call)
+    return made
+
+
+images, windows, norms, winograd = (_entry(name) for name in PARTS[1:])
