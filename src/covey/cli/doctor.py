@@ -107,7 +107,11 @@ def fast_trainer() -> str:
 
     if version_of("numba") is None:
         return "not here: pip install 'covey[fast]'"
-    there = "compiled" if is_compiled() else "not compiled yet for every model: covey doctor --compile (or at first use)"
+    there = (
+        "compiled"
+        if is_compiled()
+        else "not compiled yet for every model: covey doctor --compile (or at first use)"
+    )
     return f"{instruction_set()}, {there}"
 
 

@@ -28,12 +28,13 @@ RUN: Any = (
 
 
 def _entry(name: str) -> Any:
-    def call(_context: Any, s: Any, operation: Any, c: Any, b0: Any, b1: Any) -> Any:
+    def call(_context: Any, _s: Any, _operation: Any, _c: Any, _b0: Any, _b1: Any) -> Any:
         none: Any = types.none
+        insert: Any = cgutils.get_or_insert_function
 
         def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
             kind = context.call_conv.get_function_type(none, signature.args)
-            function = cgutils.get_or_insert_function(b.module, kind, ENTRIES[name])
+            function = insert(b.module, kind, ENTRIES[name])
             context.call_conv.call_function(b, function, none, signature.args, values)
             return context.get_dummy_value()
 

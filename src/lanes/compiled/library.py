@@ -74,9 +74,7 @@ def ensure_built(
             )
         started = time.monotonic()
         with alone(), tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
-            drafts = {
-                part: Path(folder) / path.name for part, path in targets.items() if not path.exists()
-            }
+            drafts = {part: Path(folder) / path.name for part, path in targets.items() if not path.exists()}
             _compile(isa, drafts)
             for part, draft in drafts.items():
                 draft.replace(targets[part])

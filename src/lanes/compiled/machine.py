@@ -164,4 +164,3 @@ def run(
                     loss += execute(s, c[0], at(c, 1), int64(0), blocks)
         losses[k] = loss
     return 0
-
