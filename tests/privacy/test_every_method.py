@@ -8,6 +8,7 @@ import pytest
 from covey.core.round import Method, Reply, Step, Task, run_rounds
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
+from covey.methods.covey.candidates import AddSketch
 from covey.parts.steps.private import Noised, Quiet
 from covey.privacy import example
 from covey.privacy.example import ExampleTrain
@@ -24,13 +25,18 @@ LEVELS: dict[str, dict[str, Any]] = {
     "example": {"level": "example", "epsilon": 8.0, "clip": 1.0},
 }
 # Of what is left of an update once it is protected, the server is shown the row alone, or its masked numbers.
-SHOWN: dict[type, set[str]] = {Quiet: set(), Noised: set(), ExampleTrain: set(), SecureUpdate: {"numbers"}}
+SHOWN: dict[type, set[str]] = {
+    Quiet: set(),
+    Noised: set(),
+    ExampleTrain: set(),
+    SecureUpdate: {"numbers"},
+    AddSketch: {"table"},  # to the server that adds the noise to their sum
+}
 # With these settings a method tells what it tells under noise, or does without.
 SETTINGS: dict[str, dict[str, Any]] = {
     "cfic": {"epsilon": 2.0},
     "embedding": {"pretrain": "public", "public": "digits", "pretrain_rounds": 1},
     "haccs": {"losses": "none", "epsilon": 1.0},
-    "covey": {"epsilon": 4.0, "without": ("selection", "correction", "serving")},
     "cafa": {"by_cluster": True, "epsilon": 1.0},
     "cbcc": {"epsilon": 1.0},
     "cbcc-select": {"epsilon": 1.0},

@@ -169,7 +169,6 @@ REFUSED = {
     "ladd": "amplitudes",
     "clustered-sampling": "sketch",
     "local": "every client's own model",
-    "covey": "exact label counts or bits of every client; set method.epsilon",
 }
 
 
@@ -187,18 +186,9 @@ def test_methods_that_show_more_are_refused_in_one_sentence(name) -> None:
     assert str(no.value).count(". ") == 0
 
 
-@pytest.mark.parametrize(
-    ("settings", "shown"),
-    [
-        ({"epsilon": 4.0, "flip": 0.0}, "exact label counts or bits"),
-        ({"epsilon": 4.0}, "every client's exact loss"),
-        ({"epsilon": 4.0, "without": ("selection",)}, "exact losses on data that a client kept out"),
-        ({"epsilon": 4.0, "without": ("selection", "serving")}, "directions of single clients"),
-    ],
-    ids=str,
-)
-def test_covey_is_refused_as_long_as_a_part_needs_single_replies(settings, shown) -> None:
-    with pytest.raises(UserError, match=shown):
+@pytest.mark.parametrize("settings", [{"over": "hierarchical-ring"}, {"start": "together"}], ids=str)
+def test_covey_over_a_topology_or_with_a_trial_is_refused(settings) -> None:
+    with pytest.raises(UserError, match="cannot be private at the client level"):
         resolve({"method": {"name": "covey", **settings}, "private": PRIVATE})
 
 
@@ -206,16 +196,15 @@ def test_private_covey_keeps_the_contract_and_its_budget() -> None:
     from covey.methods.covey import covey
     from covey.privacy.composition import composed
 
-    without = ("selection", "correction", "serving")
-    clusters = covey(Train(epochs=1), per_round=4, epsilon=4.0, every=0, without=without)
-    method = made_private(clusters, Private(epsilon=8.0, delta=1e-3, clip=0.5), clients=8, rounds=3)
+    method = made_private(
+        covey(Train(epochs=1), per_round=4), Private(epsilon=8.0, delta=1e-3, clip=0.5), clients=8, rounds=3
+    )
     check_method(method)
     fleet = small_fleet()
     run_rounds(method, fleet, rounds=3)
     told = {loss.what for loss in fleet.ledger.told[0]}
     assert told == {"embeddings", "updates"}
-    updates = {loss: times for loss, times in fleet.ledger.told[0].items() if loss.what == "updates"}
-    assert 7.0 < composed(updates, 1e-3) <= 8.0 + 1e-6
+    assert 7.0 < composed(fleet.ledger.told[0], 1e-3) <= 8.0 + 1e-6
 
 
 def test_a_combine_of_robust_is_refused() -> None:

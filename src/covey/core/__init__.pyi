@@ -51,6 +51,7 @@ from .shows import (
     by_answers,
     by_losses,
     by_weights,
+    hiding_clients,
     private_form,
     shows_of,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "check_parts",
     "each_reply",
     "gives_of",
+    "hiding_clients",
     "like",
     "method",
     "missing",

@@ -26,9 +26,7 @@ class Shows:
 NOTHING = Shows()  # it asks clients nothing without noise, and makes the same of sums as of single updates
 
 ANY_GROUPS = 'use embedding with pretrain = "public", or haccs, whose groups come from noisy summaries'
-SAME_AS_COVEY = (
-    'with covey set method.without = ["selection", "correction", "serving"], which need single replies'
-)
+SAME_AS_COVEY = "with covey leave method.over and method.start as they are"
 A_SERVER = "use a method with a server, such as fedavg or embedding"
 AT_THE_SERVER = "use fedavgm or fedadam"
 CLIPPED = "bad clients are bounded by the clip length: use fedavg"
@@ -55,6 +53,15 @@ def private_form(part: Any, budget: Budget) -> Any:
     """The part as it is in a run that hides samples: as its method `privately` says, or itself, where it has none."""
     change = getattr(part, "privately", None)
     return part if change is None else change(budget)
+
+
+def hiding_clients(method: Any, noise: float) -> Any:
+    """The method as it is in a run that hides whole clients, as the `hiding_clients` of its group says; or itself.
+
+    `noise`: of the one sum, in lengths of what a client adds to it, that is worth all that is told beside updates.
+    """
+    change = getattr(method.group, "hiding_clients", None)
+    return method if change is None else change(method, noise)
 
 
 def shows_of(part: object) -> Shows | None:

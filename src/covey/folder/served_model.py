@@ -19,6 +19,7 @@ from covey.files import storing, write_atomically
 from covey.folder.about import Inputs, inputs_from_plain
 from covey.folder.answers import Answers
 from covey.folder.served_rows import digest
+from covey.parts.steps.at_home import AT_HOME
 from covey.settings.catalogue import MODELS
 from covey.settings.own_code import bare_name
 from covey.settings.registry import only_installed
@@ -41,7 +42,7 @@ class ModelFacts:
         round: after which round.
         client: whose it is; empty for a model of several clients.
         slot: of which model of the run it was made.
-        share: of the client's own training before use in it.
+        share: of the client's own training before use in it; -1 where only the client knows it.
         given: in a sentence, what it is.
         measured: every metric of its client at that round by name, such as "local-test/accuracy"; of a model of several
             clients the mean over them.
@@ -223,13 +224,17 @@ def check_row(network: nn.Module, row: Tensor) -> None:
         )
 
 
+NOT_PRIVATE = " (no privacy guarantee: keep it where these data are)"
+
+
 def sentence(facts: ModelFacts, *, own: bool) -> str:
     """What a client's model is, in words."""
     whose = f"client {facts.client}" if facts.client else "every client that it serves"
     base = f"model {facts.slot} of {facts.method} after round {facts.round}"
     if own:
-        return f"the own model of {whose} beside {base}"
+        return f"the own model of {whose} beside {base}{NOT_PRIVATE}"
     if facts.share:
         how = "trained" if facts.share == 1 else f"moved by {facts.share:g} of its training"
-        return f"{base}, {how} on the data of {whose} before use"
+        how = "trained as far as held-out data said" if facts.share == AT_HOME else how
+        return f"{base}, {how} on the data of {whose} before use{NOT_PRIVATE}"
     return f"{base} as {whose} uses it"

@@ -8,9 +8,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from covey.core import KEPT_OUT, Budget, Facts, Key, Round, Send, Shows, Task, part
-from covey.parts.steps.judged import JUDGEMENTS, TRIED
+from covey.core import KEPT_OUT, Budget, Facts, Key, Round, Send, Shows, Task, needs_of, part, shows_of
+from covey.parts.steps.at_home import HELD_OUT, TRIED
+from covey.parts.steps.judged import JUDGEMENTS
 
+NOT_SAID = Shows(what="what its send part does not say", instead="let that part say what it shows")
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
 UNJUDGED = 1.0  # nobody has trained such a model yet: whoever must use it trains it first
 JUDGED: Key[dict[int, list[list[float]]]] = Key("judged serving", 'add "judged" to after')
@@ -81,7 +83,7 @@ class ServeAdapted:
 
     def privately(self, budget: Budget) -> Send:  # noqa: ARG002
         """The rows alone: a client chooses at home what to make of them, and tells nobody."""
-        return self.send
+        return ServeHeldOut(send=self.send)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         kept = JUDGED.get(now.memory, {})
@@ -90,3 +92,21 @@ class ServeAdapted:
         tasks = self.send(now, ids)
         model_of = {i: t.slots[0] if self.per == "model" else now.groups.get(i, -1) for i, t in tasks.items()}
         return {i: replace(t, args={"own": shares.get(model_of[i], UNJUDGED)}) for i, t in tasks.items()}
+
+
+@part("send", "held-out")
+class ServeHeldOut:
+    """The rows that `send` sends; how far to make them its own each client finds out by held-out data of its own."""
+
+    send: Send
+
+    @property
+    def needs(self) -> Facts:
+        return needs_of(self.send)
+
+    @property
+    def shows(self) -> Shows:
+        return shows_of(self.send) or NOT_SAID
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        return {i: replace(t, args={**t.args, "own": HELD_OUT}) for i, t in self.send(now, ids).items()}

@@ -5,11 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from covey.core import KNOWN_GROUPS, Budget, Method, Select, gives_of, needs_of, private_form, shows_of
+from covey.core import (
+    KNOWN_GROUPS,
+    Budget,
+    Method,
+    Select,
+    gives_of,
+    hiding_clients,
+    needs_of,
+    private_form,
+    shows_of,
+)
 from covey.errors import UserError
 from covey.parts.selection.plain import Poisson, Uniform
 from covey.parts.steps.private import Noised, Quiet
 from covey.parts.steps.train import Train
+from covey.privacy.accountant import Sampling, noise_for
+from covey.privacy.choices import ChoiceSums
 from covey.privacy.example import ExampleTrain
 from covey.privacy.local import BookedReplies, local_noise
 from covey.privacy.plan import Plan
@@ -21,12 +33,17 @@ from covey.privacy.small_groups import AtLeast
 from covey.privacy.sums import NoisySums
 
 ASKED_SHARE = 0.125  # of epsilon, for what clients are asked beside their updates
+DESCRIBED_SHARE = (
+    0.15  # the same in sums of clients, of what adds up there: the inverse squares of their noise
+)
 
 
 def made_private(method: Method, settings: Private, *, clients: int, rounds: int) -> Method:
     """The method, of which clients' updates, losses and sizes are protected as the settings say; or one sentence."""
     if settings.level == "example" and settings.epsilon is not None:
         method, settings = with_private_parts(method, settings)
+    elif settings.level == "client" and (noise := one_sum(settings, rounds)):
+        method = hiding_clients(method, noise)
     check_private(method, settings.level)
     least = max(settings.least, FEWEST) if settings.secure else settings.least
     if method.group is not None and least > 1:
@@ -46,10 +63,25 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
     by_group = KNOWN_GROUPS in needs_of(method.update)
     if isinstance(select, Poisson | Uniform) and (settings.epsilon or settings.noise):
         select = SecretDraw(select=select)
+    if settings.secure and getattr(method.send, "chosen_at_home", False):
+        raise UserError(
+            f"private.secure is true, but method {method.name} sums over the rows of several models and over sketches, "
+            'for which there are no masks yet; leave private.secure out, or set method.without = ["clusters"]'
+        )
     if settings.secure:
         return replace(method, select=select, gather=SecureSums(plan=plan, by_group=by_group))
-    sums = NoisySums(plan=plan, by_group=by_group)
+    at_home = getattr(method.send, "chosen_at_home", False)
+    sums = ChoiceSums(plan=plan) if at_home else NoisySums(plan=plan, by_group=by_group)
     return replace(method, select=select, local=Quiet(step=method.local), gather=sums)
+
+
+def one_sum(settings: Private, rounds: int) -> float:
+    """The noise of the one sum of clients that is worth all that they tell beside updates; 0 where sums have none."""
+    if settings.epsilon is not None:
+        all_told = noise_for(settings.epsilon, settings.delta, sampling=Sampling(), times=1)
+    else:
+        all_told = (settings.noise or 0.0) / rounds**0.5
+    return float(all_told / DESCRIBED_SHARE**0.5)
 
 
 def with_private_parts(method: Method, settings: Private) -> tuple[Method, Private]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -60,13 +60,8 @@ class Plan:
 
     def book(self, now: Round, noise: float, sampling: Sampling) -> float:
         """Books the sums of this round, and gives what the run has spent in all."""
-        sums = list(spent_sums(now.memory))
-        if sums and (sums[-1].noise, sums[-1].sampling) == (noise, sampling):
-            sums[-1] = replace(sums[-1], times=sums[-1].times + 1)
-        else:
-            sums.append(Sums(noise=noise, sampling=sampling))
-        SPENT.keep(now.memory, [asdict(one) for one in sums])
-        return epsilon_of(sums, self.settings.delta, self.settings.accountant)
+        book_sums(now.memory, Sums(noise=noise, sampling=sampling))
+        return epsilon_of(spent_sums(now.memory), self.settings.delta, self.settings.accountant)
 
     def unheard(self, now: Round) -> Sums | None:
         """Books the sums of a round that was made and then lost, because the server of real sites was stopped.
@@ -110,3 +105,13 @@ def spent_sums(memory: Mapping[str, Any]) -> tuple[Sums, ...]:
     return tuple(
         Sums(noise=one["noise"], sampling=Sampling(**one["sampling"]), times=one["times"]) for one in kept
     )
+
+
+def book_sums(memory: MutableMapping[str, Any], told: Sums) -> None:
+    """Adds sums to those that were told so far."""
+    sums = list(spent_sums(memory))
+    if sums and (sums[-1].noise, sums[-1].sampling) == (told.noise, told.sampling):
+        sums[-1] = replace(sums[-1], times=sums[-1].times + told.times)
+    else:
+        sums.append(told)
+    SPENT.keep(memory, [asdict(one) for one in sums])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from covey.core import Method
-from covey.core.privacy_loss import Loss
+from covey.core.privacy_loss import Loss, Told
 from covey.errors import UserError
 from covey.privacy.accountant import Sampling, noise_for
 from covey.privacy.composition import composed
@@ -47,6 +47,7 @@ def quote(
     The example level needs to know how many `samples` a client has, and may be asked for another `noise` than the one
     that its epsilon needs.
     """
+    told: Told = {}
     if isinstance(method.local, ExampleTrain):
         return example_quote(method.local, settings, samples, noise)
     if settings.level == "local":
@@ -56,17 +57,23 @@ def quote(
     else:
         plan: Plan = method.gather.plan  # type: ignore[attr-defined]
         sampling = plan.accounted(clients)
+        before = getattr(method.group, "planned", None)
         noise = settings.noise or noise_for(
             settings.epsilon or 0.0,
             settings.delta,
             sampling=sampling,
             times=rounds,
+            spent=() if before is None else (before,),
             accountant=settings.accountant,
         )
         loss, neighbours = loss_of(noise, sampling), NEIGHBOURS[sampling.relation]
+        if before is not None:
+            told = {Loss(what="embeddings", mechanism="sum", noise=before.noise): before.times}
     return Quote(
         noise=noise,
-        epsilon=composed({loss: rounds}, settings.delta, accountant=settings.accountant),  # as it is booked
+        epsilon=composed(
+            {loss: rounds} | told, settings.delta, accountant=settings.accountant
+        ),  # as it is booked
         delta=settings.delta,
         sums=rounds,
         sampling=sampling.words(),

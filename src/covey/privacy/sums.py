@@ -46,33 +46,57 @@ class NoisySums:
         noise = self.plan.noise(now, sampling)
         pools = self.pools(now, replies)
         expected = {pool: self.expected(now, pool, members, sampling) for pool, members in pools.items()}
+        whole = self.whole(expected)
         adaptive = settings.clip == "adaptive"
         clip = float(CLIP.get(now.memory, settings.first_clip if adaptive else settings.clip))  # type: ignore[arg-type]
-        split = Split.of(noise, sum(expected.values())) if adaptive else Split(updates=noise, count=0.0)
+        split = Split.of(noise, whole) if adaptive else Split(updates=noise, count=0.0)
         shown, short, home = [], 0, stays_at_home(step, now.fleet.layout)
         for number, (pool, members) in enumerate(pools.items()):
-            heard = [reply for reply in replies if reply.id in members and reply.slot == pool[0]]
-            total, few = clipped_sum([update(now, reply) for reply in heard], clip, now.models.shape[1])
+            there = set(members)
+            heard = [reply for reply in replies if reply.id in there and reply.slot == pool[0]]
+            total, few = clipped_sum(
+                [update(now, reply) for reply in heard], self.room(now) * clip, now.models.shape[1]
+            )
             short += few
             rng = now.stream("private", number) if now.fleet.simulated else None
             noisy = gaussian(total, split.updates * clip, rng)
             if home is not None:
                 noisy[home] = 0.0
-            mean = now.models[pool[0]].double() + noisy / expected[pool]
+            behind = self.behind(now, pool, len(heard), split.updates, expected)
+            mean = now.models[pool[0]].double() + noisy / behind
             shown.append(
                 Reply(
                     id=members[0],
                     slot=pool[0],
                     vector=now.fleet.layout.after_noise(mean.float()),
-                    size=max(1, round(expected[pool])),
+                    size=max(1, round(behind)),
                 )
             )
         if adaptive:
-            share = self.noisy_share(now, short - len(replies) / 2, split.count, sum(expected.values()))
+            share = self.noisy_share(now, short - len(replies) / 2, split.count, whole)
             CLIP.keep(now.memory, next_clip(clip, share, settings.quantile))
         self.account(now, noise, sampling, clip, pools)
         now.worked = tuple(reply.id for reply in replies)
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
+
+    def room(self, now: Round) -> float:  # noqa: ARG002
+        """The share of the clip length that an update may take."""
+        return 1.0
+
+    def whole(self, expected: Mapping[Pool, float]) -> float:
+        """How many clients all sums of the round are to have."""
+        return sum(expected.values())
+
+    def behind(
+        self,
+        now: Round,  # noqa: ARG002
+        pool: Pool,
+        heard: int,  # noqa: ARG002
+        noise: float,  # noqa: ARG002
+        expected: Mapping[Pool, float],
+    ) -> float:
+        """How many clients a sum is divided by."""
+        return expected[pool]
 
     def pools(self, now: Round, replies: Sequence[Reply]) -> dict[Pool, list[int]]:
         """Who can be in which sum: everybody who is here, drawn or not, so that an empty sum shows nothing."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from covey.core import Bank, Method, Mix, Select, Send, Step, Update, method, part
-from covey.methods.covey.grouping import ByPortrait, Together, keep_evidence, one_per_cluster
+from covey.methods.covey.grouping import NOBODY, ByPortrait, Together, keep_evidence, one_per_cluster
 from covey.methods.covey.portrait import DescribeClasses
 from covey.methods.covey.selection import WithinClusters, label_groups
 from covey.parts.banks import one_per_client, to_group
@@ -87,7 +87,7 @@ def covey(
         without: parts that are left out, to see what each is worth.
     """
     # without clusters everybody is one: no cut can have so many clients in each
-    least = 10**6 if "clusters" in without else 2
+    least = NOBODY if "clusters" in without else 2
     if not train.weight_decay and "decay" not in without:
         train = replace(train, weight_decay="samples")
     judged = "serving" not in without

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from covey.core import Budget, Facts, Group, Key, Reply, Round, Shows, gives_of, needs_of, part
+from covey.core import Budget, Facts, Group, Key, Method, Reply, Round, Shows, gives_of, needs_of, part
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS
 from covey.core.shows import KEPT_OUT, NOTHING, by_answers
 from covey.methods.covey.arrangement import Joined, cluster_portrait, joined
@@ -35,6 +35,7 @@ from covey.settings import Count, Natural, validated
 
 # standard errors by which own training is better than the average of all: each group its own model
 PART = 2.0
+NOBODY = 10**6  # clients in each cluster: everybody is one
 STAY = -1.5  # by which it is worse, when the rounds of trial are over: one model for good
 
 Decision = Literal["trial", "apart", "together"]
@@ -166,6 +167,14 @@ class ByPortrait:
         if self.describe.counted:
             return self
         return replace(self, describe=SketchClasses(epsilon=budget.epsilon, delta=budget.delta), every=0)
+
+    def hiding_clients(self, method: Method, noise: float) -> Method:
+        """Prototypes of which clients choose at home, in place of portraits."""
+        from covey.methods.covey.devices import hiding_clients
+
+        server = method.bank is one_per_cluster
+        several = self.min_size < NOBODY
+        return hiding_clients(method, noise, join=self.join, several=several) if server else method
 
     def __call__(self, now: Round) -> dict[int, int]:
         if len(now.seen) > COMPARED and isinstance(self.describe, DescribeClasses):

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from covey.core import KEPT_OUT, Budget, Client, Fact, Facts, Known, Reply, Shows, Stat, Step, Task, step
 from covey.data.together import fold_of
 from covey.data.types import View
+from covey.parts.steps.at_home import TRIED, score
 from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
 from covey.parts.steps.served import Serving, served_row
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.training.metrics import Metric
 
-TRIED = (0.0, 0.5, 1.0)  # shares of the client's own update in the model that would serve it
 FOLDS = 10  # a tenth of the samples is kept out, another one in each round
 JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set local = "judged"')
 
@@ -64,20 +62,6 @@ class JudgedTrain(AroundTraining):
 
     def work(self, train: int, test: int) -> float:
         return self.train.work(train - train // FOLDS, test) + FORWARD_SHARE * len(TRIED) * (train // FOLDS)
-
-
-def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
-    """The main metric and the loss of a model, means over samples.
-
-    A sample whose loss is that of guessing, log C, is lost, and cannot be more than lost: else a few samples of which a
-    model is wrongly sure would decide against what is right for all others.
-    """
-    objective = client.bench.objective
-    scores = objective.scores(*outputs_of(client, row, *judging.tensors()))
-    losses = scores["loss"].double()
-    if objective.kernel == "cross-entropy":
-        losses = losses.clamp(max=math.log(max(2, len(judging.dataset.classes))))
-    return float(scores[objective.main].double().mean()), float(losses.mean())
 
 
 def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from covey.core import Client, Fact, Method, Reply, Step, Task, gives_of
 from covey.parts.steps.adapted import trained_before_use
+from covey.parts.steps.at_home import AT_HOME, HELD_OUT, share_at_home
 from covey.parts.steps.private import stays_at_home
 from covey.parts.steps.train import Train, best_row
 from covey.training.rows import Layout
@@ -52,11 +53,14 @@ def served_row(
     """The row that the client uses, and the slot that it came from.
 
     Of several rows the one with the lowest loss on its training data, with the tensors and buffers that stay at home;
-    or its own model; or w + a (v - w), v trained from w, where a is the task's argument `own` (without it, 1).
-    Nothing of this leaves a trace in the run. `rng` is for another training than that of a round's measurement.
+    or its own model; or w + a (v - w), v trained from w, where a is the task's argument `own` (without it, 1), or what
+    the client finds out by held-out data of its own. Nothing of this leaves a trace in the run. `rng` is for another
+    training than that of a round's measurement.
     """
     slot, row = best_row(client, task)
     share = share_of(task, serving)
+    if at_home(task) and serving.adapt is not None:
+        share = share_at_home(client, serving.adapt, serving.updates, row)
     if serving.own:
         row = client.state.get("own", row)
     elif share:
@@ -70,8 +74,15 @@ def served_row(
 
 
 def share_of(task: Task, serving: Serving) -> float:
-    """The share of the client's own training before use in the row that it uses."""
-    return float(task.args.get("own", 1.0)) if serving.adapt is not None else 0.0
+    """The share of the client's own training before use in what it uses; `AT_HOME` where only the client knows it."""
+    if serving.adapt is None:
+        return 0.0
+    return AT_HOME if at_home(task) else float(task.args.get("own", 1.0))
+
+
+def at_home(task: Task) -> bool:
+    """Whether the client finds the share by itself."""
+    return bool(task.args.get("own") == HELD_OUT)
 
 
 def as_sent(task: Task, serving: Serving, state: object, layout: Layout) -> bool:

@@ -1,0 +1,83 @@
+"""Covey where whole clients are hidden: no portrait, choice, loss or update of anybody is seen, only noisy sums.
+
+who is alike?               prototypes from noisy sums; each client chooses at home      candidates.py
+which models exist?         one per prototype that stands apart, one for everybody included
+who works?                  chance alone, which amplifies the guarantee
+what does a client do?      trains the model of its choice
+how do models combine?      noisy sums over the rows of all models                       privacy/choices.py
+what does a client use?     the model with the lowest loss on its own data, moved to them as far as held-out data
+                            say: decided at home, told to nobody
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from covey.core import Client, Facts, Method, Reply, Round, Shows, Task, part, step
+from covey.core.needs import SEVERAL_MODELS
+from covey.core.shows import NOTHING
+from covey.methods.covey.candidates import CANDIDATES, SPLITS, Prototypes, nearest, table_of
+from covey.parts.selection.plain import Uniform
+from covey.parts.serving import ServeHeldOut
+from covey.parts.steps.train import AroundTraining, Train
+
+WORKING = 500  # clients of a round at least, where there are so many: noise is shared by them
+
+
+def hiding_clients(method: Method, noise: float, *, join: bool, several: bool) -> Method:
+    """The method with the parts that show nobody; `noise` is that of one sum worth all that finds the clusters."""
+    train = method.local if isinstance(method.local, Train) else method.local.train  # type: ignore[attr-defined]
+    per_round = getattr(method.select, "per_round", 0) or method.select.select.per_round  # type: ignore[attr-defined]
+    send = SendCandidates()
+    return replace(
+        method,
+        group=Prototypes(noise=noise, splits=SPLITS if several else 0, join=join),
+        bank=one_per_candidate,
+        select=Uniform(per_round=max(per_round, WORKING)),
+        send=send,
+        serve=None if method.adapt is None else ServeHeldOut(send=send),
+        local=TrainChosen(train=train),
+        update=None,
+        after=(),
+    )
+
+
+@part("bank", "per-candidate", shows=NOTHING, needs=(CANDIDATES,), gives=(SEVERAL_MODELS,))
+def one_per_candidate(now: Round) -> Tensor:
+    """A row for every model of the prototypes."""
+    count = 1 + max(CANDIDATES.of(now.memory)["models"])
+    return now.models if len(now.models) else now.fleet.start().expand(count, -1).clone()
+
+
+@part("send", "candidates")
+class SendCandidates:
+    """Everybody gets all models and the prototypes, to choose at home."""
+
+    needs: ClassVar[Facts] = (CANDIDATES, SEVERAL_MODELS)
+    shows: ClassVar[Shows] = NOTHING
+    chosen_at_home: ClassVar[bool] = True  # sums over the rows of all models hide who chose which
+
+    def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
+        slots, found = tuple(range(len(now.models))), CANDIDATES.of(now.memory)
+        args = {"prototypes": np.asarray(found["prototypes"]), "of": list(found["models"])}
+        return dict.fromkeys(ids, Task(models=now.models, slots=slots, args=args if len(slots) > 1 else {}))
+
+
+@step()
+class TrainChosen(AroundTraining):
+    """Training of the model whose prototype is nearest to the client's own classes."""
+
+    kind: ClassVar[str] = "train.chosen"
+    shows: ClassVar[Shows] = NOTHING
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        if len(task.models) == 1:
+            return self.train(client, task)
+        prototypes = np.asarray(task.args["prototypes"])
+        model = int(task.args["of"][nearest(table_of(client), prototypes)])
+        return self.train(client, Task(models=task.models[model : model + 1], slots=(task.slots[model],)))

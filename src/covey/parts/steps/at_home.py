@@ -1,0 +1,52 @@
+"""How far a client should make a model its own: decided at home, on its own held-out data, and told to nobody."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.core import Client
+from covey.data.types import View
+from covey.parts.steps.adapted import trained_before_use
+from covey.parts.steps.train import Train
+
+HELD_OUT = "held-out"  # as a task's argument `own`: each client finds its share by itself
+AT_HOME = -1.0  # as such a share is told where only the client knows it
+TRIED = (0.0, 0.5, 1.0)  # shares of the client's own update in the model that would serve it
+PARTS = 3  # of the training data: each is held out once
+FEWEST = 6  # samples; with fewer the model is used as it is
+
+
+def share_at_home(client: Client, train: Train, updates: int, row: Tensor) -> float:
+    """The share of `TRIED` with the lowest loss on each third of the data after training on the other two."""
+    part = client.train
+    if len(part) < FEWEST:
+        return 0.0
+    held = client.stream("held out at home").permutation(len(part)) % PARTS
+    total = np.zeros(len(TRIED))
+    for number in range(PARTS):
+        rest, judging = (part.select(np.flatnonzero(where)) for where in (held != number, held == number))
+        rng = client.stream("held out at home", number, "round", client.round)
+        trained = trained_before_use(replace(client, train=rest), train, updates, row, rng)
+        losses = [score(client, torch.lerp(row, trained, share), judging)[1] for share in TRIED]
+        total += len(judging) * np.array(losses)
+    return TRIED[int(total.argmin())]
+
+
+def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
+    """The main metric and the loss of a model, means over samples.
+
+    A sample whose loss is that of guessing, log C, is lost, and cannot be more than lost: else a few samples of which a
+    model is wrongly sure would decide against what is right for all others.
+    """
+    objective = client.bench.objective
+    x, y = judging.tensors()
+    scores = objective.scores(client.bench.forward(row, x), objective.target(x, y))
+    losses = scores["loss"].double()
+    if objective.kernel == "cross-entropy":
+        losses = losses.clamp(max=math.log(max(2, len(judging.dataset.classes))))
+    return float(scores[objective.main].double().mean()), float(losses.mean())
