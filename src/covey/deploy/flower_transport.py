@@ -220,7 +220,7 @@ def flower_run(
             )
         )
 
-    known = dict(keys())
+    known: dict[str, str] = {}
 
     def let_in() -> None:
         """Registers the sites that were added to the list since, and drops those that were taken off it."""
@@ -232,32 +232,20 @@ def flower_run(
         known.clear()
         known.update(now)
 
+    let_in()
     with control_client() as control:
-        if known:
-            let_in_only(control, known, say)
-        content = build_fab_from_files(APP)[0]
-        fab = Fab(hash_str="", content=content, verifications={})
-        started = control.StartRun(control_pb2.StartRunRequest(fab=fab_to_proto(fab)))
+        run = started(control)
     with contextlib.closing(
         RuntimeHttpClient.from_server_address(
             **link.client_settings, interceptors=versions, retry_invoker=retry
         )
     ) as runtime:
-        token = acquire(runtime, started.run_id)
-    settings = link.client_settings
-    grid = HttpGrid(
-        settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
-    )
-    patient(retry_of(grid), STOPPED, link)
-    http_of(runtime_of(grid)).timeout = httpx.Timeout(REPLY_SECONDS, connect=60)
+        grid = grid_of(link, acquire(runtime, run))
     heart = HeartbeatSender(lambda: beat(runtime_of(grid)))
     heart.start()
     done = SubStatus.FAILED
     try:
-        given = runtime_of(grid).PullTaskInput(runtime_pb2.PullTaskInputRequest())
-        TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
-        TaskIdentity.node_id = given.context.node_id
-        grid.set_run(run_from_proto(given.run))
+        begin_task(grid)
         yield SuperLinkTransport(grid, let_in, mailboxes)
         done = SubStatus.COMPLETED
     except RunNotRunningException as error:
@@ -272,6 +260,31 @@ def flower_run(
         with contextlib.suppress(httpx.HTTPError, RunError, RunNotRunningException):
             runtime_of(grid).PushTaskOutput(runtime_pb2.PushTaskOutputRequest(sub_status=done, details=""))
         grid.close()
+
+
+def started(control: ControlHttpClient) -> int:
+    """The number of a new run at the SuperLink; a run has to have an app, so there is one that does nothing."""
+    fab = Fab(hash_str="", content=build_fab_from_files(APP)[0], verifications={})
+    return int(control.StartRun(control_pb2.StartRunRequest(fab=fab_to_proto(fab))).run_id)
+
+
+def grid_of(link: Link, token: str) -> HttpGrid:
+    """Flower's way to the sites, which waits as long as we do."""
+    settings = link.client_settings
+    grid = HttpGrid(
+        settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
+    )
+    patient(retry_of(grid), STOPPED, link)
+    http_of(runtime_of(grid)).timeout = httpx.Timeout(REPLY_SECONDS, connect=60)
+    return grid
+
+
+def begin_task(grid: HttpGrid) -> None:
+    """Says to Flower's own functions which task of which run this process works on."""
+    given = runtime_of(grid).PullTaskInput(runtime_pb2.PullTaskInputRequest())
+    TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
+    TaskIdentity.node_id = given.context.node_id
+    grid.set_run(run_from_proto(given.run))
 
 
 def beat(runtime: RuntimeHttpClient) -> bool:

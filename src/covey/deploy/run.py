@@ -54,11 +54,8 @@ def site_fleet(
     data, sites = config["data"], config.sites
     if sites.quorum > least:
         raise UserError(f"sites.quorum is {sites.quorum}, but the run is for {least} sites; see --clients")
-    dataset = own or (
-        load(data["name"], **own_settings(data, DataSection))
-        if not sites.schema or data["name"] != DataSection.name
-        else None
-    )
+    no_rows = sites.schema and data["name"] == DataSection.name
+    dataset = own or (None if no_rows else load(data["name"], **own_settings(data, DataSection)))
     tables = dataset if dataset is not None and dataset.schema is not None else None
     if scaling is not None and scaling.privacy.epsilon is not None:
         check_noise(scaling, bool(sites.schema or tables), dataset)
@@ -74,34 +71,15 @@ def site_fleet(
         study=study.plain() if study else None,
     )
     agreed = Agreed(schema=before) if before else shared_schema(sites.schema, agreement)
-    schema = agreed.schema if agreed else None
-    if dataset is None:
-        assert schema is not None
-        if config["measure"]["global_test"]:
-            raise UserError(
-                "the server has no test data of its own: give [data] a table of test rows, or set "
-                "measure.global_test = false"
-            )
-        dataset = without_rows(schema)
-    elif schema is not None:
-        dataset = realigned(dataset, schema)
-    method = config.method
+    schema, method = agreed.schema if agreed else None, config.method
+    dataset = with_columns(dataset, schema, measures=config["measure"]["global_test"])
     check_steps(method, dataset, config.method_name)
-    model = config["model"]
-    spec = ModelSpec(
-        name=model["name"],
-        settings=model_settings(model),
-        shape=tuple(dataset.x.shape[1:]),
-        outputs=len(dataset.classes) or 1,
-        objective=config.top.objective,
-        buffers=model["buffers"],
-    )
-    spec = with_trainer(spec, config["engine"]["lanes"], say)
+    spec = with_trainer(model_spec(config, dataset), config["engine"]["lanes"], say)
     test = Samples(dataset, np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64))
     if count := data.get("test_samples"):
         test = evenly_spaced(test, count)
     where = f"{len(test):,} samples of {dataset.name} are" if len(test) else "the server has"
-    say(f"{config.method_name}, {model['name']}; {where} {'the' if len(test) else 'no'} global test set")
+    say(f"{config.method_name}, {spec.name}; {where} {'the' if len(test) else 'no'} global test set")
     return SiteFleet(
         transport,
         spec,
@@ -122,6 +100,32 @@ def site_fleet(
         study=study,
         plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
         scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
+    )
+
+
+def with_columns(dataset: Dataset | None, schema: Schema | None, *, measures: bool) -> Dataset:
+    """The server's own data under the columns that were agreed on; no rows where it has none."""
+    if dataset is not None:
+        return dataset if schema is None else realigned(dataset, schema)
+    assert schema is not None
+    if measures:
+        raise UserError(
+            "the server has no test data of its own: give [data] a table of test rows, or set "
+            "measure.global_test = false"
+        )
+    return without_rows(schema)
+
+
+def model_spec(config: Config, dataset: Dataset) -> ModelSpec:
+    """What sites are told of the model."""
+    model = config["model"]
+    return ModelSpec(
+        name=model["name"],
+        settings=model_settings(model),
+        shape=tuple(dataset.x.shape[1:]),
+        outputs=len(dataset.classes) or 1,
+        objective=config.top.objective,
+        buffers=model["buffers"],
     )
 
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
+from covey.core import Client, Reply, Task
 from covey.core.codec import named_from_bytes, to_bytes
-from covey.core.round import Reply, Task
 from covey.data.realign import check_ranges, realigned
 from covey.data.schema import Schema
 from covey.data.table import read_table
@@ -342,16 +342,9 @@ class Site:
         step = self._permitted(step)
         spec = model_from_plain(request["model"])
         self.use(request.get("schema"))
-        if spec.shape != tuple(self.data.train_samples.dataset.x.shape[1:]):
-            raise Refused(
-                f"the model takes samples of shape {spec.shape}, this site's have "
-                f"{tuple(self.data.train_samples.dataset.x.shape[1:])}"
-            )
-        client, run = int(request["client"]), str(request["run"])
-        if not RUN_NAME.fullmatch(run):
-            raise Refused(
-                f"the run is called {run!r}; at most 80 letters, digits, '.', '_' and '-' are allowed"
-            )
+        if spec.shape != (ours := tuple(self.data.train_samples.dataset.x.shape[1:])):
+            raise Refused(f"the model takes samples of shape {spec.shape}, this site's have {ours}")
+        client, run = int(request["client"]), run_name(request)
         call = Call(
             step=step,
             seed=int(request["seed"]),
@@ -378,28 +371,11 @@ class Site:
             outcome = do(call, job, data, bench)[0]  # type: ignore[arg-type]
         seconds = time.perf_counter() - started
         self.consent.use(time.process_time() - used)
-        answer = {
-            "reply": _plain_reply(outcome.reply, self.strict) if outcome.reply else None,
-            "lost": UNSAID if outcome.lost and self.strict else outcome.lost,
-            "refused": outcome.refused,
-            "mistake": outcome.mistake,
-            "seconds": 0.0 if self.strict else seconds,  # they would tell how many samples there are
-        }
+        answer = _plain_outcome(outcome, seconds, self.strict)
         kept = outcome.state.pop(SERVED, None)
-        if self.home is not None and outcome.reply is not None:
-            work = Work(
-                run=run,
-                method=printable(str(request.get("method", ""))),
-                step=step,
-                measures=(*call.names[:1], *call.names[2:3]) == ("measure", 1),
-                task=task,
-                reply=outcome.reply,
-                client=client_of(call, client, outcome.state, data, bench),  # type: ignore[arg-type]
-                spec=spec,
-                network=partial(self._network, spec),
-            )
-            if (path := self.home.keep(work, kept)) is not None:
-                self.say(f"this site's model of the run: {path}")
+        if outcome.reply is not None:
+            worked = client_of(call, client, outcome.state, data, bench)  # type: ignore[arg-type]
+            self._take_home(request, call, spec, task, outcome.reply, worked, kept)
         if not outcome.mistake:
             paid = outcome.reply is not None and self.account.drawn != drawn
             self.memory.close(run, outcome.state, (request, answer) if paid else None)
@@ -408,6 +384,33 @@ class Site:
         self.run = run
         self.say(f"round {call.round}: {step.kind} in {seconds:.2f} s{problem(outcome)}")
         return answer
+
+    def _take_home(
+        self,
+        request: Mapping[str, Any],
+        call: Call,
+        spec: ModelSpec,
+        task: Task,
+        reply: Reply,
+        client: Client,
+        kept: Any,
+    ) -> None:
+        """Keeps the model that this site uses, as far as the work says which it is."""
+        if self.home is None:
+            return
+        work = Work(
+            run=run_name(request),
+            method=printable(str(request.get("method", ""))),
+            step=call.step,
+            measures=(*call.names[:1], *call.names[2:3]) == ("measure", 1),
+            task=task,
+            reply=reply,
+            client=client,
+            spec=spec,
+            network=partial(self._network, spec),
+        )
+        if (path := self.home.keep(work, kept)) is not None:
+            self.say(f"this site's model of the run: {path}")
 
     def _bench(self, spec: ModelSpec) -> Bench:
         """The bench of a model; those used last are kept."""
@@ -453,6 +456,14 @@ class Site:
         return step  # the account keeps the budget
 
 
+def run_name(request: Mapping[str, Any]) -> str:
+    """What the run is called, which becomes the name of a file."""
+    run = str(request["run"])
+    if not RUN_NAME.fullmatch(run):
+        raise Refused(f"the run is called {run!r}; at most 80 letters, digits, '.', '_' and '-' are allowed")
+    return run
+
+
 def is_plain(value: Any) -> bool:
     """Whether it is short enough for a line: a server may send anything."""
     return isinstance(value, int) or (isinstance(value, str) and len(value) <= LONGEST)
@@ -472,6 +483,17 @@ def problem(outcome: Outcome) -> str:
     """What went wrong, for the log."""
     what = outcome.lost or outcome.refused or outcome.mistake
     return f" ({what})" if what else ""
+
+
+def _plain_outcome(outcome: Outcome, seconds: float, strict: bool) -> dict[str, Any]:
+    """What the server is told of a task's end."""
+    return {
+        "reply": _plain_reply(outcome.reply, strict) if outcome.reply else None,
+        "lost": UNSAID if outcome.lost and strict else outcome.lost,
+        "refused": outcome.refused,
+        "mistake": outcome.mistake,
+        "seconds": 0.0 if strict else seconds,  # they would tell how many samples there are
+    }
 
 
 def _plain_reply(reply: Reply, strict: bool) -> dict[str, Any]:
