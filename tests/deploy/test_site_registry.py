@@ -11,7 +11,8 @@ from covey.core.codec import from_bytes, to_bytes
 from covey.core.round import Task, run_rounds
 from covey.data import from_tensors, load
 from covey.deploy.site import Site
-from covey.deploy.site_registry import ClientNumbers
+from covey.deploy.site_registry import BACK, ClientNumbers
+from covey.deploy.status import BETWEEN, Status
 from covey.deploy.transport import Response
 from covey.parts.steps import Train
 from covey.testing import check_toml
@@ -215,3 +216,38 @@ def test_a_site_is_called_what_its_key_is_called_and_not_what_it_calls_itself() 
     assert "site hospital-3 is here as client 3" in said
     assert fleet.info["names"] == {str(i): f"hospital-{i}" for i in range(4)}
     assert [site["name"] for site in fleet.status.snapshot()["sites"]] == [f"hospital-{i}" for i in range(4)]
+
+
+def test_a_killed_site_is_waited_for_some_seconds_and_then_not_counted_as_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The SuperLink holds it to be there for a minute; its connections at the open port ended with it."""
+    keys = {100: "a", 101: "b", 102: "c", 103: "d"}
+    listed = {key: (f"site-{number}", number) for number, key in enumerate("abcd")}
+    now = [1000.0]
+    status = Status(lambda: listed, clock=lambda: now[0])
+    fleet = deployed(
+        Hand(sites(), keys=keys),
+        names=ClientNumbers({key: one[1] for key, one in listed.items()}),
+        status=status,
+    )
+    assert fleet.begin(1) == [0, 1, 2, 3]
+    status.connections("c", 0)
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("covey.deploy.site_registry.time.sleep", sleep)
+    now[0] += BETWEEN + 1
+    assert fleet.begin(2) == [0, 1, 3]
+    assert sum(waited) == pytest.approx(BACK - BETWEEN - 1, abs=0.5)
+    status.connections("c", 1)
+    assert fleet.begin(3) == [0, 1, 2, 3]
+    status.connections("c", 0)
+    now[0] += BETWEEN + 1
+    monkeypatch.setattr(
+        "covey.deploy.site_registry.time.sleep", lambda _: status.connections("c", 1)
+    )  # it opens another one
+    assert fleet.begin(4) == [0, 1, 2, 3]

@@ -22,6 +22,7 @@ from covey.version import __version__
 
 HELLO_SECONDS = 10.0  # how long a new site has to introduce itself before the round continues without it
 HELLO_BYTES = 2**16  # that a site may use to introduce itself
+BACK = 15.0  # seconds that a round waits for a site that has lost its connection: it may open another one
 AGAIN = 5.0  # seconds after which a site that was left out is asked again
 
 
@@ -109,7 +110,10 @@ class SiteRegistry:
         """The clients that can be reached, once there are at least so many; patience is in seconds."""
         give_up = time.monotonic() + patience
         told = -1
-        while len(here := self.reachable()) < least:
+        while len(here := self.reachable()) < least or self.in_doubt(here):
+            if len(here) >= least:
+                time.sleep(POLL)
+                continue
             missing = self.missing(here)
             self.status.waiting(round, missing)
             if len(here) != told:
@@ -136,9 +140,14 @@ class SiteRegistry:
             self.say(line)
         nodes = self.transport.nodes()
         self.greet(nodes)
-        there = [s for s in self.sites.values() if s.node in nodes and not s.quiet]
-        # the SuperLink holds who was shut out to be there for a while
+        # the SuperLink holds who was killed or shut out to be there for a minute
+        dead = {client for client, seconds in self.status.cut_off().items() if seconds > BACK}
+        there = [s for s in self.sites.values() if s.node in nodes and not s.quiet and s.client not in dead]
         return sorted(s.client for s in there if self.names.number(nodes[s.node], s.name) is not None)
+
+    def in_doubt(self, here: Sequence[int]) -> bool:
+        """Whether somebody has no connection, and has had none for so short a time that it may come back."""
+        return bool(self.status.cut_off().keys() & set(here))
 
     def present(self, client: int) -> RegisteredSite | None:
         """The registered site of a client that can be asked."""

@@ -129,6 +129,13 @@ class Status:
             elif key in self.known() or key in self.names():
                 self.alone[key] = self.clock()
 
+    def cut_off(self) -> dict[int, float]:
+        """For how many seconds each client has had no connection at the open port, of those who have none."""
+        with self.lock:
+            now, listed = self.clock(), self.names()
+            since = {listed[key][1]: now - at for key, at in self.alone.items() if key in listed}
+        return {client: seconds for client, seconds in since.items() if seconds > BETWEEN}
+
     def _may_write_of_a_stranger(self) -> bool:
         """Whether one more may have a line: whoever makes up a key for every request must not fill the disk."""
         lines, now = self.lines_of_strangers, self.clock()
@@ -249,13 +256,11 @@ class Status:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything as plain values; who has no connection, or has not been heard of for a minute, is away."""
+        alone = self.cut_off()
         with self.lock:
             now = self.clock()
-            alone = set()
-            for key, (name, client) in self.names().items():
+            for name, client in self.names().values():
                 self._site(client, name)
-                if now - self.alone.get(key, now) > BETWEEN:
-                    alone.add(client)
             sites = []
             for _, site in sorted(self.sites.items()):
                 away = site.client in alone or now - site.last_seen > ALIVE
