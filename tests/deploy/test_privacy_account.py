@@ -1,5 +1,6 @@
 """What a site tells of its data is told once, booked before it is told, and cannot be forgotten."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from covey.core.codec import from_bytes
+from covey.core.privacy_loss import Loss
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.site import Site
 from covey.deploy.wire import step_to_plain
@@ -327,3 +329,30 @@ def test_a_site_answers_a_bounded_number_of_questions(monkeypatch: pytest.Monkey
         account.answer_bytes("c", 8, 0.1)
     assert account.answer_bytes("a", 8, 0.1) == first
     assert account.epsilon == pytest.approx(0.2)
+
+
+def test_an_anchor_notices_that_the_whole_state_was_deleted(tmp_path: Path) -> None:
+    """Of the same data, under whatever folder; other data have an account of their own."""
+    anchor, loss = tmp_path / "elsewhere", Loss(what="updates", mechanism="local", noise=4.0)
+
+    def opened(state: str, data: str = "rows") -> PrivacyAccount:
+        return PrivacyAccount(tmp_path / state, data=lambda: data, budget=8.0, anchor=anchor)
+
+    account = opened("state")
+    account.spend(0.5)
+    account.lose(loss)
+    assert opened("state").total() == account.total() > 0.5  # goes on
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(
+        UserError, match=r"--anchor: of these data epsilon 0\.5 in answers and 1 updates"
+    ) as no:
+        opened("state")
+    assert "\n" not in str(no.value)
+    with pytest.raises(UserError, match="put the old one back"):
+        opened("another")
+    assert opened("state", data="other rows").total() == 0
+    [kept] = [file for file in anchor.iterdir() if "0.5" in file.read_text()]
+    assert kept.stat().st_mode & 0o077 == 0
+    kept.write_text("{")
+    with pytest.raises(UserError, match=r"--anchor: .* cannot be read"):
+        opened("third")

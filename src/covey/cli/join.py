@@ -32,6 +32,8 @@ class Joining:
         state: where the site keeps its state.
         budget: the most privacy loss of this site, ever, as epsilon per sample (not per client); what cannot be
             counted is refused.
+        anchor: a second folder in another place, which remembers how much was told of these data: that --state was
+            deleted or set back is then noticed. [default: none, and it cannot be noticed]
         trust_server: with --budget: let the server have updates and evaluations on test data without noise of this
             site's own, and numbers of samples, which the budget does not count.
         allow: FILE.py:NAME of a step, model, objective, metric or optimiser of your own that the server may ask for by
@@ -56,6 +58,7 @@ class Joining:
     name: str | None = None
     state: Path = Path("covey-site")
     budget: float | None = None
+    anchor: Path | None = None
     trust_server: bool = False
     allow: list[str] | None = None
     most_passes: float = 1000.0
@@ -141,6 +144,10 @@ class Joining:
             raise UserError(f"{missing}; a site makes its own with: covey certs request NAME")
         if budget is not None and not 0 < budget < math.inf:
             raise UserError(f"--budget is {budget!r}; allowed: a number above 0")
+        if self.anchor is not None and self.anchor.resolve().is_relative_to(self.state.resolve()):
+            raise UserError(
+                f"--anchor is {self.anchor}, which goes when --state {self.state} goes; give another place"
+            )
         if self.trust_server and budget is None:
             raise UserError(
                 "--trust-server needs --budget: without one the server is told all that it asks for"
@@ -186,6 +193,7 @@ def join(address: str, *, options: Joining) -> None:
             name=called,
             folder=state,
             budget=options.budget,
+            anchor=options.anchor,
             trust_server=options.trust_server,
             allow=options.allow or (),
             bounds=bounds,

@@ -27,11 +27,20 @@ class PrivacyAccount:
     """A site's privacy account in its folder: `epsilon` is the total, `answers.json` the secret and what it answered.
 
     The states of runs beside it tell what was spent when they were written: an account that was deleted or set back
-    is noticed when the site starts.
+    is noticed when the site starts. That the whole folder was deleted is noticed where there is an `anchor`, a second
+    folder in another place, which remembers how much was told of the same data.
     """
 
-    def __init__(self, folder: Path | None, *, data: Callable[[], str], budget: float | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        data: Callable[[], str],
+        budget: float | None = None,
+        anchor: Path | None = None,
+    ) -> None:
         self.folder = folder
+        self.anchor = anchor
         self.data = data
         self.budget = budget
         self.epsilon = 0.0
@@ -47,6 +56,9 @@ class PrivacyAccount:
             self.told = _updates(folder / "updates.json")
             self._read_answers(folder / "answers.json")
             self._compare(folder)
+        if anchor is not None:
+            anchor.mkdir(parents=True, exist_ok=True)
+            self._compare_anchor()
 
     @property
     def mark(self) -> str:
@@ -71,6 +83,7 @@ class PrivacyAccount:
         if self.folder is not None:
             _write(self.folder / "epsilon", repr(total), write_atomically)
         self.epsilon = total
+        self._keep_anchor()
         return total
 
     def lose(self, loss: Loss, times: int = 1) -> None:
@@ -88,6 +101,7 @@ class PrivacyAccount:
             _write(self.folder / "updates.json", json.dumps(plain_losses(told)).encode(), write_atomically)
         self.told = told
         self.drawn += 1
+        self._keep_anchor()
 
     def check_plan(self, planned: Told, rounds: int) -> None:
         """Refuses a run whose updates, all of them, would spend more than is left; said before the first round."""
@@ -170,6 +184,36 @@ class PrivacyAccount:
                     f"--state: {folder / 'answers.json'} is not the one that {name} was written with: put the old "
                     "one back, because new noise on old answers would give them away"
                 )
+
+    @property
+    def _anchored(self) -> Path:
+        """The anchor's file of these data, whatever the site or its state folder is called."""
+        assert self.anchor is not None
+        return self.anchor / f"told-{hashlib.sha256(self.data().encode()).hexdigest()[:16]}.json"
+
+    def _keep_anchor(self) -> None:
+        """Written before anything is told."""
+        if self.anchor is not None:
+            kept = {"epsilon": self.epsilon, "updates": sum(self.told.values())}
+            _write(self._anchored, json.dumps(kept).encode(), write_secret)
+
+    def _compare_anchor(self) -> None:
+        """Refuses to start where more was told of these data than the account knows."""
+        try:
+            kept = json.loads(self._anchored.read_text(encoding="utf-8"))
+            epsilon, updates = float(kept["epsilon"]), int(kept["updates"])
+        except FileNotFoundError:
+            self._keep_anchor()
+            return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"--anchor: {self._anchored} cannot be read: {error}") from error
+        here = sum(self.told.values())
+        if epsilon > self.epsilon * (1 + 1e-9) or updates > here:
+            raise UserError(
+                f"--anchor: of these data epsilon {epsilon:g} in answers and {updates} updates and steps under noise "
+                f"were told ({self._anchored}), and --state {self.folder} knows of {self.epsilon:g} and {here}: it was "
+                "deleted, set back, or is another one; put the old one back"
+            )
 
 
 def _write(file: Path, content: bytes | str, write: Callable[[Path, Any], None]) -> None:

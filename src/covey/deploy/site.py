@@ -169,6 +169,7 @@ class Site:
         name: str = "",
         folder: Path | None = None,
         budget: float | None = None,
+        anchor: Path | None = None,
         trust_server: bool = False,
         allow: Sequence[str] = (),
         bounds: Bounds | None = None,
@@ -192,7 +193,7 @@ class Site:
         self.strict = budget is not None and not trust_server
         self.bounds = bounds or Bounds()
         self.say = say
-        self.account = PrivacyAccount(folder, data=lambda: self.own.digest, budget=budget)
+        self.account = PrivacyAccount(folder, data=lambda: self.own.digest, budget=budget, anchor=anchor)
         self.columns = NoisyColumns(self.account, folder)
         self.memory = Memory(folder, self.account)
         self.frozen = FrozenStore(folder, self.bounds)
