@@ -58,6 +58,7 @@ REFUSED: dict[str, dict[str, str]] = {
         **dict.fromkeys(("hierarchical", "semi-decentralized", "cfic", "feddisco", "fedrc"), NO_CLASSES),
         **dict.fromkeys(("haccs", "flips", "cbcc", "cbcc-select"), BY_LABEL),
         **dict.fromkeys(("fedfa", "cafa", "abfa"), BY_ACCURACY),
+        **dict.fromkeys(("fedproto", "fedpac"), "prototypes are of classes"),
         "ladd": "one of pictures",
     },
     "twelve classes": {"krum": "Krum needs 5 clients in a round"},

@@ -197,12 +197,13 @@ def task_to_plain(task: Task) -> dict[str, Any]:
         "held": task.held,
         "keep": task.keep,
         "source": task.source,
+        **({} if task.columns is None else {"columns": task.columns}),
     }
 
 
 def task_to_bytes(task: Task) -> bytes:
     """A task as it goes over a wire."""
-    return to_bytes(task_to_plain(task))
+    return to_bytes(task_to_plain(task.as_sent()))
 
 
 def task_from_bytes(block: bytes) -> Task:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +29,8 @@ class Task:
         held: positions of rows that the client already has, which are not charged.
         keep: whether the row that it makes stays where it is and is not charged; statistics that it tells are.
         source: who sends the rows.
+        columns: of the rows, those that travel, where the client's network is narrower than the others'; the rows are
+            zero elsewhere. None: all.
 
     Examples:
         >>> covey.Task(args={"bins": 10}).args["bins"]
@@ -42,14 +44,22 @@ class Task:
     held: tuple[int, ...] = ()
     keep: bool = False
     source: Literal["server", "peers"] = "server"
+    columns: Tensor | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes that have to travel to the client."""
         rows = len(self.models) - len(self.held)
         columns = self.models.shape[1] if self.models.dim() == 2 else 0
+        columns = columns if self.columns is None else len(self.columns)
         floats = rows * (columns - self.shared) + (self.shared if rows else 0)
         return 4 * floats + plain_bytes(self.args)
+
+    def as_sent(self) -> Task:
+        """The task as the client gets it: with the columns that travel, and no others."""
+        return (
+            self if self.columns is None else replace(self, models=self.models[:, self.columns], columns=None)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -158,7 +158,7 @@ class Mixing:
 
     Args:
         factors: dense or scipy.sparse matrices, applied in this order.
-        columns: of the rows, those that are combined so.
+        columns: of the rows, those that are combined so: a slice, or their numbers.
         peers: whether row i lives at a client, so that every entry from another client's row is one message.
         rule: what combines the replies in place of their weighted mean.
 
@@ -168,7 +168,7 @@ class Mixing:
     """
 
     factors: Sequence[Any]
-    columns: slice = field(default_factory=lambda: slice(None))
+    columns: slice | Tensor = field(default_factory=lambda: slice(None))
     peers: bool = False
     rule: Rule | None = None
 
@@ -196,6 +196,11 @@ class Fleet(Protocol):
     @property
     def frozen(self) -> Frozen:
         """What nobody trains of the model, which is in no row."""
+        ...
+
+    @property
+    def model(self) -> nn.Module:
+        """The network; rows are loaded into copies of it."""
         ...
 
     @property

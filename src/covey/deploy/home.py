@@ -68,7 +68,11 @@ class Home:
             return self.path(work.run)
         if kept is not None and work.measures:
             self.write(work, kept, measured=measured_by(step, work.reply), ending=GOES_ON)
-        elif is_training(step) and len(work.task.models) and client.round > 1 and not self.is_used(work.run):
+        elif not is_training(step) or client.round == 1 or self.is_used(work.run):
+            return None
+        elif (
+            len(work.task.models) and work.task.models.shape[1] == client.bench.layout.size
+        ):  # no part of one
             slot, row = sent(client, work.task, work.reply)
             given = (
                 f"model {slot} of {work.method} after round {client.round - 1}, as it was sent to client {self.site} "

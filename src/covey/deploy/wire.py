@@ -255,6 +255,6 @@ def request_of(
             "step": step_to_plain(call.step),
             "model": spec.plain(),
             **more,
-            "task": task_to_plain(task),
+            "task": task_to_plain(task.as_sent()),
         }
     )

@@ -115,6 +115,12 @@ class ForeignFleet:
         self.run = uuid.uuid4().hex
         self.info = {"name": "flower", "mode": "foreign", "trainer": "foreign", "workers": 0}
 
+    @property
+    def model(self) -> nn.Module:
+        raise UserError(
+            "the network is a foreign ClientApp's own, so that no part of it can be sent; use fedavg"
+        )
+
     # ------------------------------------------------------------------------------------------ who is there
 
     def begin(self, round: int) -> list[int]:

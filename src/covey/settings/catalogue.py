@@ -107,6 +107,7 @@ FAMILIES: dict[str, str] = {
     "clusters": "One model per cluster of clients: who is alike?",
     "trees": "Tables: boosted trees in place of a network",
     "personalised": "One model, and something of each client's own: what stays at home?",
+    "devices": "Weak and strong devices: who trains how wide a network?",
     "selection": "Who works in a round?",
     "asynchronous": "Slow devices: does anybody wait?",
     "topology": "No server: over which links do models travel?",

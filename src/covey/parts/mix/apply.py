@@ -14,7 +14,13 @@ from covey.parts.mix.robust import robust_product
 
 def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Tensor]) -> Tensor:
     """The new rows; columns that no mixing names stay as they are."""
-    if len(mixings) == 1 and mixings[0].columns == slice(None) and mixings[0].rule is None:
+    first = mixings[0] if len(mixings) == 1 else None
+    if (
+        first is not None
+        and first.rule is None
+        and isinstance(first.columns, slice)
+        and first.columns == slice(None)
+    ):
         return combine([csr_array(f) for f in mixings[0].factors], [bank, *replies])
     if not mixings:
         return bank
@@ -26,6 +32,8 @@ def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Ten
         old, told = bank[:, mixing.columns], [row[mixing.columns] for row in replies]
         if mixing.rule is not None:
             out[:, mixing.columns] = robust_product(factors, old, told, mixing.rule)
+        elif isinstance(mixing.columns, Tensor):
+            out[:, mixing.columns] = combine(factors, [old, *told])
         else:
             combine(factors, [old, *told], out=out[:, mixing.columns])
     return out

@@ -28,7 +28,9 @@ def peer_links(
     """The links of every mixing between peers, and how many bytes one row of it has; `width`: of the bank."""
     for mixing in mixings:
         if mixing.peers:
-            yield links(mixing, holders, replies), 4 * len(range(*mixing.columns.indices(width)))
+            columns = mixing.columns
+            count = len(range(*columns.indices(width)) if isinstance(columns, slice) else columns)
+            yield links(mixing, holders, replies), 4 * count
 
 
 def links(mixing: Mixing, holders: Sequence[int], replies: Sequence[Reply]) -> Links:

@@ -73,14 +73,18 @@ class ByProducts:
         given = self.mix(now)
         found: list[Mixing] = []
         for mixing in [given] if isinstance(given, Mixing) else given:
+            if not isinstance(mixing.columns, slice):
+                raise UserError(
+                    'model.adapter.travels is "product", which needs whole adapters of every client; allowed: B, both'
+                )
             start, stop, _ = mixing.columns.indices(now.fleet.layout.size)
             for columns, product in pairs(now.fleet.layout):
                 if start <= columns.start and columns.stop <= stop:
-                    found.append(replace(mixing, columns=slice(start, columns.start)))
+                    found += [replace(mixing, columns=slice(start, columns.start))] * (start < columns.start)
                     found.append(replace(mixing, columns=columns, rule=product))
                     start = columns.stop
-            found.append(replace(mixing, columns=slice(start, stop)))
-        return [mixing for mixing in found if mixing.columns.start < mixing.columns.stop]
+            found += [replace(mixing, columns=slice(start, stop))] * (start < stop)
+        return found
 
 
 def with_products(method: Method) -> Method:

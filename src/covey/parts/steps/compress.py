@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from covey.core import Client, Known, Method, Reply, Stat, Step, Task, like, step
+from covey.errors import UserError
+from covey.parts.steps.narrow import TrainNarrow
 from covey.settings import Range, only_with, validated_in
 from covey.training.rows import Layout
 
@@ -112,6 +114,10 @@ def with_compression(method: Method, compression: Compression) -> Method:
     """The method, whose clients' updates travel shortened."""
     if compression.name is None:
         return method
+    if isinstance(method.local, TrainNarrow):
+        raise UserError(
+            f"compress.name is {compression.name!r}, but clients of {method.name} send parts of the model; leave it out"
+        )
     step = Compressed(
         step=method.local, how=compression.name, share=compression.share, feedback=compression.feedback
     )

@@ -13,7 +13,7 @@ from torch import Tensor
 from covey.core import Client, Reply
 from covey.errors import UserError
 from covey.parts.steps.train import AroundTraining, Train
-from covey.training.bench import Bench, Recipe
+from covey.training.bench import Bench, Loss, Recipe
 
 
 def check_plain(train: Train, who: str) -> None:
@@ -53,11 +53,12 @@ class Batches:
         recipe = replace(train.recipe(client.round, len(train.training_part(client))), prox=0.0)
         return Batches(bench=client.bench, x=x, y=y, order=order, recipe=recipe, rng=client.rng)
 
-    def step(self, row: Tensor, batch: np.ndarray, *, linear: Tensor | None = None) -> Tensor:
-        """v - lr (gradient at v on the batch + linear)."""
-        fit = self.bench.fit(
-            row, self.x, self.y, [batch], self.recipe, seed=int(self.rng.integers(2**62)), linear=linear
-        )
+    def step(
+        self, row: Tensor, batch: np.ndarray, *, linear: Tensor | None = None, loss: Loss | None = None
+    ) -> Tensor:
+        """v - lr (gradient at v on the batch + linear); of `loss` in place of the objective's, where one is given."""
+        bench, seed = self.bench if loss is None else self.bench.on_torch(), int(self.rng.integers(2**62))
+        fit = bench.fit(row, self.x, self.y, [batch], self.recipe, seed=seed, linear=linear, loss_of=loss)
         self.losses.append(float(fit.losses[0]))
         return fit.row
 

@@ -1,0 +1,41 @@
+"""HeteroFL: computation and communication efficient federated learning (Diao et al., 2021)."""
+
+from __future__ import annotations
+
+from covey.core import Method, method
+from covey.parts.mix.average import Weighting
+from covey.parts.selection.plain import Uniform
+from covey.parts.steps.narrow import TrainNarrow
+from covey.parts.steps.train import Train
+from covey.parts.widths import AverageCovered, ServeWidths, ToWidths, Width
+from covey.settings import Count
+
+
+@method("heterofl", family="devices", paper="https://arxiv.org/abs/2010.01264")
+def heterofl(
+    train: Train,
+    *,
+    per_round: Count = 10,
+    weighting: Weighting = "equal",
+    widths: tuple[Width, ...] = (1.0, 0.5, 0.25),
+) -> Method:
+    """Weak devices train the first units of every hidden layer, strong ones all of them.
+
+    A client of width r has the upper left part of every tensor of the global model, the first r of its outputs and of
+    its inputs. A number is averaged over the clients that have it: the upper left part over all, what is beyond over
+    the stronger ones. In a narrow network what a hidden layer gives is scaled by 1 / r. A client uses the part that it
+    trains (Diao et al., 2021).
+
+    Args:
+        per_round: how many clients work in a round.
+        weighting: what a reply counts by: its samples, equally, or its batches.
+        widths: of the device classes; client i is of class i modulo their number.
+    """
+    return Method(
+        name="heterofl",
+        select=Uniform(per_round=per_round),
+        send=ToWidths(widths=widths),
+        local=TrainNarrow(train=train),
+        mix=AverageCovered(weighting=weighting),
+        serve=ServeWidths(widths=widths),
+    )
