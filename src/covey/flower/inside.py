@@ -45,7 +45,7 @@ def as_method(strategy: flower.Strategy, train: Train, *, per_round: int = 10) -
         >>> method = covey.flower.as_method(FedMedian(), covey.Train(lr=0.1))
     """
     if not isinstance(strategy, flower.Strategy):
-        raise UserError(f"strategy is a {type(strategy).__name__}; it must be one of flwr.serverapp.strategy")
+        raise UserError(f"strategy is a {type(strategy).__name__}; allowed: one of flwr.serverapp.strategy")
     for kind, instead in AT_CLIENTS.items():
         if isinstance(strategy, kind):
             raise UserError(f"strategy is {kind.__name__}, which does its work at the clients; {instead}")

@@ -15,7 +15,16 @@ from .ranges import (
     UpTo100,
 )
 from .registry import register
-from .signatures import FILLED, Inline, only_with, picked, settings_of, takes, validated, validated_in
+from .signatures import (
+    FILLED,
+    Inline,
+    first_difference,
+    only_with,
+    settings_of,
+    takes,
+    validated,
+    validated_in,
+)
 
 __all__ = [
     "FILLED",
@@ -34,8 +43,8 @@ __all__ = [
     "Range",
     "Share",
     "UpTo100",
+    "first_difference",
     "only_with",
-    "picked",
     "register",
     "settings_of",
     "takes",

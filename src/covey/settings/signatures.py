@@ -163,12 +163,16 @@ def with_parts(maker: Callable[..., Any], args: tuple[Any, ...], given: dict[str
     makers = {name: made for name, hint in hints.items() if (made := maker_of(hint))}
     kept = dict(given)
     for name, made in makers.items():
-        wanted = inspect.signature(made).parameters
-        names = [each for each in given if each in wanted and each not in signature.parameters]
-        own = {each: kept.pop(each) for each in names}
+        wanted, filled = settings_of(made, given=FILLED_IN), inspect.signature(made).parameters
+        own = {
+            each: value
+            for each, value in given.items()
+            if each in wanted and each not in signature.parameters
+        }
+        kept = {each: value for each, value in kept.items() if each not in own}  # one may be several parts'
         if name not in given and (args or "train" in given):
             train = args[0] if args else given["train"]
-            kept[name] = made(**own, **{each: train for each in ("train", "step") if each in wanted})
+            kept[name] = made(**own, **{each: train for each in ("train", "step") if each in filled})
     return kept
 
 
@@ -263,6 +267,16 @@ def only_with(table: str, settings: Any, names: str, holds: bool, what: str) -> 
         if value != usual[name]:
             written = f'"{value}"' if isinstance(value, str) else shown(value)
             raise UserError(f"{table}{'.' if table else ''}{name} is {written}, which needs {what}")
+
+
+def first_difference(part: Any, usual: Any) -> tuple[str, Any] | None:
+    """The first setting of a part, or of one within it, that is not the usual one's, and its value."""
+    for field in dataclasses.fields(part):
+        ours, theirs = getattr(part, field.name), getattr(usual, field.name)
+        if ours != theirs:
+            within = dataclasses.is_dataclass(ours) and type(ours) is type(theirs)
+            return first_difference(ours, theirs) if within else (field.name, ours)
+    return None
 
 
 class Reader(Protocol):

@@ -17,9 +17,9 @@ from covey.methods.boosting.splits import Array, Growth
 from covey.parts.banks import to_group
 from covey.parts.selection.plain import Everybody, Uniform
 from covey.parts.steps.train import Train
-from covey.settings import Count, Natural, PartBelowOne, picked, takes
+from covey.settings import FILLED, Count, Inline, Natural, PartBelowOne
 from covey.settings.parts import PartOf, make_part
-from covey.training.models.trees import trees
+from covey.training.models.trees import Bins, Depth
 
 Group = Annotated[Any, PartOf("group")]
 
@@ -95,7 +95,6 @@ def rounds_of(method: Mapping[str, Any]) -> int:
 
 
 @method("boosting", family="trees", paper="https://arxiv.org/abs/1603.02754")
-@takes(trees, Growth, without=("input_shape", "outputs"))
 @own_model(forest_of, rounds_of)
 def boosting(
     train: Train,
@@ -105,7 +104,10 @@ def boosting(
     per_round: Count | None = None,
     group: Group = None,
     shared: Natural = 0,
-    **settings: Any,
+    trees: Count = 60,  # noqa: ARG001  (of these three the model is made)
+    depth: Depth = 3,  # noqa: ARG001
+    bins: Bins = 64,  # noqa: ARG001
+    growth: Annotated[Growth, Inline()] = FILLED,
 ) -> Method:
     """Gradient-boosted trees, the same as on pooled data: a round is one level of one tree.
 
@@ -121,8 +123,10 @@ def boosting(
         per_round: how many clients are in a sum; none: everybody.
         group: who is alike; none: one forest for all.
         shared: with groups: how many first trees are grown by everybody together.
+        trees: of each head; two classes have one head, others one per class.
+        depth: levels of splits.
+        bins: of each input, between which a split can be.
     """
-    growth = Growth(**picked(settings, Growth))
     groups = PartOf("group").read("group", group)
     assert not isinstance(groups, str)
     return Method(
@@ -137,10 +141,13 @@ def boosting(
 
 
 @method("boosting-personal", family="trees")
-@takes(boosting)
 @own_model(forest_of, rounds_of)
 def boosting_personal(
-    train: Train, *, own: Count = 20, holdout: PartBelowOne = 0.1, **settings: Any
+    train: Train,  # noqa: ARG001
+    *,
+    own: Count = 20,
+    holdout: PartBelowOne = 0.1,
+    common: Annotated[Method, Inline(boosting)] = FILLED,
 ) -> Method:
     """Boosting whose last trees are each client's own, grown at home on what the common ones leave over.
 
@@ -151,11 +158,11 @@ def boosting_personal(
         own: the most trees of each client's own.
         holdout: share of every client's samples that the common trees do not see.
     """
-    method = boosting(train, **settings)
-    step = TellHistograms(growth=method.local.growth, own=own, holdout=holdout)  # type: ignore[attr-defined]
+    grow = common.combine
+    assert isinstance(grow, Grow)
     return replace(
-        method,
+        common,
         name="boosting-personal",
-        local=step,
-        combine=replace(method.combine, own=own),  # type: ignore[type-var]
+        local=TellHistograms(growth=grow.growth, own=own, holdout=holdout),
+        combine=replace(grow, own=own),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ from covey.methods.boosting.histograms import ROUNDED, Rows, TellHistograms, mea
 from covey.methods.boosting.splits import Growth
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings import Count, picked, takes
-from covey.training.models.trees import NO_SPLIT, trees
+from covey.settings import FILLED, Count, Inline
+from covey.training.models.trees import NO_SPLIT, Bins, Depth
 from covey.training.rows import Layout
 
 SINGLE_TREES = Shows(what="a tree of every client's own", instead="use boosting, whose rounds make sums")
@@ -114,9 +114,16 @@ def rounds_of(method: Mapping[str, Any]) -> int:
 
 
 @method("bagging", family="trees")
-@takes(trees, Growth, without=("input_shape", "outputs"))
 @own_model(forest_of, rounds_of)
-def bagging(train: Train, *, per_round: Count = 10, **settings: Any) -> Method:  # noqa: ARG001
+def bagging(
+    train: Train,  # noqa: ARG001
+    *,
+    per_round: Count = 10,
+    trees: Count = 60,  # noqa: ARG001  (of these three the model is made)
+    depth: Depth = 3,  # noqa: ARG001
+    bins: Bins = 64,  # noqa: ARG001
+    growth: Annotated[Growth, Inline()] = FILLED,
+) -> Method:
     """Trees that clients grow alone: in each round some add one each to the forest, by their shares of the samples.
 
     The tree of client k is grown on the derivatives of its own samples under the forest so far, and its leaf values
@@ -124,8 +131,10 @@ def bagging(train: Train, *, per_round: Count = 10, **settings: Any) -> Method: 
 
     Args:
         per_round: how many clients add a tree in a round.
+        trees: of each head; two classes have one head, others one per class.
+        depth: levels of splits.
+        bins: of each input, between which a split can be.
     """
-    growth = Growth(**picked(settings, Growth))
     return Method(
         name="bagging",
         bank=Forests(),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from covey.core import Method, method, part
 from covey.errors import UserError
@@ -16,7 +15,7 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.privacy import Privacy, SummaryNoise
 from covey.parts.steps.summaries import LabelSummary
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Epsilon, Inline, Positive, UpTo100, settings_of, takes
+from covey.settings import FILLED, Count, Epsilon, Inline, Positive, UpTo100, first_difference
 
 Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
@@ -75,7 +74,6 @@ def by_likeness(
 
 
 @method("cafa", family="label skew")
-@takes(by_label_mix)
 def cafa(
     train: Train,
     *,
@@ -84,7 +82,7 @@ def cafa(
     power: UpTo100 = 2.0,
     weighting: Literal["samples", "equal"] | None = None,
     by_cluster: bool | None = None,
-    **clustering: Any,
+    group: Annotated[ByLabelMix, Inline(by_label_mix)] = FILLED,
 ) -> Method:
     """FedAvg in which a model counts by its accuracy on the other clients' data (published: and by its cluster's size).
 
@@ -108,11 +106,15 @@ def cafa(
     train = with_validation(train)
     published = evaluation == "published"
     weighed = published if by_cluster is None else by_cluster
-    if not weighed:  # nobody tells label shares that would change nothing
-        refuse_unused(clustering)
+    # nobody tells label shares that would change nothing
+    if not weighed and (unused := first_difference(group, by_label_mix())):
+        raise UserError(
+            f"{unused[0]} is {unused[1]!r}, which only clusters that weigh use: set by_cluster = true or "
+            'evaluation = "published", or leave it out'
+        )
     return Method(
         name="cafa",
-        group=by_label_mix(**clustering) if weighed else None,
+        group=group if weighed else None,
         select=Uniform(per_round=per_round),
         local=train,
         mix=by_likeness(
@@ -184,16 +186,6 @@ def cbcc_select(
         select=LargestGroup(per_round=per_round),
         mix=Average(weighting="equal"),
     )
-
-
-def refuse_unused(clustering: Mapping[str, Any]) -> None:
-    """A setting of the clusters that is not its default would change nothing where they do not weigh."""
-    for name, setting in settings_of(by_label_mix).items():
-        if clustering.get(name, setting.default) != setting.default:
-            raise UserError(
-                f"{name} is {clustering[name]!r}, which only clusters that weigh use: set by_cluster = true or "
-                'evaluation = "published", or leave it out'
-            )
 
 
 def with_validation(train: Train) -> Train:

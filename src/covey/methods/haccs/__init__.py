@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from covey.core import Method, method, part
 from covey.errors import UserError
@@ -17,7 +16,18 @@ from covey.parts.selection.haccs import ByCluster
 from covey.parts.steps.privacy import Privacy, SummaryNoise
 from covey.parts.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary, TargetSummary
 from covey.parts.steps.train import Train
-from covey.settings import Count, Epsilon, Natural, Positive, Range, Share, picked, settings_of, takes
+from covey.settings import (
+    FILLED,
+    Count,
+    Epsilon,
+    Inline,
+    Natural,
+    Positive,
+    Range,
+    Share,
+    first_difference,
+    settings_of,
+)
 
 Summary = Literal["labels", "targets", "features", "joint"]
 Schedule = Literal["fair", "published"]
@@ -103,9 +113,14 @@ def by_summary(
 
 
 @method("haccs", family="selection")
-@takes(FairSchedule, ByCluster, by_summary)
 def haccs(
-    train: Train, *, schedule: Schedule = "fair", weighting: Weighting = "equal", **settings: Any
+    train: Train,
+    *,
+    schedule: Schedule = "fair",
+    weighting: Weighting = "equal",
+    fair: Annotated[FairSchedule, Inline()] = FILLED,
+    published: Annotated[ByCluster, Inline()] = FILLED,
+    group: Annotated[BySummary, Inline(by_summary)] = FILLED,
 ) -> Method:
     """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
 
@@ -120,24 +135,18 @@ def haccs(
         schedule: fair fills the round that is worth most for its time; published draws clusters (eq. 7).
         weighting: what a reply counts by: its samples, equally, or its batches.
     """
-    maker = ByCluster if schedule == "published" else FairSchedule
     if schedule == "fair":
-        refuse_unused(settings)
+        usual = ByCluster(step=train, per_round=published.per_round, losses=published.losses)
+        if unused := first_difference(published, usual):
+            raise UserError(
+                f'{unused[0]} is {unused[1]!r}, which only schedule = "published" knows; say that, or leave it out'
+            )
+    select = fair if schedule == "fair" else published
     return Method(
         name="haccs",
-        group=by_summary(**picked(settings, by_summary)),
-        select=maker(step=train, **picked(settings, maker)),
+        group=group,
+        select=select,
         local=train,
         mix=Average(weighting=weighting),
-        after=(remember_losses,) if settings.get("losses", "reported") == "reported" else (),
+        after=(remember_losses,) if select.losses == "reported" else (),
     )
-
-
-def refuse_unused(settings: Mapping[str, Any]) -> None:
-    """A setting of the published schedule that is not its default would change nothing."""
-    fair = settings_of(FairSchedule)
-    for name, setting in settings_of(ByCluster).items():
-        if name not in fair and settings.get(name, setting.default) != setting.default:
-            raise UserError(
-                f'{name} is {settings[name]!r}, which only schedule = "published" knows; say that, or leave it out'
-            )
