@@ -56,6 +56,7 @@ NEEDS: dict[str, tuple[dict[str, Any], Any, str]] = {
         "private.evaluations is given, which needs measure.local_test or measure.fine_tune",
     ),
     "train.lr_floor": ({}, 0.1, "train.lr_floor is 0.1, which needs train.lr_decay below 1"),
+    "train.schedule_rounds": ({}, 5, 'train.schedule_rounds is 5, which needs train.schedule = "cosine"'),
     "train.keep_momentum": ({}, True, "train.keep_momentum is True, which needs train.momentum above 0"),
     "train.momentum": (
         {"train": {"optimiser": "adam"}},
@@ -112,6 +113,7 @@ BY_THEMSELVES = {
     "private.least",  # one table for all methods of a comparison: one without groups has none that is too small
     *("train.epochs", "train.batch", "train.batches", "train.optimiser", "train.lr", "train.lr_decay"),
     *("train.prox", "train.clip", "train.holdout", "train.drop_last"),
+    *("train.schedule", "train.warmup", "train.accumulate", "train.precision", "train.seconds"),
     *("devices.profile", "devices.pace", "devices.dropout", "devices.loss", "devices.deadline"),
     *("devices.joins", "devices.leaves"),
     *("engine.mode", "engine.workers", "engine.debug", "engine.lanes", "engine.device"),

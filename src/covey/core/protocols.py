@@ -60,6 +60,7 @@ class Client:
         round: the number of the round.
         live: whether this is a real device, where nothing that protects its data may come from the run's seed.
         account: of a real device, what it has spent of its privacy budget.
+        pace: of a simulated device, the seconds that it takes to train on one sample; None where nobody asks.
 
     Examples:
         >>> def count(client: covey.Client, task: covey.Task) -> covey.Reply:
@@ -76,6 +77,7 @@ class Client:
     round: int
     live: bool = False
     account: Account | None = None
+    pace: float | None = None
 
     def stream(self, *names: str | int) -> np.random.Generator:
         """A stream of this client that does not change from round to round."""

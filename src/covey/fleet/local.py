@@ -247,6 +247,8 @@ class LocalFleet:
     def _outcomes(self, step: Step, tasks: Mapping[int, Task], measure: bool) -> tuple[Call, list[Outcome]]:
         """What becomes of every task, by ascending id; who got lost comes last."""
         call = self.books.call(step, measure=measure)
+        if time_limit(step) is not None:
+            call = replace(call, paces={i: self._pace(i) for i in tasks})
         gone = self._lost(tasks, call.number) if not measure else set()
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
         known: list[Outcome] = []
@@ -384,7 +386,13 @@ class LocalFleet:
     def _duration(self, step: Step, client: int, down: int, up: int) -> float:
         work = step.work(*self.client_data.sizes(client))
         machine = self.machines[client] if client >= 0 else Device()
+        if (limit := time_limit(step)) is not None:
+            work = min(work, limit / max(self._pace(client), 1e-12))
         return machine.seconds(bytes_down=down, bytes_up=up, work=work, pace=self.devices.pace)
+
+    def _pace(self, client: int) -> float:
+        """Seconds that a client takes to train on one sample."""
+        return self.devices.pace * (self.machines[client].compute if client >= 0 else 1.0)
 
     # ------------------------------------------------------------------------------------------ memory
 
@@ -421,3 +429,9 @@ class LocalFleet:
         if self._crew is not None:
             self._crew.close()
             self._crew = None
+
+
+def time_limit(step: Step) -> float | None:
+    """The seconds after which a client ends its training, if there are any."""
+    limit: float | None = getattr(getattr(step, "train", step), "seconds", None)
+    return limit

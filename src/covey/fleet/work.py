@@ -30,6 +30,9 @@ class Call:
     debug: bool = False
     live: bool = False  # on a real device
     account: Account | None = None  # of a real device
+    paces: Mapping[int, float] = field(
+        default_factory=dict
+    )  # of simulated devices, where training may end early
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,6 +133,7 @@ def client_of(
         round=call.round,
         live=call.live,
         account=call.account,
+        pace=call.paces.get(number),
     )
 
 

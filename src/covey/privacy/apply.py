@@ -115,6 +115,13 @@ def at_example_level(method: Method, settings: Private, rounds: int) -> Method:
             f"method {method.name} cannot be private at the example level: its clients do {method.local.kind}, and "
             'Opacus replaces plain training only; use private.level = "client" or "local"'
         )
+    train = method.local
+    if train.accumulate > 1 or train.precision != "float32" or train.seconds is not None:
+        raise UserError(
+            'private.level is "example", where every batch is drawn for itself and clipped in float32: '
+            f"train.accumulate is {train.accumulate}, train.precision {train.precision!r}, train.seconds "
+            f"{train.seconds}; allowed: 1, 'float32', none"
+        )
     assert settings.clip != "adaptive"
     assert settings.epsilon is not None
     step = ExampleTrain(

@@ -18,6 +18,10 @@ from covey.training.bench import Bench, Loss, Recipe
 
 def check_plain(train: Train, who: str) -> None:
     """Only plain steps v <- v - lr g can be taken one by one: nothing may be remembered from batch to batch."""
+    if train.accumulate > 1:
+        raise UserError(
+            f"{who} takes a step with every batch: train.accumulate is {train.accumulate}; allowed: 1"
+        )
     if train.optimiser != "sgd" or train.momentum:
         raise UserError(f"{who} takes plain steps: set train.optimiser = sgd, train.momentum = 0")
 
@@ -48,7 +52,7 @@ class Batches:
     def of(train: Train, client: Client) -> Batches:
         """The batches that `train` would draw for the client in this round."""
         part = train.training_part(client)
-        order = train.order(len(part), client.rng)
+        order = train.in_time(train.order(len(part), client.rng), client)
         x, y = part.tensors()
         recipe = replace(train.recipe(client.round, len(train.training_part(client))), prox=0.0)
         return Batches(bench=client.bench, x=x, y=y, order=order, recipe=recipe, rng=client.rng)

@@ -15,9 +15,21 @@ from torch import Tensor
 from covey.core import NOTHING, Client, Known, Reply, Shows, Stat, Step, Task, part
 from covey.data.augment import as_shown
 from covey.data.together import fold_of
-from covey.settings import Count, NotNegative, PartBelowOne, Positive, Range, Share, only_with, validated_in
+from covey.errors import UserError
+from covey.settings import (
+    Count,
+    Natural,
+    NotNegative,
+    PartBelowOne,
+    Positive,
+    Range,
+    Share,
+    only_with,
+    validated_in,
+)
 from covey.settings.registry import register
 from covey.training.bench import Fit, Loss, Recipe
+from covey.training.bench.base import Precision
 from covey.training.bench.optimisers import OPTIMISER, check_optimiser
 
 if TYPE_CHECKING:
@@ -37,7 +49,8 @@ FOLDS_OF_UNITS = 1000  # how finely a share of all units is told
 class Train(Step):
     """Some epochs of SGD or Adam on the client's own data, from the row it was sent (the best one, if several).
 
-    The learning rate in round t is `lr * lr_decay^(t-1)`, never below `lr_floor * lr`.
+    The learning rate in round t is `lr * lr_decay^(t-1)`, never below `lr_floor * lr`; or it falls to that along half a
+    cosine, `lr_floor + (1 - lr_floor) (1 + cos(pi (t - 1 - warmup) / (schedule_rounds - warmup))) / 2`.
 
     Args:
         epochs: over the local data; none: as many as make about 50 batches, from 1 to 5.
@@ -54,6 +67,12 @@ class Train(Step):
         holdout: share of the local data that is kept for validation.
         keep_momentum: whether the momentum is carried from one round to the next.
         drop_last: whether a last, smaller batch is left out.
+        schedule: decay (by `lr_decay` in each round) or cosine (over `schedule_rounds` rounds).
+        schedule_rounds: after so many rounds a cosine has come to `lr_floor`.
+        warmup: rounds in which the learning rate rises to lr, evenly.
+        accumulate: batches whose gradients make one step together, as one large batch would.
+        precision: float32, or bfloat16: layers compute in bfloat16; weights, losses and steps stay in float32.
+        seconds: after so long on its device a client stops and sends what it has, at least one batch; none: never.
 
     Examples:
         >>> train = covey.Train(lr=0.05, batch=32, epochs=2, momentum=0.9)
@@ -73,6 +92,12 @@ class Train(Step):
     holdout: PartBelowOne = 0.0
     keep_momentum: bool = False
     drop_last: bool = False
+    schedule: Literal["decay", "cosine"] = "decay"
+    schedule_rounds: Annotated[int, Range(2, 100_000_000)] | None = None
+    warmup: Natural = 0
+    accumulate: Count = 1
+    precision: Precision = "float32"
+    seconds: Positive | None = None
 
     kind: ClassVar[str] = "train.sgd"
 
@@ -81,7 +106,15 @@ class Train(Step):
     def __post_init__(self) -> None:
         decay = MOST_DECAY if self.weight_decay == "samples" else self.weight_decay
         check_optimiser(self.optimiser, momentum=self.momentum, weight_decay=decay)
-        only_with("train", self, "lr_floor", self.lr_decay < 1, "train.lr_decay below 1")
+        falls = self.lr_decay < 1 or self.schedule == "cosine"
+        only_with("train", self, "lr_floor", falls, 'train.lr_decay below 1 or train.schedule = "cosine"')
+        only_with("train", self, "lr_decay", self.schedule == "decay", 'train.schedule = "decay"')
+        only_with("train", self, "schedule_rounds", self.schedule == "cosine", 'train.schedule = "cosine"')
+        if self.schedule == "cosine" and not (self.schedule_rounds or 0) > self.warmup:
+            raise UserError(
+                f"train.schedule_rounds is {self.schedule_rounds}; allowed with a cosine: more than train.warmup, "
+                f"{self.warmup}"
+            )
         carried = self.momentum > 0 and self.optimiser == "sgd"
         only_with("train", self, "keep_momentum", carried, 'train.momentum above 0 and optimiser = "sgd"')
 
@@ -95,7 +128,7 @@ class Train(Step):
         together = clients[0].bench.cohort(self.recipe(clients[0].round))
         by_samples = self.weight_decay == "samples"  # another one for each
         augmented = any(client.train.dataset.augment != "none" for client in clients)
-        if self.keep_momentum or augmented or by_samples or together is None:
+        if self.keep_momentum or augmented or by_samples or together is None or self.seconds is not None:
             return None
         found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
         data = [self.training_part(client).tensors() for client in clients]
@@ -124,12 +157,31 @@ class Train(Step):
         """The update rule in round `number` on so many samples."""
         return Recipe(
             optimiser=self.optimiser,
-            lr=self.lr * max(self.lr_decay ** (number - 1), self.lr_floor),
+            lr=self.lr_in(number),
             momentum=self.momentum,
             weight_decay=self.decay_for(samples),
             prox=self.prox,
             clip=self.clip,
+            accumulate=self.accumulate,
+            precision=self.precision,
         )
+
+    def lr_in(self, number: int) -> float:
+        """The learning rate in round `number`."""
+        share = max(self.lr_decay ** (number - 1), self.lr_floor)
+        if self.schedule == "cosine":
+            assert self.schedule_rounds is not None
+            passed = (number - 1 - self.warmup) / (self.schedule_rounds - self.warmup)
+            fallen = (1 + math.cos(math.pi * min(1.0, max(0.0, passed)))) / 2
+            share = self.lr_floor + (1 - self.lr_floor) * fallen
+        return self.lr * share * min(1.0, number / max(1, self.warmup))
+
+    def in_time(self, batches: list[np.ndarray], client: Client) -> list[np.ndarray]:
+        """The batches that a simulated device has the time for; a real one looks at its clock."""
+        if self.seconds is None or client.pace is None:
+            return batches
+        passed = np.cumsum([len(batch) for batch in batches]) * client.pace
+        return batches[: max(1, int((passed <= self.seconds).sum()))]
 
     def decay_for(self, samples: int) -> float:
         """The weight decay on so many samples; 1 / samples lets a normal prior weigh as much as one of them."""
@@ -247,7 +299,7 @@ def local_fit(
     `loss` makes, of the inputs that are trained on, a loss in place of the objective's; PyTorch then trains.
     """
     part = train.training_part(client)
-    batches = train.order(len(part), client.rng)
+    batches = train.in_time(train.order(len(part), client.rng), client)
     if train.batches is not None:
         part, batches = only_used(part, batches)
     x, y = part.tensors()
@@ -255,6 +307,10 @@ def local_fit(
         rng = client.stream("augment", "round", client.round)
         x, y, batches = as_shown(x, y, batches, rng, part.dataset.scale)
     trainer = client.bench.fit if loss is None else partial(client.bench.on_torch().fit, loss_of=loss(x))
+    if train.seconds is not None and client.live:
+        trainer = partial(
+            client.bench.on_torch().fit, loss_of=None if loss is None else loss(x), seconds=train.seconds
+        )
     fit = trainer(
         start,
         x,

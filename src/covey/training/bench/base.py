@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Required, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -36,6 +36,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+Precision = Literal["float32", "bfloat16"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How a local update is made: `v <- v - lr (gradient + weight_decay v + prox (v - start) + linear)`."""
@@ -46,6 +49,13 @@ class Recipe:
     weight_decay: float = 0.0
     prox: float = 0.0
     clip: float | None = None
+    accumulate: int = 1  # batches of one step
+    precision: Precision = "float32"  # in which layers compute
+
+    @property
+    def plain(self) -> bool:
+        """Whether every batch is a step in float32, which is all that faster trainers do."""
+        return self.accumulate == 1 and self.precision == "float32"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +74,7 @@ class More(TypedDict, total=False):
     linear: Tensor | None  # added to every gradient
     velocity: Tensor | None  # momentum to begin with
     loss_of: Loss | None  # in place of the objective's loss; PyTorch only
+    seconds: float | None  # after which no further step begins; PyTorch only
 
 
 Batches = Sequence[np.ndarray]

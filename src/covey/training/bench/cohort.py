@@ -58,6 +58,8 @@ def refusal(model: nn.Module, recipe: Recipe) -> str:
     for module in model.modules():
         if isinstance(module, RANDOM_OR_STATEFUL):
             return f"{type(module).__name__} has randomness or statistics of its own"
+    if not recipe.plain:
+        return "several batches make a step, or another precision is asked for"
     return "" if recipe.optimiser == "sgd" else f"the optimiser {recipe.optimiser} is not supported"
 
 

@@ -85,7 +85,7 @@ class LanesBench:
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
     ) -> Fit:
         """Trains from `row` on the batches in their order; PyTorch does so for any other optimiser than these two."""
-        if recipe.optimiser not in tuple(self.plans):
+        if recipe.optimiser not in tuple(self.plans) or not recipe.plain:
             return self.on_torch().fit(row, x, y, batches, recipe, **more)
         linear, velocity = more.get("linear"), more.get("velocity")
         trained = row.numpy().copy()

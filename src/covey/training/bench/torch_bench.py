@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Unpack
@@ -12,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.training.bench.base import Batches, Fit, FitCohort, More, Recipe
+from covey.training.bench.base import Batches, Fit, FitCohort, Loss, More, Precision, Recipe
 from covey.training.bench.clipping import ClippedSums, Clipping, check_model
 from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal
 from covey.training.bench.optimisers import rule_for
@@ -103,24 +105,23 @@ class TorchBench:
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
     ) -> Fit:
         """Trains from `row` on the batches in their order."""
-        linear, loss_of = more.get("linear"), more.get("loss_of")
+        linear, loss_of, seconds = more.get("linear"), more.get("loss_of"), more.get("seconds")
         self.load(row, training=True)
         x = x.to(self.device)
         target = self.objective.target(x, y.to(self.device))
         start = self.parameters.clone() if recipe.prox else None
         linear = linear.to(self.device) if linear is not None else None
         step = rule_for(self.parameters, recipe, more.get("velocity"))
-        losses = []
+        losses: list[Tensor] = []
+        until = math.inf if seconds is None else time.monotonic() + seconds
         with ONE_AT_A_TIME, seeded(more["seed"], self.device):
-            for batch in batches:
-                index = torch.from_numpy(batch).to(self.device)
+            for first in range(0, len(batches), recipe.accumulate):
+                if losses and time.monotonic() > until:
+                    break
                 self.gradient.zero_()
-                if loss_of is None:
-                    loss = self.objective.loss(self.model(x[index]), target[index])
-                else:
-                    loss = loss_of(self.model, x[index], target[index], index)
-                loss.backward()  # type: ignore[no-untyped-call]
-                losses.append(loss.detach())
+                losses += self._gradients(
+                    batches[first : first + recipe.accumulate], x, target, recipe.precision, loss_of
+                )
                 if linear is not None:
                     self.gradient.add_(linear)
                 if start is not None:
@@ -133,6 +134,25 @@ class TorchBench:
             losses=torch.stack(losses).double().cpu().numpy() if losses else np.zeros(0),
             velocity=step.velocity.cpu() if step.velocity is not None else None,
         )
+
+    def _gradients(
+        self, batches: Batches, x: Tensor, target: Tensor, precision: Precision, loss_of: Loss | None
+    ) -> list[Tensor]:
+        """Adds to the gradient that of the mean over all samples of the batches, and gives each batch's loss."""
+        losses, samples = [], sum(len(batch) for batch in batches)
+        for batch in batches:
+            index = torch.from_numpy(batch).to(self.device)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                outputs = self.model(x[index]) if loss_of is None else None
+            if outputs is not None:
+                loss = self.objective.loss(outputs.float(), target[index])
+            else:
+                assert loss_of is not None
+                loss = loss_of(self.model, x[index], target[index], index)
+            share = len(batch) / samples
+            (loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+        return losses
 
     def fit_clipped(
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
