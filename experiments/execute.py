@@ -17,10 +17,10 @@ from typing import Any
 from covey.core.round import Watcher
 from covey.errors import UserError
 from covey.files import write_atomically
+from covey.folder.place import finished_summary
 from covey.folder.summary import Summary
 from covey.report.seeds import Number, differences, from_json, ratios, to_json, value_of
 from covey.runs.config import Config, resolve
-from covey.runs.place import finished_summary
 from covey.runs.run import run_or_resume
 from covey.runs.study.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
 from experiments.origin import (

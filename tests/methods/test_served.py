@@ -19,12 +19,13 @@ from covey.fleet.evaluations import Evaluations
 from covey.folder import served_rows
 from covey.folder.checkpoint import read_checkpoint
 from covey.folder.checksums import SERVED
+from covey.folder.place import index_in
+from covey.folder.recorder import remove_derived
 from covey.parts.steps import evaluate, judged, personal
 from covey.parts.steps.evaluate import Evaluate
+from covey.runs.config import config_in
 from covey.runs.extend import extended
 from covey.runs.models import TrainedModels, load_models
-from covey.runs.place import config_in, index_in
-from covey.runs.recorder import remove_derived
 from covey.runs.run import Pruned
 from covey.settings.catalogue import DATASETS, METHODS
 from covey.testing import small_federation

@@ -19,8 +19,8 @@ from covey.errors import RunError, UserError
 from covey.files import write_atomically
 from covey.folder.journal import Journal
 from covey.folder.read import read_run
+from covey.folder.recorder import Recorder
 from covey.runs.config import fleet_of, resolve
-from covey.runs.recorder import Recorder
 from covey.runs.results import Run
 from covey.runs.run import resume, run_config, run_or_resume, write_page
 from tests.forked import python
@@ -187,7 +187,7 @@ def test_a_start_that_was_killed_is_no_dead_end(
         write_atomically(path, content)
 
     with monkeypatch.context() as patch:
-        for module in ("folder.checkpoint", "folder.checksums", "runs.recorder"):
+        for module in ("folder.checkpoint", "folder.checksums", "folder.recorder"):
             patch.setattr(f"covey.{module}.write_atomically", killed)
         with pytest.raises(Killed):
             run_config(resolve(TABLES), tmp_path / "run")
@@ -215,7 +215,7 @@ def full(path: Path, *_: Any) -> None:
         ("covey.folder.checksums.write_atomically", full),
         ("covey.folder.journal.Journal.append", lambda self, rows: full(self.path)),
         ("covey.folder.journal.Journal.sync", lambda self: full(self.path)),
-        ("covey.runs.recorder.write_atomically", full),
+        ("covey.folder.recorder.write_atomically", full),
         ("covey.runs.run.write_page", full),
     ],
 )

@@ -76,7 +76,7 @@ def go_on(
     folder: Path, rounds: int | None, epsilon: Budget | None, changed_code: bool, from_round: int | None
 ) -> None:
     """The run in a folder, to its end or to so many rounds."""
-    from covey.runs.place import config_in
+    from covey.runs.config import config_in
     from covey.runs.run import resume
 
     with live(folder.name, rounds or config_in(folder).top.rounds) as watch, interruptible():

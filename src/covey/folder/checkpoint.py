@@ -19,6 +19,7 @@ from covey.core.round import State
 from covey.errors import UserError
 from covey.files import remove, write_atomically
 from covey.folder.checksums import FILE, Index, Kept, Piece, read_index, write_index
+from covey.settings.registry import Origin
 
 PLAIN = "plain"  # the array that holds all that is no array, as JSON
 
@@ -34,6 +35,11 @@ class Checkpoint:
     fleet: Mapping[str, Any]
     extra: Mapping[str, Any]
     journal: Piece = Piece()
+
+    @property
+    def origins(self) -> list[Origin]:
+        """Whose own things the run was made of."""
+        return [Origin(**origin) for origin in self.extra.get("own", ())]
 
 
 def save_checkpoint(

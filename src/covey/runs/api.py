@@ -22,7 +22,7 @@ from covey.parts.steps.compress import Compression
 from covey.privacy.longer import Budget
 from covey.privacy.settings import Private
 from covey.runs.compare import configs_of, labels_for, run_all, with_method
-from covey.runs.config import Config, resolve
+from covey.runs.config import Config, config_in, resolve
 from covey.runs.objects import (
     AnyData,
     AnyModel,
@@ -33,7 +33,6 @@ from covey.runs.objects import (
     model_tables,
     objective_name,
 )
-from covey.runs.place import config_in
 from covey.runs.results import Run, Study
 from covey.runs.run import resume as resume_run
 from covey.runs.run import run_or_resume

@@ -12,9 +12,9 @@ from typing import Any
 from covey.core.round import Watcher
 from covey.errors import RunError, UserError
 from covey.files import folder_lock
+from covey.folder.place import make, taken
 from covey.report.page import write_report
 from covey.runs.config import Config, resolve
-from covey.runs.place import make, taken
 from covey.runs.results import Run, Study
 from covey.runs.run import Interrupted, run_or_resume
 from covey.runs.sections import settings_in

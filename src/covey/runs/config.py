@@ -22,6 +22,7 @@ from covey.fleet.engine import Engine
 from covey.fleet.fit import check_fit, check_steps
 from covey.fleet.guard import Guard
 from covey.fleet.local import LocalFleet
+from covey.folder.place import tables_in
 from covey.methods.published import as_published
 from covey.parts.measure import Measuring
 from covey.parts.mix.products import with_products
@@ -259,6 +260,11 @@ def _known_tables(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping
         if key in SECTIONS and not isinstance(value, dict):
             raise UserError(f"{key} is {shown(value)}; it must be a table, [{key}]")
     return tables, per_method
+
+
+def config_in(folder: Path) -> Config:
+    """The configuration of a run folder."""
+    return resolve(tables_in(folder))
 
 
 def without_unset(table: dict[str, Any], *names: str) -> dict[str, Any]:

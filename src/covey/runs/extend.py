@@ -15,10 +15,10 @@ from covey.files import read_whole, storing, write_atomically
 from covey.folder.checkpoint import Checkpoint
 from covey.folder.checksums import Index, Piece, check_files, write_index
 from covey.folder.journal import lines_of
+from covey.folder.recorder import fingerprint
 from covey.privacy.longer import Budget, longer_private
 from covey.privacy.settings import Private
 from covey.runs.config import Config, resolve
-from covey.runs.recorder import fingerprint
 
 
 def extended(

@@ -21,13 +21,13 @@ from covey.folder.answers import Answers
 from covey.folder.checkpoint import Checkpoint, read_checkpoint
 from covey.folder.checksums import FROZEN, Index
 from covey.folder.model_files import Format, as_files
+from covey.folder.place import index_in, measured_in, served_in
 from covey.folder.read import is_folder, read_config, read_summary
 from covey.folder.served_model import ModelFacts, ServedModel, check_row, network_name, sentence
 from covey.folder.served_rows import ServedRows, digest
 from covey.folder.summary import Summary
 from covey.parts.steps.scale import to_scale
-from covey.runs.place import index_in, measured_in, served_in
-from covey.runs.provenance import changed, origins_in
+from covey.runs.provenance import changed
 from covey.runs.remake import Remake
 from covey.runs.sections import model_settings
 from covey.settings.catalogue import MODELS, OBJECTIVES
@@ -344,7 +344,7 @@ def same_network(checkpoint: Checkpoint, tables: Mapping[str, Any], changed_code
     """Refuses numbers for another code than the one that was trained, unless that is wanted."""
     named = ((MODELS, tables["model"]["name"]), (OBJECTIVES, tables["objective"]))
     own = [registry.origin(name) for registry, name in named if not name.startswith(GIVEN)]
-    what = changed(origins_in(checkpoint.extra), [origin for origin in own if origin is not None])
+    what = changed(checkpoint.origins, [origin for origin in own if origin is not None])
     if what and not changed_code:
         raise UserError(
             f"{what}. The trained numbers belong to the code as it was; to use them with it all the same, say "

@@ -66,11 +66,6 @@ def parts_of(method: Mapping[str, Any]) -> list[tuple[Registry[Any], str]]:
     return [(PARTS[kind], table["name"]) for kind, table in tables if isinstance(table, Mapping)]
 
 
-def origins_in(extra: Mapping[str, Any]) -> list[Origin]:
-    """Whose own things a checkpoint was made with."""
-    return [Origin(**origin) for origin in extra.get("own", ())]
-
-
 def changed(before: Sequence[Origin], now: Sequence[Origin]) -> str:
     """Which of somebody's own things is not what it was, in one sentence; "" if all are."""
     known = {(origin.kind, origin.name): origin for origin in before}  # the last one counts

@@ -19,9 +19,8 @@ from covey.folder.checkpoint import Checkpoint
 from covey.folder.read import read_config
 from covey.folder.served_rows import facts_of
 from covey.parts.steps.served import Serving, share_of
-from covey.runs.config import Config, fleet_of
+from covey.runs.config import Config, config_in, fleet_of
 from covey.runs.objects import data_tables, given_data
-from covey.runs.place import config_in
 from covey.runs.run import same_code
 from covey.settings.catalogue import DATASETS, MODELS
 from covey.settings.own_code import GIVEN

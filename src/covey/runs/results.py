@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from covey.folder.checkpoint import read_checkpoint
+from covey.folder.place import index_in, summary_in
 from covey.folder.read import RunView, read_run
 from covey.folder.summary import Summary
 from covey.report.payload import kept_rounds
 from covey.report.replicas import Replicas, against_words, mean_curves, mean_of, replica_columns
 from covey.report.table import Column, headline_metric, known_metrics, rich_table, summary_columns
 from covey.report.wording import metric_title
-from covey.runs.place import config_in, index_in, summary_in
+from covey.runs.config import Config, config_in
 from covey.training.metrics import higher_is_better
 
 if TYPE_CHECKING:
     from covey.core.round import State
     from covey.report.seeds import Paired
-    from covey.runs.config import Config
     from covey.runs.models import TrainedModels
 
 

@@ -15,16 +15,9 @@ from covey.files import folder_lock, storing
 from covey.fleet.odd import odd_in_words
 from covey.folder.checkpoint import Checkpoint, load_checkpoint, read_checkpoint, rounds_that_are_whole
 from covey.folder.checksums import Index
-from covey.parts.measure import SparseWatch, UndefinedWatch
-from covey.parts.steps.take_home import sent_home
-from covey.privacy.longer import Budget
-from covey.runs.config import Config, bytes_needed, fleet_of, resolve
-from covey.runs.extend import extended
-from covey.runs.learning import LearningWatch
-from covey.runs.place import (
+from covey.folder.place import (
     check_free,
     clear,
-    config_in,
     exists,
     finished_summary,
     index_in,
@@ -32,9 +25,15 @@ from covey.runs.place import (
     only_begun,
     taken,
 )
-from covey.runs.provenance import changed, origins_in, origins_of
-from covey.runs.recorder import Recorder, same_version
-from covey.runs.recovery import gone_back
+from covey.folder.recorder import Recorder, same_version
+from covey.folder.recovery import gone_back
+from covey.parts.measure import SparseWatch, UndefinedWatch
+from covey.parts.steps.take_home import sent_home
+from covey.privacy.longer import Budget
+from covey.runs.config import Config, bytes_needed, config_in, fleet_of, resolve
+from covey.runs.extend import extended
+from covey.runs.learning import LearningWatch
+from covey.runs.provenance import changed, origins_of
 from covey.runs.results import Run
 from covey.runs.tracking import Tracking, tracked, trackers_of
 from covey.settings.toml import read_tables
@@ -236,7 +235,7 @@ def same_code(
     folder: Path, config: Config, checkpoint: Checkpoint, changed_code: bool, command: str = "run"
 ) -> None:
     """Refuses to continue with other code or data than the run began with, unless that is wanted."""
-    what = changed(origins_in(checkpoint.extra), origins_of(config))
+    what = changed(checkpoint.origins, origins_of(config))
     if what and not changed_code:
         raise UserError(
             f"{what}. The result would be neither's: start a new run, or continue all the same with: "
@@ -275,7 +274,7 @@ def _go(
         _load(fleet, checkpoint, folder)
     state = checkpoint.state if checkpoint else None
     trackers = trackers_of(config)
-    recorder = Recorder(folder, config, fleet, resumed=checkpoint)
+    recorder = Recorder(folder, config, fleet, origins_of(config), resumed=checkpoint)
     tracking = Tracking(trackers, tracked(config, folder, state.round if state else 0), say)
     try:
         state = _run(config, fleet, recorder, state, [*watchers, tracking], say)

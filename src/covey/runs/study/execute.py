@@ -8,9 +8,9 @@ from pathlib import Path
 
 from covey.errors import UserError
 from covey.files import folder_lock
+from covey.folder.place import finished_summary, taken
 from covey.report.page import write_report
 from covey.runs.compare import in_one_sentence
-from covey.runs.place import finished_summary, taken
 from covey.runs.results import Run, Study
 from covey.runs.run import Interrupted, run_or_resume
 from covey.runs.study.plan import Job, Plan, keep_plan, read_plan

@@ -11,9 +11,9 @@ from typing import Any
 
 from covey.errors import UserError
 from covey.files import read_json, storing, write_atomically
+from covey.folder.place import make
 from covey.runs.compare import in_file_names
 from covey.runs.config import Config, resolve
-from covey.runs.place import make
 from covey.settings.own_code import GIVEN
 
 FILE = "study.json"

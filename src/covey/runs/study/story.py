@@ -21,10 +21,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from covey.folder.place import finished_summary
 from covey.report.seeds import Number, differences, in_words, may_be_equal, ratios, value_of
 from covey.report.table import Column
 from covey.runs.config import resolve
-from covey.runs.place import finished_summary
 from covey.runs.results import Study
 from covey.runs.study.cells import accuracy_by_kind, read_cell
 from covey.runs.study.plan import Plan

@@ -10,9 +10,9 @@ from typing import Any
 
 from covey.errors import UserError
 from covey.files import folder_lock, read_json, storing, write_atomically
+from covey.folder.place import make, taken
 from covey.runs.compare import in_file_names, with_method
 from covey.runs.config import Config, resolve
-from covey.runs.place import make, taken
 from covey.runs.results import Study
 from covey.runs.study.execute import Show, StudyInterrupted, execute
 from covey.runs.study.plan import Job, Plan

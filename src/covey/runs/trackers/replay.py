@@ -12,7 +12,7 @@ import numpy as np
 from covey.errors import UserError
 from covey.folder.read import read_run
 from covey.folder.rows import Rows
-from covey.runs.place import config_in
+from covey.runs.config import config_in
 from covey.runs.tracking import tracked
 from covey.settings.catalogue import TRACKERS
 from covey.settings.own_code import one_sentence

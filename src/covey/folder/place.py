@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,6 @@ from covey.folder.checksums import SERVED, Index, check_config, check_files, rea
 from covey.folder.read import read_summary
 from covey.folder.served_rows import ServedRows
 from covey.folder.summary import Summary
-from covey.runs.config import Config, resolve
 from covey.settings.toml import read_tables
 from covey.terminal import printable
 
@@ -33,8 +33,8 @@ BEGUN = {
 OF_SERVE = {"superlink", "status.json", "audit.jsonl"}
 
 
-def config_in(folder: Path) -> Config:
-    """The configuration of a run folder."""
+def tables_in(folder: Path) -> dict[str, Any]:
+    """The tables of a run folder's configuration."""
     if not exists(folder / "config.toml"):
         begun = exists(folder / "metrics.jsonl") and is_free(folder)
         raise UserError(
@@ -44,7 +44,7 @@ def config_in(folder: Path) -> Config:
         )
     if not (folder / "config.toml").is_file():
         raise UserError(f"{short(folder)} is damaged: config.toml is not a regular file")
-    return resolve(read_tables(folder / "config.toml"))
+    return read_tables(folder / "config.toml")
 
 
 def index_in(folder: Path) -> Index:

@@ -10,7 +10,7 @@ from covey.core.round import Fleet, State
 from covey.errors import SpoiledRunError
 from covey.folder.checkpoint import read_checkpoint
 from covey.folder.checksums import read_index
-from covey.runs.recorder import Recorder
+from covey.folder.recorder import Recorder
 
 
 def gone_back(

@@ -7,10 +7,10 @@ import io
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
@@ -30,11 +30,13 @@ from covey.parts.group.figures import with_true_labels
 from covey.parts.heterogeneity import of_simulation
 from covey.parts.steps.served import Serving
 from covey.privacy.composition import statement
-from covey.runs.config import Config
-from covey.runs.provenance import origins_in, origins_of
 from covey.settings.own_code import bare_name, data_name
+from covey.settings.registry import Origin
 from covey.training.metrics import Metrics
 from covey.version import __version__
+
+if TYPE_CHECKING:
+    from covey.runs.config import Config
 
 # What is made of the journal at the end; where a run is resumed, they are no longer true.
 DERIVED = ("metrics.parquet", "summary.json", "report.html", SERVED)
@@ -58,7 +60,13 @@ class Recorder:
     """A watcher that keeps the journal, the checkpoint and, at the end, metrics.parquet and summary.json."""
 
     def __init__(
-        self, folder: Path, config: Config, fleet: Fleet, *, resumed: Checkpoint | None = None
+        self,
+        folder: Path,
+        config: Config,
+        fleet: Fleet,
+        origins: Sequence[Origin],
+        *,
+        resumed: Checkpoint | None = None,
     ) -> None:
         self.folder = folder
         self.config = config
@@ -71,7 +79,7 @@ class Recorder:
         self.reached: dict[str, Any] | None = None
         self.clients = len(fleet.members())
         self.engine: Mapping[str, Any] = {}
-        self.origins = origins_of(config)
+        self.origins = list(origins)
         self.wall = 0.0
         self.started = time.perf_counter()
         self.saved_at = 0.0
@@ -106,7 +114,7 @@ class Recorder:
         self.best, self.last, self.reached = dict(extra["best"]), dict(extra["last"]), extra["reached"]
         self.clients, self.engine = extra["clients"], extra["engine"]
         # Code or data that changed since then stand beside what they were.
-        self.origins = list(dict.fromkeys([*origins_in(extra), *self.origins]))
+        self.origins = list(dict.fromkeys([*checkpoint.origins, *self.origins]))
         self.wall = extra["wall"]
         self.pending = None
 
