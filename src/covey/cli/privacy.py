@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from covey.cli.command import RunOptions
 from covey.cli.run import gathered
 from covey.errors import UserError
 from covey.settings.ranges import Count
-from covey.terminal import Console
+from covey.terminal import Console, say
 
 
 def privacy(
     file: Path | None = None,
+    folder: Path | None = None,
     *,
     epsilon: float | None = None,
     noise: float | None = None,
@@ -26,11 +28,19 @@ def privacy(
     rounds: int | None = None,
     samples: Count | None = None,
     method: str | None = None,
+    table: Path | None = None,
+    person: str | None = None,
+    out: Path | None = None,
     set_: list[str] | None = None,
 ) -> None:
-    """Say how much noise an epsilon needs, or what a noise costs: what a run with these settings would use.
+    """Say how much noise an epsilon needs, or what a noise costs; or write the data-protection officer's page.
+
+    `covey privacy report FOLDER` writes one page on a run folder, or at a site on its --state folder: who learns what,
+    from whom, by which mechanism, at which epsilon, on which assumptions, with text for an impact assessment.
 
     Args:
+        file: the run's settings, as for covey run; or the word report.
+        folder: with report: a run folder, or a site's --state folder.
         epsilon: find the noise for this privacy loss.
         noise: find the privacy loss of this noise, in clip lengths.
         delta: the chance that the loss is larger.
@@ -39,8 +49,18 @@ def privacy(
         per_round: how many of them work in a round.
         rounds: how many rounds.
         samples: how many samples a client has (level example).
+        table: with report: the site's table, to count the rows of each person.
+        person: with report and --table: the column that says whose row it is.
+        out: with report: the page to write. [default: privacy.html in the folder]
         set_: any setting: table.key=value. Repeatable.
     """
+    if file is not None and str(file) == "report":
+        officers_page(folder, table, person, out)
+        return
+    if folder is not None or table or person or out:
+        raise UserError(
+            f"FOLDER, --table, --person and --out go with report: covey privacy report {folder or 'FOLDER'}"
+        )
     from covey.privacy.quote import quote
     from covey.privacy.settings import Private
     from covey.runs.config import resolve
@@ -49,10 +69,10 @@ def privacy(
     if per_round is not None:
         tables.setdefault("method", {}).setdefault("name", "fedavg")
         tables["method"]["per_round"] = per_round
-    table = private_table(tables.get("private", {}), epsilon, noise, delta, level)
+    given = private_table(tables.get("private", {}), epsilon, noise, delta, level)
     # every client would make another epsilon of it
-    single = table["level"] == "example" and table.pop("noise", None)
-    tables["private"] = table | ({"epsilon": 1.0} if single else {})
+    single = given["level"] == "example" and given.pop("noise", None)
+    tables["private"] = given | ({"epsilon": 1.0} if single else {})
     config = resolve(tables)
     found = quote(
         config.method,
@@ -92,3 +112,42 @@ def private_table(
     if table["level"] != "client":
         table.setdefault("clip", 1.0)  # noise is told in clip lengths, so that any will do
     return table
+
+
+def officers_page(folder: Path | None, table: Path | None, person: str | None, out: Path | None) -> None:
+    """The page of a run folder or of a site's state."""
+    from covey.folder.read import read_run
+    from covey.report.officer import of_run, write_statement
+
+    if folder is None:
+        raise UserError("covey privacy report needs a folder: that of a run, or a site's --state")
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder; give that of a run, or a site's --state")
+    if (table is None) != (person is None):
+        raise UserError(
+            f"--table is {table} and --person {person}; they go together: the column says whose row it is"
+        )
+    rows = most_rows(table, person) if table is not None and person is not None else None
+    if (folder / "config.toml").is_file():
+        statement = of_run(read_run(folder), rows)
+    else:
+        from covey.deploy.officer import of_site
+
+        statement = of_site(folder, rows)
+    path = out or folder / "privacy.html"
+    write_statement(statement, path)
+    say(f"privacy statement: {path}")
+
+
+def most_rows(table: Path, person: str) -> int:
+    """The most rows that one person has."""
+    from covey.data.table_files import open_table
+    from covey.data.table_rows import groups_of
+
+    found = open_table(table).table
+    if person not in found.column_names:
+        raise UserError(
+            f"--person is {person!r}, which is no column of {table}; it has {', '.join(found.column_names)}"
+        )
+    whose, _ = groups_of(found[person], person, "person")
+    return int(np.bincount(whose).max())
