@@ -15,6 +15,7 @@ from covey.report.seeds import paired
 from covey.report.table import (
     cost_columns,
     headline_metric,
+    hues_of,
     summary_columns,
     summary_table,
 )
@@ -178,3 +179,11 @@ def test_whoever_stopped_early_saved_nothing(tmp_path: Path) -> None:
 )
 def test_a_privacy_loss_comes_with_what_it_means(epsilon: float, words: str) -> None:
     assert epsilon_words(epsilon) == words
+
+
+def test_a_method_has_its_colour_wherever_it_stands() -> None:
+    assert hues_of(["fedavg", "covey"]) == [0, 6]
+    assert hues_of(["covey", "fedavg", "mine"]) == [6, 0, 1]
+    many = hues_of([f"method {n}" for n in range(12)])
+    assert 7 not in many  # grey is for what has no group
+    assert many[:9] == [0, 1, 2, 3, 4, 5, 6, 8, 9]

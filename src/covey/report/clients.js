@@ -31,7 +31,7 @@ function spreadRows(data) {
   const rowOf = (name, hue, dots) => ({ name, hue, dots });
   const dotsOf = ({ fleet: { dots }, names }) => dots.value.map((value, place) => ({ value, client: clientName(names, dots.client[place]), group: dots.group[place] }));
   if (data.runs.length > 1) {
-    return data.runs.map((run, place) => ({ ...rowOf(run.label, colour(place), dotsOf(run)), quantiles: run.fleet.dots.quantiles }))
+    return data.runs.map((run, place) => ({ ...rowOf(run.label, colour(run.hue ?? place), dotsOf(run)), quantiles: run.fleet.dots.quantiles }))
       .filter((row) => row.dots.length);
   }
   const { fleet } = data.runs[0];
@@ -166,11 +166,22 @@ function drawHeat(root, f, box, top, rowHeight) {
     svg("mask", { id }, svg("image", { ...size, href: picture.toDataURL(), preserveAspectRatio: "none", style: "image-rendering:pixelated" })),
     svg("rect", { ...size, fill: "var(--low)" }),
     svg("rect", { ...size, fill: "var(--high)", mask: `url(#${id})` }));
+  heatKey(root, box.right, top + size.height + 6, most);
   const every = Math.max(1, Math.ceil(13 / rowHeight));
   f.labels.forEach((label, place) => {
     if (place % every) return;
     root.append(svg("text", { x: box.left - 8, y: top + (place + 0.5) * rowHeight + 4, "text-anchor": "end" }, shortened(label, 12), svg("title", {}, label)));
   });
+}
+
+// What the shades of the heat map mean: from none of a client's samples to the largest share.
+function heatKey(root, right, top, most) {
+  for (let at = 0; at < 5; at += 1) {
+    const box = { x: right - 128 + 14 * at, y: top, width: 14, height: 9 };
+    root.append(svg("rect", { ...box, fill: "var(--low)" }), svg("rect", { ...box, fill: "var(--high)", opacity: (at / 4) ** 0.7 }));
+  }
+  root.append(svg("text", { x: right - 134, y: top + 9, "text-anchor": "end" }, "share of a client's samples: 0%"),
+    svg("text", { x: right - 52, y: top + 9 }, `${digits(100 * most, 2)}%`));
 }
 
 function drawBars(root, f, box, a, b, left, step) {

@@ -6,7 +6,7 @@ function linesOf(data, state) {
   const present = about.filter(({ curve }) => curve);
   if (data.runs.length > 1 || data.seeds || !present.length) {
     return present.map(({ run, place, curve }) => ({
-      name: run.label, hue: colour(place), dash: dash(place), values: curve.all, clock: run.clock, ...curve.seeds }));
+      name: run.label, hue: colour(run.hue ?? place), dash: dash(place), values: curve.all, clock: run.clock, ...curve.seeds }));
   }
   const { run, curve } = present[0];
   const all = { name: "all clients", hue: "var(--c0)", values: curve.all, clock: run.clock };
@@ -31,7 +31,7 @@ function drawCurves(place, data, state) {
   const shown = lines.filter((line) => !state.hide.has(line.name) && line.points.length);
   const { width, height, root } = canvas(place, Math.round(Math.min(440, Math.max(280, innerWidth * 0.42))), `${about.title} against ${AXES[state.x].word.toLowerCase()}`);
   const labels = shown.length > 1 && shown.length <= 8 && width > 640;
-  const box = { left: 56, right: width - (labels ? 120 : 16), top: 14, bottom: height - 34 };
+  const box = { left: 56, right: width - (labels ? 120 : 16), top: 28, bottom: height - 44 };
   const values = shown.flatMap((line) => [...line.points.map((p) => p[1]), ...(line.low || []), ...(line.high || []), ...(line.runs || []).flat()]).filter(isNumber);
   if (!values.length) return place.replaceChildren(html("p", { class: "hint" }, "Nothing to draw: every line is switched off."));
   const target = state.target;
@@ -47,6 +47,8 @@ function drawCurves(place, data, state) {
   const axis = AXES[state.x];
   axes(root, box, ticks(least, most, Math.max(3, Math.floor(width / 130)), axis.steps).filter((v) => !axis.whole || Number.isInteger(v)), x, axis.tick,
     ticks(bounds[0], bounds[1], 6), y, (v) => (about.share ? `${digits(100 * v, 4)}%` : digits(v, 4)));
+  root.append(svg("text", { x: 0, y: 12 }, about.title),
+    svg("text", { x: box.right, y: height - 6, "text-anchor": "end" }, axis.title));
   if (reachable) {
     root.append(svg("line", { class: "end", x1: box.left, x2: box.right, y1: y(target), y2: y(target) }),
       svg("text", { class: "halo", x: box.left + 4, y: y(target) - 5 }, `target ${showTarget(about, target)}`));

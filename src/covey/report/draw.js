@@ -40,10 +40,10 @@ const showValue = (about, value) =>
 const showTarget = (about, value) => (about.share ? `${digits(100 * value, 6)}%` : digits(value, 6));
 
 const AXES = {
-  round: { word: "Rounds", whole: true, show: (v) => `round ${showCount(v)}`, tick: showCount },
-  seconds: { word: "Time", show: showSeconds, tick: showSeconds, steps: [60, 3600, 86400] },
-  bytes: { word: "Bytes", show: showBytes, tick: showBytes },
-  messages: { word: "Messages", whole: true, show: (v) => `${showCount(v)} messages`, tick: showCount },
+  round: { word: "Rounds", title: "round", whole: true, show: (v) => `round ${showCount(v)}`, tick: showCount },
+  seconds: { word: "Time", title: "simulated time", show: showSeconds, tick: showSeconds, steps: [60, 3600, 86400] },
+  bytes: { word: "Bytes", title: "bytes of all messages", show: showBytes, tick: showBytes },
+  messages: { word: "Messages", title: "messages", whole: true, show: (v) => `${showCount(v)} messages`, tick: showCount },
 };
 
 // Round tick values that cover [low, high] with about `count` steps; `units` are larger units to be round in.

@@ -7,7 +7,7 @@ from covey.folder.summary import Target
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import measured_names
 from covey.report.replicas import Replicas, verdict
-from covey.report.table import best_rows, headline_metric, known_metrics, of_finished, targets_of
+from covey.report.table import best_rows, headline_metric, hues_of, known_metrics, of_finished, targets_of
 from covey.report.wording import (
     NOTHING,
     epsilon_words,
@@ -22,7 +22,8 @@ from covey.report.wording import (
 )
 from covey.training.metrics import Metrics, higher_is_better, split_name
 
-Cells = tuple[Html, list[Html]]
+# a head with a line beneath, and for each row a number, a line beneath it, and whether it is the best
+Cells = tuple[tuple[str, str], list[tuple[str, str, bool]]]
 
 
 def headline(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
@@ -91,10 +92,14 @@ def comparison(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
     columns = [metric_column(runs, name) for name in measured_names(runs)]
     columns += [target_column(runs, metric, target) for metric, target in targets_of(runs)]
     columns += [traffic_column(runs), time_column(runs)]
-    heads = [tag("th", "method", scope="col"), *(head for head, _ in columns)]
+    heads = [tag("th", "method", scope="col"), *(head_of(head) for head, _ in columns)]
     rows = [
-        tag("tr", tag("th", swatch(place), label, scope="row"), *(cells[place] for _, cells in columns))
-        for place, label in enumerate(labels)
+        tag(
+            "tr",
+            tag("th", swatch(hue), label, scope="row"),
+            *(cell(head, *cells[place]) for head, cells in columns),
+        )
+        for place, (label, hue) in enumerate(zip(labels, hues_of(labels), strict=True))
     ]
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
     found = verdict(Replicas(runs={label: [run] for label, run in zip(labels, runs, strict=True)}))
@@ -122,9 +127,8 @@ def metric_column(runs: Sequence[RunView], name: str) -> Cells:
     found = [run.summary.best.get(name) for run in runs]
     spread = split_name(name)[2] == "std"
     small = [f"{show_value(name, b.value, metrics)} @ {b.round:,}" if b and not spread else "" for b in found]
-    cells = [cell(show_value(name, v, metrics), small[at], best=at in leaders) for at, v in enumerate(values)]
-    base = split_name(name)[1]
-    return tag("th", tag("span", base), tag("small", short_title(name)), scope="col", class_="num"), cells
+    cells = [(show_value(name, v, metrics), small[at], at in leaders) for at, v in enumerate(values)]
+    return (split_name(name)[1], short_title(name)), cells
 
 
 def target_column(runs: Sequence[RunView], metric: str, target: float) -> Cells:
@@ -132,18 +136,12 @@ def target_column(runs: Sequence[RunView], metric: str, target: float) -> Cells:
     reached = [run.to_target(metric, target) for run in runs]
     leaders = best_rows([t.round for t in reached], highest=False)
     cells = [
-        cell("not reached", "", best=False)
+        ("not reached", "", False)
         if t.round is None
-        else cell(
-            f"{t.round:,} rounds", f"{show_seconds(t.seconds)} · {show_bytes(t.bytes)}", best=at in leaders
-        )
+        else (f"{t.round:,} rounds", f"{show_seconds(t.seconds)} · {show_bytes(t.bytes)}", at in leaders)
         for at, t in enumerate(reached)
     ]
-    words = (
-        tag("span", f"to {show_target(metric, target, known_metrics(runs))}"),
-        tag("small", short_title(metric)),
-    )
-    return tag("th", *words, scope="col", class_="num"), cells
+    return (f"to {show_target(metric, target, known_metrics(runs))}", short_title(metric)), cells
 
 
 def traffic_column(runs: Sequence[RunView]) -> Cells:
@@ -151,8 +149,8 @@ def traffic_column(runs: Sequence[RunView]) -> Cells:
     sent = [run.summary.cost.bytes for run in runs]
     small = [f"{show_count(run.summary.cost.messages)} messages" for run in runs]
     leaders = best_rows(of_finished(runs, sent), highest=False)
-    cells = [cell(show_bytes(v), small[at], best=at in leaders) for at, v in enumerate(sent)]
-    return tag("th", tag("span", "traffic"), tag("small", "up, down, peer"), scope="col", class_="num"), cells
+    cells = [(show_bytes(v), small[at], at in leaders) for at, v in enumerate(sent)]
+    return ("traffic", "up, down, peer"), cells
 
 
 def time_column(runs: Sequence[RunView]) -> Cells:
@@ -160,10 +158,15 @@ def time_column(runs: Sequence[RunView]) -> Cells:
     spent = [run.summary.cost.seconds for run in runs]
     leaders = best_rows(of_finished(runs, spent), highest=False)
     rounds = [f"{run.summary.rounds_done:,} rounds" for run in runs]
-    cells = [cell(show_seconds(v), rounds[at], best=at in leaders) for at, v in enumerate(spent)]
-    return tag("th", tag("span", "time"), tag("small", "of the fleet"), scope="col", class_="num"), cells
+    cells = [(show_seconds(v), rounds[at], at in leaders) for at, v in enumerate(spent)]
+    return ("time", "of the fleet"), cells
 
 
-def cell(large: str, small: str, *, best: bool) -> Html:
-    """A number and a line beneath."""
-    return tag("td", tag("strong" if best else "span", large), tag("small", small), class_="num")
+def head_of(head: tuple[str, str]) -> Html:
+    return tag("th", tag("span", head[0]), tag("small", head[1]), scope="col", class_="num")
+
+
+def cell(head: tuple[str, str], large: str, small: str, best: bool) -> Html:
+    """A number and a line beneath; its head is said again where a phone shows rows as cards."""
+    number = tag("span", tag("strong" if best else "span", large), tag("small", small))
+    return tag("td", number, class_="num", data_head=" ".join(head))

@@ -11,7 +11,7 @@ from covey.folder.rows import Rows
 from covey.folder.summary import MEASURED
 from covey.report.fleet_view import fleet_view, groups_of, timeline_view
 from covey.report.notes import drawn_notes
-from covey.report.table import headline_metric, known_metrics, labels_of, targets_of
+from covey.report.table import headline_metric, hues_of, known_metrics, labels_of, targets_of
 from covey.report.thin import MOST_BARS, MOST_GROUPS, MOST_NAMES, MOST_POINTS, evenly, short, short_one
 from covey.report.wording import is_share, metric_title
 from covey.training.metrics import higher_is_better, split_name
@@ -32,6 +32,8 @@ def page_data(runs: Sequence[RunView]) -> dict[str, Any]:
     data = [
         run_data(run, label, MOST_BARS // len(runs)) for run, label in zip(runs, labels_of(runs), strict=True)
     ]
+    for run, place in zip(data, hues_of(labels_of(runs)), strict=True):
+        run["hue"] = place
     targets = dict(reversed(targets_of(runs)))  # of several targets of a metric the first
     return {"metric": metric, "targets": targets, "metrics": about, "runs": data}
 

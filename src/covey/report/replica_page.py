@@ -6,6 +6,7 @@ from covey.report.headline import swatch
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import page_data
 from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns, verdict
+from covey.report.table import Column, hues_of
 from covey.report.wording import metric_title
 
 
@@ -17,16 +18,9 @@ def study_headline(replicas: Replicas) -> Html:
         for column in columns
     ]
     rows = []
-    for place in range(len(replicas.runs)):
-        cells = [
-            tag(
-                "td",
-                tag("strong" if place in column.best else "span", column.cells[place]),
-                class_="num" if column.right else None,
-            )
-            for column in columns[1:]
-        ]
-        name = tag("th", swatch(place), columns[0].cells[place], scope="row")
+    for place, hue in enumerate(hues_of(list(replicas.runs))):
+        cells = [study_cell(column, place) for column in columns[1:]]
+        name = tag("th", swatch(hue), columns[0].cells[place], scope="row")
         rows.append(tag("tr", name, *cells))
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
     title = metric_title(replicas.metric)
@@ -46,12 +40,24 @@ def study_headline(replicas: Replicas) -> Html:
     )
 
 
+def study_cell(column: Column, place: int) -> Html:
+    """A mean; its interval, and what a test says of it, stand beneath."""
+    text = column.cells[place]
+    large, cut, rest = text.partition(" [")
+    unit = "%" if cut and text.endswith("%") else ""
+    number = tag("strong" if place in column.best else "span", large + unit)
+    both = tag("span", number, tag("small", f"[{rest}")) if cut else number
+    head = column.head.replace("\n", " ").strip()
+    return tag("td", both, class_="num" if column.right else "whole", data_head=head)
+
+
 def study_data(replicas: Replicas) -> dict[str, Any]:
     """The page's data with every curve as the mean over seeds; everything else is of the first seed."""
     data = page_data(replicas.firsts)
     data["seeds"] = len(replicas.seeds)
+    hues = dict(zip(replicas.runs, hues_of(list(replicas.runs)), strict=True))
     for run, (label, views) in zip(data["runs"], replicas.runs.items(), strict=True):
-        run["label"] = label
+        run["label"], run["hue"] = label, hues[label]
         for name, curve in mean_curves(views, list(run["curves"])).items():
             run["curves"][name] = {"groups": {}, "of": 0, **curve}
     return data

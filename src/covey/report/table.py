@@ -46,6 +46,31 @@ def labels_of(runs: Sequence[RunView]) -> list[str]:
     return unlike_labels([run.label for run in runs], [f"seed {run.summary.seed}" for run in runs])
 
 
+# Methods that people compare most have a colour of their own in every picture; 7 is grey, for what has no group.
+USUAL_HUES = {
+    "fedavg": 0,
+    "covey": 6,
+    "local": 9,
+    "cafa": 1,
+    "hierarchical": 2,
+    "embedding": 3,
+    "haccs": 4,
+    "cfic": 5,
+}
+HUES_OF_RUNS = 10
+
+
+def hues_of(labels: Sequence[str]) -> list[int]:
+    """The place of each label's colour: a method's own wherever it is free, the first free one for the others."""
+    taken = {USUAL_HUES[label] for label in labels if label in USUAL_HUES}
+    free = [place for place in range(HUES_OF_RUNS) if place not in taken and place != 7] or [7]
+    others = [label for label in labels if label not in USUAL_HUES]
+    return [
+        USUAL_HUES.get(label, free[others.index(label) % len(free)] if label in others else 7)
+        for label in labels
+    ]
+
+
 def headline_metric(runs: Sequence[RunView]) -> str:
     """What a comparison is about: the preferred metric that all have, whatever a target is about."""
     shared = [name for name in runs[0].summary.last if all(name in run.summary.last for run in runs)]
