@@ -1,12 +1,12 @@
 """Equal tuning: every run of an experiment has the same number of tries, on validation data with a seed of its own.
 
-[tune] on = [CASE, ...], validation = 0.2, seed = 1000, seeds = 1, metric = "local-test/accuracy-mean"
+[tune] on = [CASE, ...], validation = 0.2, seed = 1000, seeds = 1, metric = "local-test/accuracy-mean", untuned = [RUN]
 [[run]] tries = [{...}, ...]     what the second, third, ... try puts on top of the run's own `set`, which is the first
 
 A run's settings are those of the try with the highest mean of the metric over the cases of `on` and over so many
-seeds from `seed` on, as one seed of a small fleet says little; they are then used
-for every case. A try whose training diverges counts as 0. No test sample and no seed of the comparison participates,
-and what the tries cost is kept.
+seeds from `seed` on, as one seed of a small fleet says little; they are then used for every case. A run named in
+`untuned` has no tries and keeps its own. A try whose training diverges counts as 0. No test sample and no seed of the
+comparison participates, and what the tries cost is kept.
 """
 
 from __future__ import annotations
@@ -50,9 +50,14 @@ def tries_of(row: Row) -> list[Mapping[str, Any]]:
     return [{}, *row.tries]
 
 
+def tuned_rows(experiment: Experiment) -> list[Row]:
+    """The runs that are tuned: all but those that keep their own settings."""
+    return [row for row in experiment.rows if row.name not in experiment.tune.get("untuned", ())]
+
+
 def check_tries(experiment: Experiment) -> list[Case]:
     """The cases that are tuned on; one sentence where a run has more tries than another."""
-    counts = {row.name: len(tries_of(row)) for row in experiment.rows}
+    counts = {row.name: len(tries_of(row)) for row in tuned_rows(experiment)} or {"": 0}
     few, many = min(counts, key=lambda name: counts[name]), max(counts, key=lambda name: counts[name])
     if counts[few] != counts[many]:
         raise UserError(
@@ -70,7 +75,7 @@ def tune_rows(experiment: Experiment, out: Path, live: Announce, say: Callable[[
     """All tries of all runs; what is finished is not made again."""
     cases, metric = check_tries(experiment), experiment.tune.get("metric", "local-test/accuracy-mean")
     found = []
-    for row in experiment.rows:
+    for row in tuned_rows(experiment):
         scores, rounds, sent, cpu = [], 0, 0.0, 0.0
         for number, layer in enumerate(tries_of(row), start=1):
             values = []

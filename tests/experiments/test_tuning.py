@@ -11,7 +11,7 @@ from covey.folder.summary import Costs, Summary
 from experiments import tuning
 from experiments.benchmark_page import tuning_lines, where_known
 from experiments.spec import Row, read_experiment
-from experiments.tuning import check_tries, try_tables, tune_rows, with_layer, with_tuned
+from experiments.tuning import check_tries, try_tables, tune_rows, tuned_rows, with_layer, with_tuned
 
 BENCHMARK = read_experiment("heterogeneity/benchmark", "smoke")
 
@@ -31,6 +31,9 @@ def test_a_run_with_fewer_tries_is_refused() -> None:
     rows = [BENCHMARK.rows[0], replace(BENCHMARK.rows[1], tries=())]
     with pytest.raises(UserError, match="'FLUX' has 1 tries and 'FedAvg' has 4"):
         check_tries(replace(BENCHMARK, rows=rows))
+    untuned = replace(BENCHMARK, rows=rows, tune={**BENCHMARK.tune, "untuned": ["FLUX"]})
+    assert check_tries(untuned)
+    assert [row.name for row in tuned_rows(untuned)] == ["FedAvg"]
     with pytest.raises(UserError, match=r"tune\.on has 'nowhere'"):
         check_tries(replace(BENCHMARK, tune={"on": ["nowhere"]}))
 

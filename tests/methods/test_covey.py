@@ -103,6 +103,13 @@ def test_without_a_server_models_travel_between_peers_only():
     assert end.value("local-test", "accuracy-mean") > 0.5
 
 
+@pytest.mark.parametrize(("number", "rate"), [(1, 0.1), (2, 0.095), (5, 0.1 * 0.95**4), (20, 0.05)])
+def test_the_learning_rate_falls_from_twice_what_is_set_to_it(number, rate):
+    assert covey(Train(lr=0.05)).local.train.recipe(number).lr == pytest.approx(rate)
+    for left in (covey(Train(lr=0.05), without=("rate",)), covey(Train(lr=0.05, lr_decay=1 - 1e-12))):
+        assert left.local.train.recipe(number).lr == pytest.approx(0.05)
+
+
 def test_parts_can_be_left_out_and_others_are_refused():
     method = covey(Train(), without=("serving", "correction", "selection"))
     assert (method.adapt, method.serve, method.update, method.after) == (None, None, None, ())

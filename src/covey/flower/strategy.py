@@ -32,8 +32,8 @@ from covey.runs.config import resolve
 from covey.streams import stream
 
 # Of covey what a foreign client cannot do is left out: it neither judges its training on data that it kept out of it,
-# nor is it told a weight decay.
-LEFT_OUT = {"covey": {"without": ["serving", "decay"]}}
+# nor is it told a weight decay or a learning rate.
+LEFT_OUT = {"covey": {"without": ["serving", "decay", "rate"]}}
 
 
 class Strategy(flower.Strategy):  # type: ignore[misc]

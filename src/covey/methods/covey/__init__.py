@@ -9,8 +9,9 @@
                                  nobody behind (HACCS, Wolfrath et al., 2022, with a fair schedule)
     what does the server add?    momentum of each model, where its   CFIC's correction
                                  clients do not pull at odds
-    what does a client use?      its cluster's model, moved to its     CAFA's judgement on data that were not
-                                 own data as far as that helps       trained on (Zhang et al., 2024)
+    what does a client use?      its cluster's model, an average of   CAFA's judgement on data that were not
+                                 the last rounds', moved to its own  trained on (Zhang et al., 2024)
+                                 data as far as that helps
 
 Every part has its evidence in docs/evidence/covey.md, and `without` leaves any of them out.
 """
@@ -24,6 +25,7 @@ from covey.core import Bank, Method, Mix, Select, Send, Step, Update, method, pa
 from covey.methods.covey.grouping import NOBODY, ByPortrait, Together, keep_evidence, one_per_cluster
 from covey.methods.covey.portrait import DescribeClasses
 from covey.methods.covey.selection import WithinClusters, label_groups
+from covey.parts.averaged import KeepAverages, SendAverages
 from covey.parts.banks import one_per_client, to_group
 from covey.parts.mix.shared import GroupAverage
 from covey.parts.selection.fair import FairSchedule
@@ -48,8 +50,10 @@ Over = Literal[
 ]
 # of a round: with label groups inside clusters, fuller rounds than HACCS' own 1.25 learn more per second
 FULLNESS = 3.0
+# the first round's learning rate is so many times what is set, and falls by 5 % a round to it
+FIRST_RATE, RATE_FALLS = 2.0, 0.95
 Start = Literal["apart", "together"]
-Part = Literal["clusters", "selection", "correction", "serving", "decay"]
+Part = Literal["clusters", "selection", "correction", "serving", "decay", "rate", "average"]
 
 
 @method("covey", family="everything")
@@ -73,7 +77,9 @@ def covey(
     `per_round` clients work in a round, chosen from clusters and label groups by a fair schedule. Each cluster's model
     is averaged and corrected along its clients' directions, unless these are at odds. A tenth of the data, another one
     in each round, is kept out of training and says how far a client should train the model on its own data before use.
-    Where `train.weight_decay` is 0 it is 1 / samples, at most .005. `without` leaves parts out.
+    What it starts from is an average of the last rounds' models. Where `train.weight_decay` is 0 it is 1 / samples, at
+    most .005; where `train.lr_decay` is 1 the learning rate is twice `train.lr` in the first round and falls by 5 % a
+    round to it. `without` leaves parts out.
 
     Args:
         per_round: how many clients work in a round.
@@ -88,8 +94,7 @@ def covey(
     """
     # without clusters everybody is one: no cut can have so many clients in each
     least = NOBODY if "clusters" in without else 2
-    if not train.weight_decay and "decay" not in without:
-        train = replace(train, weight_decay="samples")
+    train = suited(train, without)
     judged = "serving" not in without
     local = JudgedTrain(train=train) if judged else train
     backbone = over.removeprefix("hierarchical-")
@@ -100,6 +105,10 @@ def covey(
     losses = () if "selection" in without else (remember_losses,)
     by_bits = by_clusters(flip=flip, epsilon=epsilon, noise=noise, every=every, min_size=least)
     evidence = (keep_evidence,) if start == "together" else ()
+    # without a server everybody holds a model, and nobody an average of all
+    averaged = judged and over == "server" and "average" not in without
+    averages = (KeepAverages(),) if averaged else ()
+    use = SendAverages(send=travel.send) if averaged else travel.send
     return Method(
         name="covey",
         group=Together(group=by_bits) if start == "together" else by_bits,
@@ -109,10 +118,19 @@ def covey(
         local=local,
         mix=travel.mix,
         update=None if "correction" in without else travel.update,
-        serve=ServeAdapted(send=travel.send, per=travel.per) if judged else None,
+        serve=ServeAdapted(send=use, per=travel.per) if judged else None,
         adapt=train if judged else None,
-        after=(*judging, *losses, *evidence),
+        after=(*averages, *judging, *losses, *evidence),
     )
+
+
+def suited(train: Train, without: tuple[Part, ...]) -> Train:
+    """The local training with a weight decay and a falling learning rate, where none are set."""
+    if not train.weight_decay and "decay" not in without:
+        train = replace(train, weight_decay="samples")
+    if train.lr_decay == 1 and "rate" not in without:
+        train = replace(train, lr=FIRST_RATE * train.lr, lr_decay=RATE_FALLS, lr_floor=1 / FIRST_RATE)
+    return train
 
 
 @dataclass(frozen=True, kw_only=True)
