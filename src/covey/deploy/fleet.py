@@ -51,6 +51,7 @@ from covey.parts.steps.scale import TellScale, of_scale, to_scale
 from covey.terminal import printable
 from covey.training.frozen import Frozen
 from covey.training.objective import Objective, lowest_loss
+from covey.training.pretrained import encoder_of
 from covey.training.rows import Layout, fresh_row
 from covey.version import __version__
 
@@ -117,7 +118,10 @@ class SiteFleet:
         self.books = Bookkeeping(layout=self.layout, known=self.known, guard=guard or Guard(), seed=seed)
         self.frozen = Frozen.of(self.model)
         self.spec = replace(spec, frozen=self.frozen.digest)
-        self.frozen_sender = FrozenSender(self.frozen, self.spec, transport)
+        self.frozen_senders = [FrozenSender(self.frozen, {"model": self.spec.plain()}, transport)]
+        if spec.encoder is not None:
+            numbers = encoder_of(server_data.dataset.encoded_from.setting).frozen  # type: ignore[union-attr]
+            self.frozen_senders.append(FrozenSender(numbers, {"encoder": spec.encoder}, transport, "encoder"))
         self.schemas = ReplySchemas()
         self.registry = SiteRegistry(
             transport,
@@ -161,9 +165,11 @@ class SiteFleet:
         return [i for i in self.here if i not in self.underway]
 
     def _equipped(self, here: list[int]) -> list[int]:
-        """Those of the sites that have the frozen part of the model; whoever lacks it is sent it first."""
-        there = {i: self.registry.sites[i] for i in here}
-        return self.frozen_sender.send(there, self.ledger, self.deadline, self.say)
+        """Those of the sites that have the frozen parts of model and encoder; whoever lacks one is sent it first."""
+        for sender in self.frozen_senders:
+            there = {i: self.registry.sites[i] for i in here}
+            here = sender.send(there, self.ledger, self.deadline, self.say)
+        return here
 
     def _use(self, scale: Scale | None) -> None:
         """Sites and the server's own test data are standardised alike, and nobody is asked again."""
@@ -311,7 +317,8 @@ class SiteFleet:
         if self.turnout.note(outcome.id, name, outcome.refused):
             self.say(f"round {self.books.round}: site {name} refused: {outcome.refused}")
         if LACKS in outcome.refused and outcome.id in self.registry.sites:
-            self.frozen_sender.forget(self.registry.sites[outcome.id].node)
+            for sender in self.frozen_senders:
+                sender.forget(self.registry.sites[outcome.id].node)
         told = (
             {}
             if outcome.reply is None

@@ -21,7 +21,6 @@ from covey.deploy.site import HELLO
 from covey.deploy.site_registry import RegisteredSite
 from covey.deploy.transport import POLL, Transport
 from covey.deploy.underway import READING
-from covey.deploy.wire import ModelSpec
 from covey.fleet.holders import SEND_FROZEN
 from covey.terminal import printable
 from covey.training.frozen import Frozen
@@ -32,11 +31,24 @@ ANSWER_BYTES = 2**16  # of what a site answers to a piece
 
 
 class FrozenSender:
-    """Brings every site of a run the frozen part before it is asked for the first time."""
+    """Brings every site of a run the frozen part before it is asked for the first time.
 
-    def __init__(self, frozen: Frozen, spec: ModelSpec, transport: Transport) -> None:
+    Args:
+        frozen: the numbers.
+        offer: whose they are, by which a site may find that it has them: {"model": ...} or {"encoder": ...}.
+        transport: to the sites.
+        what: they are called in a line of the log.
+    """
+
+    def __init__(
+        self,
+        frozen: Frozen,
+        offer: Mapping[str, Any],
+        transport: Transport,
+        what: str = "frozen part of the model",
+    ) -> None:
         self.frozen = frozen
-        self.spec = spec
+        self.offer, self.what = offer, what
         self.transport = transport
         self.content = frozen.file() if frozen.tensors else b""
         self.holders: set[int] = set()  # nodes
@@ -72,7 +84,7 @@ class FrozenSender:
             if have[node] == len(self.content):
                 self.holders.add(node)
                 how = f"was sent in {sent[node]:,} bytes" if sent[node] else "was there already"
-                say(f"site {site.name}: the frozen part of the model ({self.frozen.digest[:12]}) {how}")
+                say(f"site {site.name}: the {self.what} ({self.frozen.digest[:12]}) {how}")
         return [client for client, site in sites.items() if site.node in self.holders]
 
     def forget(self, node: int) -> None:
@@ -111,7 +123,7 @@ class FrozenSender:
             piece = torch.frombuffer(bytearray(self.content[at : at + PIECE]), dtype=torch.uint8)
             told |= {"at": at, "piece": piece}
         else:
-            told["model"] = self.spec.plain()
+            told |= self.offer
         return to_bytes({"covey": __version__, "protocol": list(SPOKEN), "frozen": told})
 
 

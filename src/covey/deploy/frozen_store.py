@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from covey.errors import Refused, UserError
 from covey.files import write_atomically
 from covey.terminal import printable
 from covey.training.frozen import Frozen
+from covey.training.pretrained import Encoder, align, encoder_of
 
 KEPT = 8  # frozen parts that stay in a site's folder
 LACKS = "lacks the frozen part of the model"
@@ -40,6 +43,8 @@ class FrozenStore:
             raise Refused(f"the frozen part has {length} bytes; this site allows {self.bounds.megabytes} MB")
         if self.has(digest) or ("model" in told and self.built(model_from_plain(told["model"]), digest)):
             return {"have": length}
+        if "encoder" in told and self.has_encoder(told["encoder"], digest):
+            return {"have": length}
         have = self.begun(digest)
         piece = told.get("piece")
         if piece is not None and told.get("at") == len(have):
@@ -59,6 +64,36 @@ class FrozenStore:
             return False
         self.keep(digest, frozen.file())
         return True
+
+    def has_encoder(self, told: Mapping[str, Any], digest: str) -> bool:
+        """Whether the encoder that is installed here has these numbers; a refusal where its network is not."""
+        with contextlib.suppress(UserError):
+            frozen = encoder_of(told["setting"]).frozen
+            if frozen.digest == digest:
+                self.keep(digest, frozen.file())
+                return True
+        try:
+            encoder_of(told["setting"], bare=True)
+        except UserError as error:
+            raise Refused(str(error)) from error
+        return False
+
+    def encoder(self, told: Mapping[str, Any]) -> Encoder:
+        """The encoder with the numbers that this site was sent; a refusal where it is not the run's."""
+        try:
+            if not told["frozen"]:  # a file of this site's own
+                made = encoder_of(told["setting"])
+            else:
+                made = encoder_of(told["setting"], bare=True)
+                _ = made.frozen
+                self.get(str(told["frozen"])).put_into(made.network)
+                align(made.network)
+                made = replace(made)
+        except (UserError, ValueError) as error:
+            raise Refused(str(error)) from error
+        if made.digest != told["digest"]:
+            raise Refused("the encoder here is another one than the run's: its digest differs")
+        return made
 
     def has(self, digest: str) -> bool:
         return digest in self.whole or (self.folder is not None and self._path(digest).is_file())

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from covey.parts.steps.scale import TellScale
 from covey.runs.config import Config
 from covey.runs.sections import DataSection, model_settings, own_settings
 from covey.training.bench.choose import choose_bench
+from covey.training.pretrained import as_sent, encoder_of
+from covey.training.pretrained.features import encoded
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
 
@@ -73,10 +76,15 @@ def site_fleet(
     agreed = Agreed(schema=before) if before else shared_schema(sites.schema, agreement)
     schema, method = agreed.schema if agreed else None, config.method
     dataset = with_columns(dataset, schema, measures=config["measure"]["global_test"])
+    test = Samples(dataset, np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64))
+    count = data.get("test_samples")
+    if data.get("encoder") is not None:
+        test = evenly_spaced(test, count) if count else test
+        made = encoded(Federation(dataset, (), test), data["encoder"], say)
+        dataset, test = made.dataset, made.test
     check_steps(method, dataset, config.method_name)
     spec = with_trainer(model_spec(config, dataset), config["engine"]["lanes"], say)
-    test = Samples(dataset, np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64))
-    if count := data.get("test_samples"):
+    if spec.encoder is None and count:
         test = evenly_spaced(test, count)
     where = f"{len(test):,} samples of {dataset.name} are" if len(test) else "the server has"
     say(f"{config.method_name}, {spec.name}; {where} {'the' if len(test) else 'no'} global test set")
@@ -126,7 +134,16 @@ def model_spec(config: Config, dataset: Dataset) -> ModelSpec:
         outputs=len(dataset.classes) or 1,
         objective=config.top.objective,
         buffers=model["buffers"],
+        encoder=told_of_encoder(dataset),
     )
+
+
+def told_of_encoder(dataset: Dataset) -> dict[str, Any] | None:
+    """What sites are told of the encoder: its network, and the digests of it and of its numbers."""
+    if (origin := dataset.encoded_from) is None:
+        return None
+    numbers = encoder_of(origin.setting).frozen.digest
+    return {"setting": as_sent(origin.setting), "digest": origin.digest, "frozen": numbers}
 
 
 def check_noise(scaling: TellScale, tables: bool, dataset: Dataset | None) -> None:

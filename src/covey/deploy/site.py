@@ -20,7 +20,7 @@ from covey.core.codec import named_from_bytes, to_bytes
 from covey.data.realign import check_ranges, realigned
 from covey.data.schema import Schema
 from covey.data.table import read_table
-from covey.data.types import Dataset, Indices, Samples, Scale, View
+from covey.data.types import Dataset, Federation, Indices, Samples, Scale, Share, View
 from covey.deploy.audit import FILE as AUDIT
 from covey.deploy.audit import Trail, finite, names_and_sizes
 from covey.deploy.columns import NoisyColumns, own_columns
@@ -42,6 +42,7 @@ from covey.settings.registry import only_installed
 from covey.terminal import LONGEST, printable
 from covey.training.bench import Bench
 from covey.training.bench.base import one_thread
+from covey.training.pretrained.features import encoded
 from covey.version import __version__
 
 HELLO = "query.hello"
@@ -198,6 +199,7 @@ class Site:
         self.memory = Memory(folder, self.account)
         self.frozen = FrozenStore(folder, self.bounds)
         self.benches: dict[str, Bench] = {}
+        self.encoded: dict[str, SiteData] = {}  # features of this site's data, by the encoder's digest
         self.left_out = ""
         self.unfit = ""  # why the table does not fit, as this site's log has it
         self.refused = ""  # what was said last, to a server that asks the same every few seconds
@@ -343,7 +345,8 @@ class Site:
         step = self._permitted(step)
         spec = model_from_plain(request["model"])
         self.use(request.get("schema"))
-        if spec.shape != (ours := tuple(self.data.train_samples.dataset.x.shape[1:])):
+        own = self.data if spec.encoder is None else self.features(spec.encoder)
+        if spec.shape != (ours := tuple(own.train_samples.dataset.x.shape[1:])):
             raise Refused(f"the model takes samples of shape {spec.shape}, this site's have {ours}")
         client, run = int(request["client"]), run_name(request)
         call = Call(
@@ -363,11 +366,11 @@ class Site:
         task = Task(**request["task"])
         if self.strict:
             check_choice(step, task)
-        sizes = len(self.data.train_samples), len(self.data.test_samples)
+        sizes = len(own.train_samples), len(own.test_samples)
         self.bounds.check_work(step, task, *sizes, exact=not self.strict)
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
             job = Job(ids=(client,), tasks=(task,), states=(state,))
-            data = self.data.scaled(spec.scale)
+            data = own.scaled(spec.scale)
             bench = self._bench(spec)
             outcome = do(call, job, data, bench)[0]  # type: ignore[arg-type]
         seconds = time.perf_counter() - started
@@ -412,6 +415,22 @@ class Site:
         )
         if (path := self.home.keep(work, kept)) is not None:
             self.say(f"this site's model of the run: {path}")
+
+    def features(self, told: Mapping[str, Any]) -> SiteData:
+        """This site's data as the run's encoder sees them; every picture goes through it once."""
+        key = str(told["digest"])
+        if key not in self.encoded:
+            encoder = self.frozen.encoder(told)
+            data = self.data.dataset
+            parts = Share(self.data.train_samples, self.data.test_samples, 0, self.name)  # type: ignore[arg-type]
+            plain = Federation(replace(data, natural={}), (parts,), parts.test)
+            try:
+                made = encoded(plain, told["setting"], self.say, encoder=encoder, folder=self.folder)
+            except UserError as error:
+                raise Refused(str(error)) from error
+            share = made.shares[0]
+            self.encoded = {key: SiteData(train_samples=share.train, test_samples=share.test)}
+        return self.encoded[key]
 
     def _bench(self, spec: ModelSpec) -> Bench:
         """The bench of a model; those used last are kept."""

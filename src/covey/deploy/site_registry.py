@@ -247,7 +247,8 @@ class SiteRegistry:
         if self.schema is not None and hello["columns"] != names_mark(self.schema.inputs):
             return "its covey does not compare columns by their names; install the server's"
         shape, outputs = tuple(hello["shape"]), int(hello["classes"]) or 1
-        if (shape, outputs) != (self.spec.shape, self.spec.outputs):
+        fits = len(shape) == 3 if self.spec.encoder is not None else shape == self.spec.shape
+        if not fits or outputs != self.spec.outputs:
             return (
                 f"its samples have shape {shape} and {outputs} classes, the model is for {self.spec.shape} "
                 f"and {self.spec.outputs}"

