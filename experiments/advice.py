@@ -1,70 +1,155 @@
-"""What `covey advise` concludes from, out of the stored results: one file that the package carries."""
+"""What `covey advise` concludes from, out of the stored results: one file that the package carries.
+
+Fleets of the benchmark, the scoreboard and the design half of the natural suite (never its report half), and generated
+design fleets. Drifting fleets are left out: what changes later cannot be measured before.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from covey.parts.heterogeneity import Heterogeneity
-from covey.runs.advise import Row
+from covey.parts.heterogeneity import Heterogeneity, Measure
+from covey.report.seeds import paired
+from covey.runs.advise import MEASURED, NOT_ADVISED, KnownFleet, conclude, features_of
 from experiments.result import read_stored
-from experiments.spec import Experiment, read_experiment
+from experiments.spec import read_experiment
 
-SCOREBOARD, MEASURED, SCALE = "covey/scoreboard", "covey/heterogeneity", "small"
+SCALE = "small"
+HETEROGENEITY, GENERATED, TREES = "covey/heterogeneity", "covey/known", "trees/tables"
+LATER = ("drift",)
+Values = dict[str, list[float]]
 
 
 def text() -> str:
-    """The file: one row for each fleet of the scoreboard."""
-    return json.dumps([asdict(row) for row in rows()], indent=1, allow_nan=False) + "\n"
+    """The file: one row for each known fleet."""
+    rows = [
+        {
+            "fleet": fleet.fleet,
+            "features": {k: round(v, 3) for k, v in fleet.features.items() if not math.isnan(v)},
+            "accuracy": {k: round(v, 2) for k, v in fleet.accuracy.items()},
+        }
+        for fleet in [*compared(), *generated()]
+    ]
+    return "[\n" + ",\n".join(json.dumps(row, allow_nan=False) for row in rows) + "\n]\n"
 
 
-def rows() -> list[Row]:
-    """The scoreboard's fleets as stored; a `UserError` says how to make them where they are not."""
-    scores, measured = read_stored(SCOREBOARD, SCALE), read_stored(MEASURED, SCALE)
-    experiment = read_experiment(SCOREBOARD, SCALE)
-    methods = {row.name: str(row.set.get("method", {}).get("name", row.name)) for row in experiment.rows}
-    headline = next(iter(experiment.columns))
-    fleets = dict.fromkeys(cell["case"] for cell in scores["cells"])
+def compared() -> list[KnownFleet]:
+    """The fleets of the stored comparisons; a `UserError` says how to make them where they are not stored."""
+    seeds, found = accuracies(), measured()
     return [
-        Row(
+        KnownFleet(
             fleet=fleet,
-            heterogeneity=heterogeneity_of(measured, fleet),
-            accuracy=by_method(scores, fleet, headline, methods),
-            bytes=by_method(scores, fleet, column_of(experiment, "cost:bytes"), methods),
-            seconds=by_method(scores, fleet, column_of(experiment, "cost:seconds"), methods),
+            features=features_of(found[fleet][0], table=found[fleet][1]),
+            accuracy={method: 100 * float(np.mean(values)) for method, values in seeds[fleet].items()},
         )
-        for fleet in fleets
-        if any(cell["row"] == fleet for cell in measured["cells"])
+        for fleet in seeds
     ]
 
 
-def column_of(experiment: Experiment, what: str) -> str:
-    """The column that reads this off a run; empty where there is none."""
-    return next((name for name, spec in experiment.columns.items() if spec == what), "")
-
-
-def by_method(
-    result: Mapping[str, Any], fleet: str, column: str, methods: Mapping[str, str]
-) -> dict[str, float]:
-    """The mean over seeds for each method that has one."""
-    found: dict[str, float] = {}
-    for cell in result["cells"]:
-        values = [value for value in cell["values"] if isinstance(value, int | float)]
-        if (cell["case"], cell["column"]) == (fleet, column) and values and cell["row"] in methods:
-            found.setdefault(methods[cell["row"]], float(np.mean(values)))
+def accuracies() -> dict[str, dict[str, list[float]]]:
+    """By fleet and method, one for each seed."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for fleet in measured():
+        name, case = fleet.split(": ", 1)
+        if case in LATER:
+            continue
+        result, experiment = read_stored(name, SCALE), read_experiment(name, SCALE)
+        methods = {row.name: str(row.set.get("method", {}).get("name", row.name)) for row in experiment.rows}
+        cells = [cell for cell in result["cells"] if cell["case"] == case]
+        headline = next(iter(experiment.columns))
+        found[fleet] = {methods[cell["row"]]: seeds_of(cell) for cell in cells if cell["column"] == headline}
+        found[fleet] |= trees_on(case)
     return found
 
 
-def heterogeneity_of(result: Mapping[str, Any], fleet: str) -> Heterogeneity:
-    """The stored numbers of one fleet, each the mean over seeds."""
-    values = {c["column"]: c["values"] for c in result["cells"] if c["row"] == fleet}
+def trees_on(table: str) -> dict[str, list[float]]:
+    """Accuracies of boosting, where the table is known."""
+    found = {}
+    for cell in read_stored(TREES, SCALE)["cells"]:
+        case, _, method = cell["row"].partition(": ")
+        if (
+            case == table
+            and cell["column"] == "accuracy"
+            and method in ("boosting", "boosting-personal", "bagging")
+        ):
+            found[method] = seeds_of(cell)
+    return found
+
+
+def seeds_of(cell: Mapping[str, Any]) -> list[float]:
+    """The values of a cell."""
+    return [float(value) for value in cell["values"] if isinstance(value, int | float)]
+
+
+def measured() -> dict[str, tuple[Heterogeneity, bool]]:
+    """How heterogeneous the fleets are, means over seeds, and whether they are tables."""
+    rows: dict[str, Values] = {}
+    for cell in read_stored(HETEROGENEITY, SCALE)["cells"]:
+        rows.setdefault(cell["row"], {})[cell["column"].replace(" ", "_")] = seeds_of(cell)
+    return {fleet: (as_measures(values), bool(np.mean(values["table"]))) for fleet, values in rows.items()}
+
+
+def as_measures(values: Values) -> Heterogeneity:
+    """The stored numbers of a fleet; label noise that cannot be told has an interval that says so."""
+    numbers = {name: float(np.mean(of)) for name, of in values.items() if of}
+    unsure = numbers.get("label_noise_known", 0.0) < 1
     return Heterogeneity(
         **{
-            name: float(np.mean(values[name.replace("_", " ")]))
-            for name in Heterogeneity.__dataclass_fields__
-        }
+            name: Measure(numbers.get(name, math.nan))
+            for name in (*MEASURED[:3], "size_skew", "device_spread")
+        },
+        label_noise=Measure(numbers.get("label_noise", math.nan), 0.0, 1.0 if unsure else 0.0),
+        samples=numbers.get("samples", math.nan),
+        separation=numbers.get("separation", math.nan),
     )
+
+
+def generated() -> list[KnownFleet]:
+    """The design fleets."""
+    rows: dict[str, Values] = {}
+    for cell in read_stored(GENERATED, SCALE)["cells"]:
+        rows.setdefault(cell["row"], {})[cell["column"]] = seeds_of(cell)
+    apart = {*Heterogeneity.__dataclass_fields__, "label noise known"}
+    return [
+        KnownFleet(
+            fleet=f"generated {fleet}",
+            features=features_of(
+                as_measures({k.replace(" ", "_"): v for k, v in values.items()}), table=False
+            ),
+            accuracy={name: of[0] for name, of in values.items() if of and name not in apart},
+        )
+        for fleet, values in rows.items()
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- regret
+
+
+def regrets() -> dict[str, tuple[str, str | None, float]]:
+    """For each compared fleet what is advised from all the others, and what that loses, in points (see `lost`)."""
+    fleets, seeds, found = [*compared(), *generated()], accuracies(), measured()
+    result = {}
+    for fleet, values in seeds.items():
+        measures, table = found[fleet]
+        advice = conclude(measures, [one for one in fleets if one.fleet != fleet], table=table)
+        advised = advice.method if advice.method in values else advice.other or ""
+        result[fleet] = (advice.method, advice.other, lost(values, advised))
+    return result
+
+
+def lost(values: Mapping[str, Sequence[float]], method: str) -> float:
+    """What the best of those that are better beyond the paired 95 % interval over seeds is ahead, in points."""
+    ahead = [0.0]
+    for name, others in values.items():
+        if name in (method, *NOT_ADVISED) or method not in values:
+            continue
+        seeds = min(len(others), len(values[method]))
+        test = paired(values[method][:seeds], others[:seeds])
+        if test is not None and test.distinguishable and test.difference > 0:
+            ahead.append(100 * test.difference)
+    return max(ahead)

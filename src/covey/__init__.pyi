@@ -32,7 +32,8 @@ from .fleet.local import LocalFleet
 from .folder.served_model import read_model
 from .parts.measure import Measuring, scores
 from .parts.steps import Train
-from .runs.api import compare, resume, run
+from .runs.advise import Advice
+from .runs.api import advise, compare, resume, run
 from .runs.config import Config, resolve
 from .runs.models import export, load_models
 from .runs.results import Run, Study
@@ -43,6 +44,7 @@ from .training.objective import Objective
 from .version import __version__
 
 __all__ = [
+    "Advice",
     "Client",
     "Config",
     "Dataset",
@@ -68,6 +70,7 @@ __all__ = [
     "Train",
     "UserError",
     "__version__",
+    "advise",
     "compare",
     "data",
     "export",

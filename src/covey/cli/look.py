@@ -31,8 +31,8 @@ def look(
     Args:
         png: also draw it into this picture.
     """
-    from covey.cli.advise import numbers
-    from covey.parts.heterogeneity import measure_heterogeneity, of_simulation
+    from covey.parts.heterogeneity import Measure, measure_heterogeneity, of_simulation
+    from covey.runs.advise import numbers
     from covey.runs.config import fleet_of, resolve
 
     here = fleet_of(resolve(gathered(file, fleet)), say)
@@ -47,8 +47,13 @@ def look(
         f"local test samples {min(tests)} to {max(tests)}",
     )
     if len(federation.shares) > 1:
-        found = measure_heterogeneity(here).numbers() if classes else of_simulation(here)
-        Console().print(numbers(found))
+        found = (
+            measure_heterogeneity(here).measures()
+            if classes
+            else {name: Measure(value, value, value) for name, value in of_simulation(here).items()}
+        )
+        for line in numbers(found):
+            Console().print(line, soft_wrap=True, highlight=False, markup=False)
     here.close()
     if png is not None:
         from covey.report.figures import draw_heatmap

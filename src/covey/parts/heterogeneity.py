@@ -1,47 +1,89 @@
-"""What the numbers of heterogeneity are called, which values are high, and what they mean."""
+"""How heterogeneous clients are: six numbers, each with its 95 % interval, all but the last shares from 0 to 1.
+
+Standard errors are those of the jackknife over clients: how much a number moves when a client is left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from covey.arrays import Array
 from covey.core import Client, Fleet, Reply, Step, Task, stream
 from covey.errors import RunError, UserError
-from covey.parts.heterogeneity_words import level_of
+from covey.parts.class_geometry import Described, Pairs, beside_others, compare, described, told_by_labels
 from covey.parts.steps.class_means import SENSITIVITY, ClassMeans, class_table, sketches
 from covey.parts.steps.privacy import Privacy
 
-MOST_PAIRS = 2000  # of clients that are compared; more do not change a mean
 EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample
-# the standard error, as a share of the distance between classes, up to which a shift can be seen
-VISIBLE = 0.15
-FEWEST = 3  # samples of a class from which its mean is worth comparing
+CONFIDENCE = 0.95
+WIDEST = 0.6  # an interval that is wider than that says nothing
+AGREE = 0.2  # of the classes' differences, what two clients may not share and still agree on their names
+EXPLAINED = 0.6  # of what they do not share, what a renaming has to explain to be the reason
+NOISY = 0.5  # labels that say less than half of what they say elsewhere are noisy
+SURE = 2.0  # standard errors
 MOST_TIMED = 10_000  # devices of a simulated fleet that are compared
 MOST_CLIENTS, MOST_SAMPLES = 50, 200  # of a simulated fleet that its report looks at, of each client
 
 
+@dataclass(frozen=True)
+class Measure:
+    """An estimate with its 95 % interval; nan where nothing could be compared."""
+
+    value: float
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def known(self) -> bool:
+        """Whether it can be told: whether the interval leaves something out."""
+        return not math.isnan(self.value) and self.high - self.low <= WIDEST
+
+
+UNKNOWN = Measure(math.nan)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Heterogeneity:
-    """The five numbers; see the module for what each means."""
+    """What differs between clients.
 
-    label_skew: float
-    feature_shift: float
-    concept_shift: float
-    size_skew: float
-    device_spread: float
+    label_skew: the share of the labels' diversity that lies between clients and not within them (F_ST: one less the
+    chance that two samples of one client differ in label over that of two samples of two clients). Clients that draw
+    their label shares from a Dirichlet distribution over K labels have 1 / (K alpha + 1).
+    feature_shift: D / (D + A), with D the squared distance of a class at one client from the same class at another, A
+    that of two classes of one client; after renaming, where a renaming explains most of D.
+    concept_shift: how much of the classes' differences is lost by going by their names: 0 where names agree, 1 where
+    every class is called otherwise. Classes that look alike count little.
+    label_noise: the share of clients whose labels say less than half of what labels say elsewhere about the inputs.
+    size_skew: Gini coefficient of the numbers of samples.
+    device_spread: how much longer the slowest tenth takes than the median device, as a share of the median.
+    samples: the median client's number of samples.
+    separation: how far classes lie apart, over how far the samples of one class do, at the median client.
+    """
+
+    label_skew: Measure
+    feature_shift: Measure
+    concept_shift: Measure
+    label_noise: Measure
+    size_skew: Measure
+    device_spread: Measure
+    samples: float = math.nan
+    separation: float = math.nan
+
+    def measures(self) -> dict[str, Measure]:
+        """By name, in order."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if isinstance(value, Measure)}
 
     def numbers(self) -> dict[str, float]:
-        """By name, in order."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def level(self, name: str) -> str:
-        """low, middle or high; hidden where the noise is larger than what there is to see."""
-        return level_of(name, getattr(self, name))
+        """Their values alone."""
+        return {name: measure.value for name, measure in self.measures().items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +103,8 @@ def measure_heterogeneity(fleet: Fleet, *, privacy: Privacy | None = None) -> He
     """Asks all clients that can be reached once, and puts their answers together."""
     if not fleet.objective.main == "accuracy":
         raise UserError(
-            "how heterogeneous clients are is measured class by class; this objective has no classes"
+            "how heterogeneous clients are is measured class by class, and this objective has no classes: "
+            "compare covey, fedper and fine-tuned, and for tables boosting-personal (covey compare)"
         )
     here = fleet.begin(1)
     privacy = privacy or Privacy()
@@ -76,9 +119,9 @@ def measure_heterogeneity(fleet: Fleet, *, privacy: Privacy | None = None) -> He
 
 
 def of_simulation(fleet: Fleet) -> dict[str, float]:
-    """The numbers of a simulated fleet, at no cost to its clients; without classes, those of sizes and devices alone.
+    """The numbers of a simulated fleet, at no cost to its clients; what cannot be told is left out.
 
-    Of a large fleet, shift and conflict are those of some clients and their first samples, and devices of some.
+    Of a large fleet, shifts and noise are those of some clients and their first samples, and devices of some.
     """
     data = fleet.data
     if data is None or not data.shares:
@@ -90,19 +133,19 @@ def of_simulation(fleet: Fleet) -> dict[str, float]:
     if not data.dataset.classes or len(data.shares) < 2:
         return found
     counts = data.label_counts().astype(np.float64)
-    some = evenly(len(data.shares), MOST_CLIENTS)
     tables = []
-    for client in some.tolist():
+    for client in evenly(len(data.shares), MOST_CLIENTS).tolist():
         x, y = data.shares[client].train.select(slice(MOST_SAMPLES)).tensors()
-        held = np.bincount(y.numpy().astype(np.int64), minlength=counts.shape[1]).astype(np.float64)
-        tables.append(class_table(sketches(x.numpy(), EXACT_SIZE), y.numpy(), held))
-    shift, conflict = shift_and_conflict(np.stack(tables))
-    return {
+        halves = stream(0, "halves", client).integers(0, 2, len(y))
+        tables.append(class_table(sketches(x.numpy(), EXACT_SIZE), y.numpy(), halves, counts.shape[1]))
+    shift, concept, noise = shifts([described(table, 0.0) for table in tables])
+    measures = {
         "label_skew": label_skew(counts),
         "feature_shift": shift,
-        "concept_shift": conflict,
-        **found,
+        "concept_shift": concept,
+        "label_noise": noise,
     }
+    return {**{name: measure.value for name, measure in measures.items() if measure.known}, **found}
 
 
 def evenly(clients: int, most: int) -> NDArray[np.int64]:
@@ -116,29 +159,124 @@ def noise_variance(privacy: Privacy) -> float:
 
 
 def heterogeneity(tables: Array, seconds: Sequence[float], *, noise: float = 0.0) -> Heterogeneity:
-    """The five numbers from the clients' tables [clients, labels, 1 + size + 1] (see `ClassMeans`)."""
-    counts = np.maximum(tables[:, :, 0], 0.0)
-    shift, conflict = shift_and_conflict(tables, noise)
+    """The six numbers from the clients' tables [clients, 2, labels, 1 + size + 1] (see `ClassMeans`)."""
+    counts = tables[:, :, :, 0].sum(axis=1)
+    clients = [described(table, noise) for table in tables]
+    shift, concept, noisy = shifts(clients)
+    held = np.maximum(counts.sum(axis=1), 0.0)
+    sizes, devices = gini(held), spread(np.asarray(seconds))
+    apart = [told_by_labels(one, np.arange(len(one.classes))) for one in clients if len(one.classes) > 1]
     return Heterogeneity(
-        label_skew=label_skew(counts, noise),
+        label_skew=label_skew(counts, 2 * noise),
         feature_shift=shift,
-        concept_shift=conflict,
-        size_skew=gini(counts.sum(axis=1)),
-        device_spread=spread(np.asarray(seconds)),
+        concept_shift=concept,
+        label_noise=noisy,
+        size_skew=Measure(sizes, sizes, sizes),
+        device_spread=Measure(devices, devices, devices),
+        samples=float(np.median(held)),
+        separation=float(np.median(apart)) if apart else math.nan,
     )
 
 
-def label_skew(counts: Array, noise: float = 0.0) -> float:
-    """Mean over clients of the total variation between their label shares and everybody's, less what chance explains.
+# ---------------------------------------------------------------------------------------------- intervals
 
-    A share p estimated from n samples misses by sqrt(2 / pi) sqrt(p (1 - p) / n + noise / n^2) on average.
+
+def jackknifed(value: Callable[[int | None], float], clients: Sequence[int]) -> Measure:
+    """A share with its interval, by leaving out one client at a time; of two clients nothing is known of others."""
+    whole = value(None)
+    if math.isnan(whole):
+        return UNKNOWN
+    n = len(clients)
+    left = np.array([value(client) for client in clients]) if n > 2 else np.full(2, np.nan)
+    if np.isnan(left).any():
+        return Measure(float(np.clip(whole, 0.0, 1.0)))
+    half = stdtrit(n - 1, 0.5 + CONFIDENCE / 2) * math.sqrt((n - 1) / n * ((left - left.mean()) ** 2).sum())
+    return Measure(*(float(np.clip(whole + by, 0.0, 1.0)) for by in (0.0, -half, half)))
+
+
+# ---------------------------------------------------------------------------------------------- the numbers
+
+
+def label_skew(counts: Array, noise: float = 0.0) -> Measure:
+    """F_ST of the labels; both chances are estimated without bias, also under noise of this variance."""
+    sizes = counts.sum(axis=1)
+    some = np.flatnonzero(sizes >= 2)
+    counts, sizes = counts[some], sizes[some]
+    drawn = sizes * (sizes - 1) - noise * counts.shape[1]
+    alike = (counts**2 - counts - noise).sum(axis=1) / np.maximum(drawn, 1.0)
+    shares = counts / sizes[:, None]
+    total, own = shares.sum(axis=0), (shares**2).sum(axis=1)
+
+    def skew(out: int | None) -> float:
+        n = len(alike) - (out is not None)
+        kept = total if out is None else total - shares[out]
+        across = (kept @ kept - own.sum() + (0 if out is None else own[out])) / (n * (n - 1))
+        within = (alike.sum() - (0 if out is None else alike[out])) / n
+        return 1 - (1 - within) / (1 - across) if across < 1 and n > 1 else 0.0
+
+    return jackknifed(skew, range(len(alike))) if len(alike) > 1 else UNKNOWN
+
+
+def shifts(clients: Sequence[Described]) -> tuple[Measure, Measure, Measure]:
+    """Feature shift, concept shift and label noise; shifts are those of clients whose labels are not noisy."""
+    noise, noisy = label_noise(clients)
+    found = compare(clients).without(noisy)
+    if not len(found.k):
+        return UNKNOWN, UNKNOWN, noise
+    shared, best, whole = (kept(found, inner, None) for inner in (found.same, found.renamed, found.length))
+    agree = whole - shared < AGREE * whole
+    explained = best - shared > EXPLAINED * (whole - shared)
+    inner = found.renamed if explained and not agree else found.same
+    members = np.unique(np.concatenate([found.first, found.second])).tolist()
+    moved = jackknifed(lambda out: shift(found, inner, out), members)
+    named = jackknifed(lambda out: concept(found, found.length if agree else found.renamed, out), members)
+    if agree:  # what is not shared may be the inputs' doing: there may be no concept shift
+        named = replace(named, low=0.0)
+    elif explained:  # a renaming that is missed passes for a shift: there may be none
+        moved = replace(moved, low=0.0)
+    else:  # the inputs differ, and hide whether names do
+        named = Measure(named.value)
+    return moved, named, noise
+
+
+def kept(found: Pairs, values: Array, out: int | None) -> float:
+    """The sum over pairs of values, without those of one client."""
+    return float(values[(found.first != out) & (found.second != out)].sum())
+
+
+def shift(found: Pairs, inner: Array, out: int | None) -> float:
+    """D / (D + A)."""
+    moved, apart = kept(found, found.distance(inner), out), kept(found, found.apart(), out)
+    return moved / (moved + apart) if apart > 0 and moved + apart > 0 else math.nan
+
+
+def concept(found: Pairs, whole: Array, out: int | None) -> float:
+    """1 - same / whole, scaled so that it is 1 where none of k classes keeps its name."""
+    names = (found.k - 1) / found.k * (whole - found.same)
+    there = kept(found, whole, out)
+    return kept(found, names, out) / there if there > 0 else math.nan
+
+
+def label_noise(clients: Sequence[Described]) -> tuple[Measure, NDArray[np.int64]]:
+    """The share of clients whose labels say less than half of what others' say, and who they are.
+
+    A client's standard error is that of the median client, found from how the two halves of its samples differ.
     """
-    sizes = np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
-    whole = counts.sum(axis=0) / max(counts.sum(), 1.0)
-    distance = 0.5 * np.abs(counts / sizes - whole).sum(axis=1)
-    deviation = np.sqrt(whole * (1 - whole) / sizes + noise / sizes**2)
-    chance = 0.5 * np.sqrt(2 / np.pi) * deviation.sum(axis=1)
-    return float(max(0.0, np.mean(distance - chance)))
+    said, one, other = (beside_others(clients, part) for part in (2, 0, 1))
+    sizes = np.array([client.counts[2].sum() for client in clients])
+    differ = np.abs(one - other)[~np.isnan(one - other)]
+    nobody = np.zeros(0, dtype=np.int64)
+    if len(differ) < 3 or np.isnan(said).mean() > 0.5:
+        return UNKNOWN, nobody
+    # a normal number is within .6745 deviations of its mean half of the time; a half has twice the variance
+    usual = float(np.median(differ)) / (0.6745 * math.sqrt(2)) / math.sqrt(2)
+    # near the bound labels say half as much, and so vary half as much
+    error = math.sqrt(NOISY) * usual * np.sqrt(np.median(sizes) / np.maximum(sizes, 1))
+    known = ~np.isnan(said)
+    low, value, high = (((said + by * error) < NOISY).mean() for by in (SURE, 0.0, -SURE))
+    # of some nothing is known: they may be noisy, too
+    measure = Measure(float(value / known.mean()), float(low), float(high + 1 - known.mean()))
+    return measure, np.flatnonzero(known & (said + error < NOISY))
 
 
 def gini(sizes: Array) -> float:
@@ -154,95 +292,3 @@ def spread(seconds: Array) -> float:
         return 0.0
     median = float(np.median(seconds))
     return max(0.0, float(np.quantile(seconds, 0.9)) / median - 1) if median > 0 else 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Described:
-    """A client's classes: their means, and how much each mean is uncertain (variance, summed over its numbers)."""
-
-    classes: NDArray[np.int64]
-    means: Array
-    uncertain: Array
-
-
-def described(table: Array, noise: float) -> Described:
-    """The classes of which a client has enough samples (under noise: more than the noise could make up)."""
-    size = table.shape[1] - 2
-    n = table[:, 0]
-    classes = np.flatnonzero(n >= max(FEWEST, 3 * np.sqrt(noise)))
-    n = n[classes, None]
-    means = table[classes, 1:-1] / n
-    within = np.maximum(table[classes, -1] / (size * n[:, 0]) - (means**2).sum(axis=1), 0.0)
-    uncertain = within / np.maximum(n[:, 0] - 1, 1) + size * noise / n[:, 0] ** 2
-    return Described(classes.astype(np.int64), means, uncertain)
-
-
-def shift_and_conflict(tables: Array, noise: float = 0.0) -> tuple[float, float]:
-    """Mean over pairs of clients, as shares of the squared distance between two classes of one client.
-
-    With D_ab the squared distance of one client's class a from the other's class b (less what chance explains), over
-    the classes that both hold: B, the mean of D under the assignment of classes that makes it smallest, is what no
-    renaming explains, the feature shift; the mean of D_aa less B is what renaming explains, the concept shift.
-    The assignment is chosen on one half of the numbers and D measured on the other, so that noise cannot pass for it.
-    """
-    clients = [described(table, noise) for table in tables]
-    apart = float(np.mean([gap for client in clients for gap in between_classes(client)] or [0.0]))
-    found = [(i, *compared(clients[i], clients[j])) for i, j in pairs(len(clients))]
-    found = [(i, same, best) for i, same, best in found if not np.isnan(same)]
-    if not found or apart <= 0:
-        return (0.0, 0.0) if noise == 0 else (np.nan, np.nan)
-    who, same, best = (np.array(column) for column in zip(*found, strict=True))
-    by_client = [same[who == i].mean() for i in np.unique(who)]
-    if noise and np.std(by_client) / np.sqrt(len(by_client)) > VISIBLE * apart:
-        return np.nan, np.nan
-    left = min(float(same.mean()), float(best.mean()))
-    return max(0.0, left / apart), max(0.0, (float(same.mean()) - left) / apart)
-
-
-def compared(one: Described, other: Described) -> tuple[float, float]:
-    """The mean of D_aa, and of D under the best assignment; nan where they share fewer than two classes."""
-    _, mine, theirs = np.intersect1d(one.classes, other.classes, assume_unique=True, return_indices=True)
-    if len(mine) < 2:
-        return np.nan, np.nan
-    gaps = one.means[mine][:, None] - other.means[theirs][None]
-    # of one half of the numbers
-    chance = 0.5 * (one.uncertain[mine][:, None] + other.uncertain[theirs][None])
-    halves = [(gaps[:, :, half::2] ** 2).sum(axis=2) - chance for half in (0, 1)]
-    same = sum(float(np.trace(half)) for half in halves) / len(mine)
-    best = sum(
-        float(measured[np.arange(len(mine)), assignment(chosen)].mean())
-        for chosen, measured in (halves, reversed(halves))
-    )
-    return same, best
-
-
-def assignment(costs: Array) -> NDArray[np.intp]:
-    """Which column each row takes, no two the same, so that the sum of the costs is smallest."""
-    # what every column costs at least, taken away from all its entries, changes no choice: where the smallest of what
-    # is left lie in different columns, they are the best
-    for left in (costs, costs - costs.min(axis=0)):
-        least: NDArray[np.intp] = left.argmin(axis=1)
-        if len(set(least.tolist())) == len(least):
-            return least
-    # not scipy.optimize, whose import would be a tenth of a run's start; an entry of 0 would count as no edge
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
-
-    return min_weight_full_bipartite_matching(csr_array(costs - costs.min() + 1))[1].astype(np.intp)
-
-
-def between_classes(client: Described) -> list[float]:
-    """Squared distances between each two classes of a client, less what chance explains."""
-    if len(client.classes) < 2:
-        return []
-    first, second = np.triu_indices(len(client.classes), 1)
-    gaps = ((client.means[first] - client.means[second]) ** 2).sum(axis=1)
-    return list(gaps - client.uncertain[first] - client.uncertain[second])
-
-
-def pairs(clients: int) -> list[tuple[int, int]]:
-    """All pairs of clients, or some drawn at random where they are many."""
-    if clients * (clients - 1) // 2 <= MOST_PAIRS:
-        return [(i, j) for i in range(clients) for j in range(i)]
-    drawn = stream(0, "pairs", clients).integers(0, clients, (2 * MOST_PAIRS, 2))
-    return [(int(i), int(j)) for i, j in drawn if i != j][:MOST_PAIRS]

@@ -1,8 +1,9 @@
-"""Which method for this fleet: concluded from the scoreboard's fleets that are unlike in the same way.
+"""Which method for this fleet: concluded from known fleets that are heterogeneous in the same way.
 
-The evidence, `advice.json`, is made of the stored results `covey/scoreboard` (every method on every fleet) and
-`covey/heterogeneity` (how heterogeneous these fleets are) by `python -m experiments advice`. What is expected of a
-method here is the mean of its gains over FedAvg there, nearer fleets counting more.
+What is known, `advice.json`, is made of stored results by `python -m experiments advice`: every method's accuracy on
+the fleets of the benchmark, the scoreboard and the design half of the natural suite, and on generated ones. A method's
+expected gain over FedAvg is the mean of its gains there, similar fleets counting more; its interval is as wide as these
+gains differ.
 """
 
 from __future__ import annotations
@@ -13,115 +14,232 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from covey.parts.heterogeneity import Heterogeneity
-from covey.parts.heterogeneity_words import LEVELS
+from covey.arrays import Array
+from covey.core.round import Fleet
+from covey.parts.heterogeneity import Heterogeneity, Measure, measure_heterogeneity
+from covey.parts.heterogeneity_words import LEVELS, WORDS, meaning
+from covey.parts.steps.privacy import Privacy
 
 EVIDENCE = Path(__file__).parent / "advice.json"
 REFERENCE = "fedavg"
 ALONE = "local"  # trains everybody in every round: a reference, not advice
-NEAR = 0.35  # how fast the weight of another fleet falls, in units of what makes a number high
-FAR = 2.0  # beyond that a number says the same: it is very high
-ENOUGH = 0.005  # a gain of less than half a point over FedAvg is not worth another method
+NOT_ADVISED = (ALONE, "centralized")
+
+# Chosen on generated design fleets (docs/evidence/advice.md).
+NEAR: Mapping[str, float] = {
+    "label_skew": 0.10,
+    "feature_shift": 0.15,
+    "concept_shift": 0.06,
+    "label_noise": 0.15,
+    "samples": 0.5,  # powers of ten, as the next
+    "separation": 0.3,
+    "table": 0.5,
+}
+MEASURED = ("label_skew", "feature_shift", "concept_shift", "label_noise")
+ENOUGH = 0.5  # similar fleets, counted by their weights, from which gains are told
+DOUBT = 0.3  # of a fleet with any gain at all (deviation SPREAD), which is added to what is known
+SPREAD = 15.0
+WIDTH = 1.5  # deviations to either side of a gain
+WORTH = 0.5  # points: a smaller gain over FedAvg is not worth another method
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One fleet of the scoreboard: how unlike it is, and each method's mean accuracy, bytes and seconds over seeds."""
+class KnownFleet:
+    """How heterogeneous a fleet is (nan: unknown), and every method's mean accuracy on it over seeds, in percent."""
 
     fleet: str
-    heterogeneity: Heterogeneity
+    features: Mapping[str, float]
     accuracy: Mapping[str, float]
-    bytes: Mapping[str, float]
-    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Points of accuracy on the clients' own test data over FedAvg: expected, and the 95 % interval."""
+
+    expected: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{round(self.low):+d} to {round(self.high):+d}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """The method to use, what each method is expected to gain over FedAvg, and from which fleets that is concluded."""
+    """What `covey.advise` says: print it for its sentences.
 
+    heterogeneity: how the clients differ, with intervals.
+    method: the method to use, or the first to try.
+    other: the second to try, where what is known cannot tell the two apart; else None.
+    gains: of these two and of each client alone, over FedAvg; empty where no known fleet is similar.
+    similar: known fleets and how similar they are (1: the same), most similar first.
+    """
+
+    heterogeneity: Heterogeneity
     method: str
-    gains: Mapping[str, float]  # in accuracy, best first
-    rows: Sequence[tuple[Row, float]]  # with their weights, nearest first
-    bytes: float  # as a multiple of FedAvg's, where the scoreboard has both
-    seconds: float
+    other: str | None
+    gains: Mapping[str, Gain]
+    similar: Sequence[tuple[str, float]]
 
-    @property
-    def avoid(self) -> list[str]:
-        """What is expected to be worse than FedAvg by more than a point."""
-        return [name for name, gain in self.gains.items() if gain < -2 * ENOUGH and name != ALONE]
+    def __str__(self) -> str:
+        return "\n".join([*numbers(self.heterogeneity.measures()), "", *self.sentences()])
+
+    def sentences(self) -> list[str]:
+        """What follows for the choice of a method."""
+        said = [
+            f"Use {self.method}."
+            if self.other is None
+            else f"Not sure: try {self.method} and {self.other} (--check, or covey.compare, settles it)."
+        ]
+        if self.heterogeneity.label_noise.value >= LEVELS["label_noise"][0]:
+            said.append("With random labels models of one's own learn them: a method for all may be safer.")
+        if not self.gains:
+            return [*said, "No known fleet is similar: nothing is said about gains."]
+        told = [f"{name} {gain}" for name, gain in self.gains.items() if name not in (REFERENCE, ALONE)]
+        alone = [f"Each client alone: {gain}." for name, gain in self.gains.items() if name == ALONE]
+        if told:
+            said.append(f"Points of accuracy over FedAvg (95 %): {', '.join(told)}.")
+        nearest = "; ".join(f"{fleet} ({weight:.2f})" for fleet, weight in self.similar[:3])
+        return [*said, *alone, f"Most similar of the known fleets: {nearest}."]
 
 
-def advise(found: Heterogeneity, rows: Sequence[Row]) -> Advice:
-    """The method with the largest expected accuracy; FedAvg, the simplest, where none gains enough or all are alike."""
-    weighed = sorted(
-        ((row, nearness(found, row.heterogeneity)) for row in rows), key=lambda pair: pair[1], reverse=True
+def numbers(found: Mapping[str, Measure]) -> list[str]:
+    """The numbers with their intervals, and what they mean."""
+    said = ["How heterogeneous these clients are (95 % intervals)"]
+    for name, one in found.items():
+        words = meaning(name, one.value, one.low, one.high)
+        if not one.known:
+            shown = "?"
+            if not math.isnan(one.value):
+                words = "cannot be told: the clients are too few, or other differences hide it"
+        elif one.low == one.high:
+            shown = f"{one.value:.2f}"
+        else:  # outward: what is printed is no narrower than what is known
+            low, high = math.floor(100 * one.low) / 100, math.ceil(100 * one.high) / 100
+            shown = f"{one.value:.2f} [{low:.2f}, {high:.2f}]"
+        said.append(f"  {WORDS[name][0]:<14} {shown:<18} {words}")
+    return said
+
+
+def advise_fleet(fleet: Fleet, *, epsilon: float | None = None) -> Advice:
+    """Asks all clients that can be reached once (under noise with an `epsilon`), and concludes from what is known."""
+    found = measure_heterogeneity(fleet, privacy=Privacy(epsilon=epsilon))
+    return conclude(found, known_fleets(), table=bool(fleet.data and fleet.data.dataset.features))
+
+
+def features_of(found: Heterogeneity, *, table: bool) -> dict[str, float]:
+    """What fleets are compared by: the measures of their data, their samples and classes, whether they are tables."""
+    features = {name: getattr(found, name).value for name in MEASURED}
+    if not found.label_noise.known:
+        features["label_noise"] = math.nan
+    for name in ("samples", "separation"):
+        value = getattr(found, name)
+        features[name] = math.log10(value) if value > 0 else math.nan
+    return {**features, "table": float(table)}
+
+
+def conclude(found: Heterogeneity, known: Sequence[KnownFleet], *, table: bool = False) -> Advice:
+    """The method with the largest expected gain, or two, where what is known does not tell them apart."""
+    features = features_of(found, table=table)
+    weights = np.array([similarity(features, fleet.features) for fleet in known])
+    near = bool(weights.sum() >= ENOUGH)
+    # far from everything known all fleets of this sort count alike
+    counted = weights if near else np.array([float(fleet.features["table"] == table) for fleet in known])
+    first, second = ranked(known, counted)
+    sure = near and (second is None or surely_behind(known, counted, second, first))
+    other = None if sure else second
+    told = [name for name in (first, other, ALONE) if name not in (None, REFERENCE)]
+    order = np.argsort(-weights)
+    return Advice(
+        heterogeneity=found,
+        method=first,
+        other=other,
+        gains={name: gain(known, weights, name) for name in told} if near else {},
+        similar=[(known[i].fleet, float(weights[i])) for i in order],
     )
-    gains = expected(weighed, lambda row, name: row.accuracy[name] - row.accuracy[REFERENCE])
-    method = max((name for name in gains if name != ALONE), key=lambda name: gains[name])
-    if gains[method] < ENOUGH or alike(found):
-        method = REFERENCE
-    cost = {
-        what: math.exp(expected(weighed, functools.partial(log_ratio, what)).get(method, 0.0))
-        for what in ("bytes", "seconds")
+
+
+def similarity(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """exp(-d^2 / 2), d the distance of the features in units of NEAR; what is unknown counts as one unit apart."""
+    apart = [(one[name] - other[name]) / unit for name, unit in NEAR.items()]
+    return math.exp(-sum(1.0 if math.isnan(gap) else gap**2 for gap in apart) / 2)
+
+
+def differences(known: Sequence[KnownFleet], weights: Array, method: str, base: str) -> tuple[Array, Array]:
+    """By how much a method was better than another, in points, on the fleets that have both; and their weights."""
+    both = [
+        (fleet.accuracy[method] - fleet.accuracy[base], weight)
+        for fleet, weight in zip(known, weights, strict=True)
+        if method in fleet.accuracy and base in fleet.accuracy
+    ]
+    return np.array([gap for gap, _ in both]), np.array([weight for _, weight in both])
+
+
+def mean_and_deviation(gaps: Array, weights: Array, doubt: float = 0.0) -> tuple[float, float]:
+    """Weighted; the deviation is that of a fleet like these, when `doubt` of a fleet with any gain is added to them."""
+    total = float(weights.sum())
+    mean = float(weights @ gaps / total) if total > 0 else 0.0
+    return mean, math.sqrt((weights @ (gaps - mean) ** 2 + doubt * SPREAD**2) / max(total + doubt, 1e-9))
+
+
+def gain(known: Sequence[KnownFleet], weights: Array, method: str) -> Gain:
+    """Expected over FedAvg, with its interval."""
+    mean, deviation = mean_and_deviation(*differences(known, weights, method, REFERENCE), doubt=DOUBT)
+    return Gain(mean, mean - WIDTH * deviation, mean + WIDTH * deviation)
+
+
+def ranked(known: Sequence[KnownFleet], weights: Array) -> tuple[str, str | None]:
+    """The best method, and the next.
+
+    Methods are known on different fleets, so that their mean gains cannot be compared. The best of those that are known
+    on all fleets goes first; another one that was better by more than a standard error where both are known, before it.
+    """
+    names = list(dict.fromkeys(name for fleet in known for name in fleet.accuracy if name not in NOT_ADVISED))
+    everywhere = [name for name in names if all(name in fleet.accuracy for fleet in known)]
+    means = {
+        name: mean_and_deviation(*differences(known, weights, name, REFERENCE))[0] for name in everywhere
     }
-    ordered = dict(sorted(gains.items(), key=lambda pair: -pair[1]))
-    return Advice(method=method, gains=ordered, rows=weighed, **cost)
+    anchor = max(means, key=lambda name: means[name])
+    if means[anchor] < WORTH:
+        anchor = REFERENCE
+    tried = {name: against(known, weights, name, anchor) for name in names if name != anchor}
+    beside = {name: found for name, found in tried.items() if found is not None}
+    if not beside:
+        return anchor, None
+    rival = max(beside, key=lambda name: beside[name][0])
+    mean, error = beside[rival]
+    return (rival, anchor) if mean - error > 0 and anchor != REFERENCE else (anchor, rival)
 
 
-def alike(found: Heterogeneity) -> bool:
-    """Whether nothing about the clients' data calls for more than one plain average."""
-    return all(found.level(name) == "low" for name in ("label_skew", "feature_shift", "concept_shift"))
+def against(
+    known: Sequence[KnownFleet], weights: Array, method: str, base: str
+) -> tuple[float, float] | None:
+    """The mean difference of two methods and its standard error; None where too few similar fleets have both."""
+    gaps, counted = differences(known, weights, method, base)
+    total = counted.sum()
+    if total < ENOUGH or len(gaps) < 2:
+        return None
+    mean, deviation = mean_and_deviation(gaps, counted)
+    return mean, deviation / math.sqrt(total**2 / (counted**2).sum())
 
 
-def nearness(one: Heterogeneity, other: Heterogeneity) -> float:
-    """exp(-d^2 / (2 NEAR^2)), d the distance of the two fleets' numbers; numbers that noise hides are left out."""
-    squares = []
-    for name, (_, high) in LEVELS.items():
-        a, b = (min(getattr(u, name) / high, FAR) for u in (one, other))
-        if not (math.isnan(a) or math.isnan(b)):
-            squares.append((a - b) ** 2)
-    return math.exp(-sum(squares) / (2 * NEAR**2)) if squares else 1.0
+def surely_behind(known: Sequence[KnownFleet], weights: Array, method: str, base: str) -> bool:
+    """Whether a method is at most WORTH points better than another, in 19 of 20 cases."""
+    found = against(known, weights, method, base)
+    return found is not None and found[0] + 1.645 * found[1] < WORTH
 
 
-def expected(weighed: Sequence[tuple[Row, float]], value: Any) -> dict[str, float]:
-    """The weighted mean of a value of each method over the rows that have it."""
-    found = {}
-    floor = 1e-6 * max((weight for _, weight in weighed), default=1.0)
-    for name in dict.fromkeys(name for row, _ in weighed for name in row.accuracy):
-        having = [(value(row, name), weight + floor) for row, weight in weighed if name in row.accuracy]
-        having = [(number, weight) for number, weight in having if not math.isnan(number)]
-        if having:
-            numbers, weights = zip(*having, strict=True)
-            found[name] = float(np.average(numbers, weights=weights))
-    return found
-
-
-def log_ratio(what: str, row: Row, name: str) -> float:
-    """The logarithm of a cost as a multiple of FedAvg's; nan where either is not known."""
-    costs: Mapping[str, float] = getattr(row, what)
-    ours, base = costs.get(name, math.nan), costs.get(REFERENCE, math.nan)
-    return math.log(ours / base) if ours > 0 and base > 0 else math.nan
-
-
-def regrets(rows: Sequence[Row]) -> dict[str, tuple[str, float]]:
-    """For each fleet what would be advised from all the others, and what that loses to the best method in hindsight."""
-    lost = {}
-    for row in rows:
-        others = [other for other in rows if other.fleet != row.fleet]
-        method = advise(row.heterogeneity, others).method
-        best = max(value for name, value in row.accuracy.items() if name != ALONE)
-        lost[row.fleet] = (method, best - row.accuracy[method])
-    return lost
-
-
-# ---------------------------------------------------------------------------------------------- the evidence
-
-
-def evidence() -> list[Row]:
-    """The scoreboard's fleets, as `python -m experiments advice` wrote them into the package."""
-    rows = json.loads(EVIDENCE.read_text())
-    return [Row(**{**row, "heterogeneity": Heterogeneity(**row["heterogeneity"])}) for row in rows]
+@functools.cache
+def known_fleets() -> tuple[KnownFleet, ...]:
+    """As `python -m experiments advice` wrote them into the package."""
+    return tuple(
+        KnownFleet(
+            fleet=row["fleet"],
+            features={name: row["features"].get(name, math.nan) for name in NEAR},
+            accuracy=row["accuracy"],
+        )
+        for row in json.loads(EVIDENCE.read_text())
+    )

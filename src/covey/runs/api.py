@@ -1,4 +1,4 @@
-"""The calls of a Python program or a notebook: `covey.run`, `covey.resume` and `covey.compare`."""
+"""The calls of a Python program or a notebook: `covey.run`, `covey.resume`, `covey.compare` and `covey.advise`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from covey.parts.steps import Train
 from covey.parts.steps.compress import Compression
 from covey.privacy.longer import Budget
 from covey.privacy.settings import Private
+from covey.runs.advise import Advice, advise_fleet
 from covey.runs.compare import configs_of, labels_for, run_all, with_method
-from covey.runs.config import Config, config_in, resolve
+from covey.runs.config import Config, config_in, fleet_of, resolve
 from covey.runs.objects import (
     AnyData,
     AnyModel,
@@ -251,6 +252,51 @@ def compare(
     plan = Plan(kind="compare", configs=configs, seeds=seeds)
     many = live_many if progress else many_unseen
     return execute(plan, folder, show=many, say=tell, processes=processes)
+
+
+def advise(
+    data: AnyData = None,
+    *,
+    config: AnyConfig | None = None,
+    clients: int | None = None,
+    seed: int | None = None,
+    label: str | None = None,
+    client: str | None = None,
+    epsilon: float | None = None,
+    **tables: Unpack[Tables],
+) -> Advice:
+    """Says how heterogeneous the clients are and which method to use, as the command `covey advise` does.
+
+    Args:
+        data: as for `covey.run`; its labels have to be classes.
+        config: a TOML file, its tables, or a `Config`; every other argument counts more.
+        clients: among how many clients the data are partitioned.
+        seed: of the partition. None: the configuration's, else 0.
+        label: of data with columns, the one to predict.
+        client: of data with columns, the one that says whose row it is.
+        epsilon: privacy loss of what each client tells. None: exact.
+        tables: the other settings as in a TOML file, such as `partition="iid"`.
+
+    Returns:
+        The advice: print it for its sentences; `advice.method` is the method to use, or the first of two to try.
+
+    Raises:
+        UserError: for a setting or data that cannot be used, in one sentence.
+
+    Examples:
+        >>> advice = covey.advise("digits", clients=12, partition={"name": "dir-class", "alpha": 0.3})
+        >>> advice.heterogeneity.label_skew.low > 0.1
+        True
+    """
+    if epsilon is not None and not epsilon > 0:
+        raise UserError(f"epsilon is {epsilon}; allowed: a number above 0")
+    found = resolve(all_tables(config, data, None, None, clients, seed, None, (), label, client, tables))
+    check_data(data, found)
+    fleet = fleet_of(found)
+    try:
+        return advise_fleet(fleet, epsilon=epsilon)
+    finally:
+        fleet.close()
 
 
 # ---------------------------------------------------------------------------------------------- what was given

@@ -23,10 +23,11 @@ SKETCHING_SHARE = 0.01  # describing a sample costs about a hundredth of trainin
 
 @step()
 class ClassMeans(Step):
-    """For each label the number of samples, the sum of their descriptions and of their squares.
+    """For each label the number of samples, the sum of their descriptions and of their squares, of two halves.
 
     A description is `size` random projections of the sample, the same for every client, squashed so that their absolute
-    sum is at most 1. The mean description of a label shows how its samples look, and no single one.
+    sum is at most 1. The mean description of a label shows how its samples look, and no single one. Every sample is in
+    one of two halves, drawn at random: what is guessed from one can be tried on the other.
 
     privacy: what protects it; one sample changes the whole table by at most 3.
     labels: size of the label space; none takes the data set's classes.
@@ -43,8 +44,12 @@ class ClassMeans(Step):
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         labels = label_space(client, self.labels)
         x, y = client.train.tensors()
-        counts = label_counts(client.train.labels(), labels=labels, who=f"client {client.id}")
-        table = class_table(sketches(x.numpy(), self.size), y.numpy(), counts)
+        label_counts(
+            client.train.labels(), labels=labels, who=f"client {client.id}"
+        )  # refuses unknown labels
+        # no sample's half may depend on how many others there are: then one sample would change more than its own row
+        halves = client.rng.integers(0, 2, len(y))
+        table = class_table(sketches(x.numpy(), self.size), y.numpy(), halves, labels)
         privacy = self.privacy
         if client.live and privacy.noise == "simulated":
             privacy = replace(privacy, noise="opendp")
@@ -54,8 +59,8 @@ class ClassMeans(Step):
         return Reply(id=client.id, stats={"table": noisy, **told})
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        """One row per label: samples, sums, squares."""
-        return {"table": Stat(shape=(self.labels or known.classes, self.size + 2))}
+        """For each half one row per label: samples, sums, squares."""
+        return {"table": Stat(shape=(2, self.labels or known.classes, self.size + 2))}
 
     def work(self, train: int, test: int) -> float:  # noqa: ARG002
         return SKETCHING_SHARE * train
@@ -73,11 +78,12 @@ def directions(inputs: int, size: int) -> Array:
     return stream(0, "sketch", inputs, size).standard_normal((inputs, size))
 
 
-def class_table(sketch: Array, y: NDArray[np.generic], counts: Array) -> Array:
-    """[labels, 1 + size + 1]: samples, sum of descriptions, sum of size * squared lengths (each at most 1)."""
+def class_table(sketch: Array, y: NDArray[np.generic], halves: NDArray[np.int64], labels: int) -> Array:
+    """[2, labels, 1 + size + 1]: samples, sum of descriptions, sum of size * squared lengths (each at most 1)."""
     size = sketch.shape[1]
-    table = np.zeros((len(counts), size + 2))
-    table[:, 0] = counts
-    np.add.at(table[:, 1:-1], y.astype(np.int64), sketch)
-    np.add.at(table[:, -1], y.astype(np.int64), size * (sketch**2).sum(axis=1))
+    table = np.zeros((2, labels, size + 2))
+    cell = (halves, y.astype(np.int64))
+    np.add.at(table[:, :, 0], cell, 1.0)
+    np.add.at(table[:, :, 1:-1], cell, sketch)
+    np.add.at(table[:, :, -1], cell, size * (sketch**2).sum(axis=1))
     return table
