@@ -1,7 +1,7 @@
 """What `covey advise` concludes from, out of the stored results: one file that the package carries.
 
-Fleets of the benchmark, the scoreboard and the design half of the natural suite (never its report half), and generated
-design fleets. Drifting fleets are left out: what changes later cannot be measured before.
+Fleets of the benchmark, the scoreboard and the design half of the natural suite, never its report half. Drifting fleets
+are left out: what changes later cannot be measured before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from experiments.result import read_stored
 from experiments.spec import read_experiment
 
 SCALE = "small"
-HETEROGENEITY, GENERATED, TREES = "covey/heterogeneity", "covey/known", "trees/tables"
+HETEROGENEITY, TREES = "covey/heterogeneity", "trees/tables"
 LATER = ("drift",)
 Values = dict[str, list[float]]
 
@@ -33,7 +33,7 @@ def text() -> str:
             "features": {k: round(v, 3) for k, v in fleet.features.items() if not math.isnan(v)},
             "accuracy": {k: round(v, 2) for k, v in fleet.accuracy.items()},
         }
-        for fleet in [*compared(), *generated()]
+        for fleet in compared()
     ]
     return "[\n" + ",\n".join(json.dumps(row, allow_nan=False) for row in rows) + "\n]\n"
 
@@ -109,30 +109,12 @@ def as_measures(values: Values) -> Heterogeneity:
     )
 
 
-def generated() -> list[KnownFleet]:
-    """The design fleets."""
-    rows: dict[str, Values] = {}
-    for cell in read_stored(GENERATED, SCALE)["cells"]:
-        rows.setdefault(cell["row"], {})[cell["column"]] = seeds_of(cell)
-    apart = {*Heterogeneity.__dataclass_fields__, "label noise known"}
-    return [
-        KnownFleet(
-            fleet=f"generated {fleet}",
-            features=features_of(
-                as_measures({k.replace(" ", "_"): v for k, v in values.items()}), table=False
-            ),
-            accuracy={name: of[0] for name, of in values.items() if of and name not in apart},
-        )
-        for fleet, values in rows.items()
-    ]
-
-
 # ---------------------------------------------------------------------------------------------- regret
 
 
 def regrets() -> dict[str, tuple[str, str | None, float]]:
     """For each compared fleet what is advised from all the others, and what that loses, in points (see `lost`)."""
-    fleets, seeds, found = [*compared(), *generated()], accuracies(), measured()
+    fleets, seeds, found = compared(), accuracies(), measured()
     result = {}
     for fleet, values in seeds.items():
         measures, table = found[fleet]

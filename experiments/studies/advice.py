@@ -1,4 +1,4 @@
-"""What `covey advise` knows of generated fleets, and whether what it says of others is true."""
+"""Whether what `covey advise` says of fleets with known answers is true."""
 
 from __future__ import annotations
 
@@ -20,23 +20,6 @@ from experiments.spec import Findings
 from experiments.studies.advice_fleets import Generated, generate, true_shifts, true_skew
 
 MEASURED = ("label_skew", "feature_shift", "concept_shift", "label_noise")
-
-
-def known(settings: dict[str, Any], seed: int) -> Findings:
-    """Design fleets: how heterogeneous each is, and every method's accuracy on it, in percent."""
-    rows = {}
-    for number in range(seed * settings["fleets"], (seed + 1) * settings["fleets"]):
-        fleet = generate(number, "design")
-        found = measured(fleet, settings)
-        row = {name: values.value for name, values in found.measures().items()}
-        row |= {"samples": found.samples, "separation": found.separation}
-        row["label noise known"] = float(found.label_noise.known)
-        for method in settings["methods"]:
-            row[method] = 100 * float(accuracies(fleet, method, settings, number).mean())
-        rows[f"{number}: {fleet.kind.words()}"] = {
-            name: value for name, value in row.items() if not math.isnan(value)
-        }
-    return Findings(rows=rows)
 
 
 def sentences(settings: dict[str, Any], seed: int) -> Findings:

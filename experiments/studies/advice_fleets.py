@@ -23,7 +23,7 @@ from covey.streams import stream
 from experiments.studies.flux import Held, as_federation
 
 POOLS = ("digits", "mnist", "fashion-mnist", "cifar10")
-MOST = 10_000  # pictures of a pool
+MOST = 6_000  # pictures of a pool
 TEST = 60  # test samples of a client
 MANY = 1e12  # samples: no chance left
 

@@ -25,8 +25,8 @@ def test_a_file_of_patients_is_advised_from_its_columns(tmp_path):
     words = ["advise", "--data", str(tmp_path / "patients.csv"), "--label", "ill", "--client", "hospital"]
     said = CliRunner().invoke(app, words)
     assert said.exit_code == 0, said.output
-    assert re.search(r"concept shift .*high", said.output)
-    assert "covey" in said.output
+    assert re.search(r"concept shift  0\.\d\d \[.*what looks alike bears other labels", said.output)
+    assert re.search(r"^(Use|Not sure: try) ", said.output, re.MULTILINE)
     assert 'name = "table"' in said.output
 
 

@@ -1,4 +1,6 @@
-"""The words for the numbers of heterogeneity say no more than the numbers do."""
+"""The words for the numbers of heterogeneity say no more than the numbers and their intervals do."""
+
+import math
 
 import pytest
 
@@ -6,14 +8,25 @@ from covey.parts.heterogeneity_words import LEVELS, WORDS, level_of, meaning
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_a_low_number_above_zero_is_not_called_nothing(name: str) -> None:
-    """A tenth, a half and twice of the bound for low; noise that hides all."""
+def test_words_are_no_surer_than_the_interval(name: str) -> None:
+    """An interval below the bound of what is low, above it, and across it from either side."""
     bound, high = LEVELS[name]
-    _, much, little, nothing = WORDS[name]
-    assert [meaning(name, value) for value in (0.1 * bound, 0.5 * bound, 1.01 * high)] == [
-        nothing,
-        little,
-        much,
+    _, much, little = WORDS[name]
+    assert meaning(name, 0.5 * bound, 0.0, 0.9 * bound) == little
+    assert meaning(name, 2 * high, 1.1 * bound, 3 * high) == much
+    assert meaning(name, 2 * bound, 0.5 * bound, 3 * bound) == f"likely: {much}"
+    assert meaning(name, 0.5 * bound, 0.0, 3 * bound) == "none seen, but it cannot be ruled out"
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_number_without_an_interval_is_taken_as_it_is(name: str) -> None:
+    bound, high = LEVELS[name]
+    assert [level_of(name, value) for value in (0.5 * bound, 1.1 * bound, 1.1 * high, math.nan)] == [
+        "low",
+        "middle",
+        "high",
+        "unknown",
     ]
-    assert level_of(name, 0.5 * bound) == "low"
-    assert meaning(name, float("nan")) == "the noise hides it"
+    assert meaning(name, 1.1 * high) == WORDS[name][1]
+    assert meaning(name, 0.5 * bound) == WORDS[name][2]
+    assert meaning(name, math.nan).startswith("cannot be told")

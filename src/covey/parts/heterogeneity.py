@@ -6,7 +6,7 @@ Standard errors are those of the jackknife over clients: how much a number moves
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
@@ -181,14 +181,12 @@ def heterogeneity(tables: Array, seconds: Sequence[float], *, noise: float = 0.0
 # ---------------------------------------------------------------------------------------------- intervals
 
 
-def jackknifed(value: Callable[[int | None], float], clients: Sequence[int]) -> Measure:
-    """A share with its interval, by leaving out one client at a time; of two clients nothing is known of others."""
-    whole = value(None)
+def jackknifed(whole: float, left: Array) -> Measure:
+    """A share with its interval, from what it is without each client; of two clients nothing is known of others."""
+    n = len(left)
     if math.isnan(whole):
         return UNKNOWN
-    n = len(clients)
-    left = np.array([value(client) for client in clients]) if n > 2 else np.full(2, np.nan)
-    if np.isnan(left).any():
+    if n < 3 or np.isnan(left).any():
         return Measure(float(np.clip(whole, 0.0, 1.0)))
     half = stdtrit(n - 1, 0.5 + CONFIDENCE / 2) * math.sqrt((n - 1) / n * ((left - left.mean()) ** 2).sum())
     return Measure(*(float(np.clip(whole + by, 0.0, 1.0)) for by in (0.0, -half, half)))
@@ -198,23 +196,34 @@ def jackknifed(value: Callable[[int | None], float], clients: Sequence[int]) -> 
 
 
 def label_skew(counts: Array, noise: float = 0.0) -> Measure:
-    """F_ST of the labels; both chances are estimated without bias, also under noise of this variance."""
+    """F_ST of the labels; both chances are estimated without bias, also under noise of this variance.
+
+    Every client counts alike; under noise, by its samples, as that of few samples is all noise.
+    """
     sizes = counts.sum(axis=1)
     some = np.flatnonzero(sizes >= 2)
     counts, sizes = counts[some], sizes[some]
-    drawn = sizes * (sizes - 1) - noise * counts.shape[1]
-    alike = (counts**2 - counts - noise).sum(axis=1) / np.maximum(drawn, 1.0)
-    shares = counts / sizes[:, None]
-    total, own = shares.sum(axis=0), (shares**2).sum(axis=1)
+    if len(some) < 2:
+        return UNKNOWN
+    unit = sizes if noise == 0 else np.full(len(sizes), sizes.mean())
+    pairs = unit * (unit - 1)
+    alike = (counts**2 - counts - noise).sum(axis=1) / pairs
+    drawn = (sizes * (sizes - 1) - noise * counts.shape[1]) / pairs
+    shares = np.column_stack([counts, sizes]) / unit[:, None]
 
-    def skew(out: int | None) -> float:
-        n = len(alike) - (out is not None)
-        kept = total if out is None else total - shares[out]
-        across = (kept @ kept - own.sum() + (0 if out is None else own[out])) / (n * (n - 1))
-        within = (alike.sum() - (0 if out is None else alike[out])) / n
-        return 1 - (1 - within) / (1 - across) if across < 1 and n > 1 else 0.0
+    def skew(total: Array, squares: Array, chance: Array) -> Array:
+        across = (
+            total**2 - squares
+        )  # the products of two clients, summed over pairs; last that of all samples
+        same = across[..., :-1].sum(axis=-1) / across[..., -1]
+        return np.where(same < 1, 1 - (1 - chance) / np.where(same < 1, 1 - same, 1.0), 0.0)
 
-    return jackknifed(skew, range(len(alike))) if len(alike) > 1 else UNKNOWN
+    total, squares = shares.sum(axis=0), (shares**2).sum(axis=0)
+    whole = float(skew(total, squares, alike.sum() / drawn.sum()))
+    if len(some) == 2:
+        return jackknifed(whole, np.zeros(0))
+    chance = (alike.sum() - alike) / (drawn.sum() - drawn)
+    return jackknifed(whole, skew(total - shares, squares - shares**2, chance))
 
 
 def shifts(clients: Sequence[Described]) -> tuple[Measure, Measure, Measure]:
@@ -228,8 +237,9 @@ def shifts(clients: Sequence[Described]) -> tuple[Measure, Measure, Measure]:
     explained = best - shared > EXPLAINED * (whole - shared)
     inner = found.renamed if explained and not agree else found.same
     members = np.unique(np.concatenate([found.first, found.second])).tolist()
-    moved = jackknifed(lambda out: shift(found, inner, out), members)
-    named = jackknifed(lambda out: concept(found, found.length if agree else found.renamed, out), members)
+    outer = found.length if agree else found.renamed
+    moved = jackknifed(shift(found, inner, None), np.array([shift(found, inner, one) for one in members]))
+    named = jackknifed(concept(found, outer, None), np.array([concept(found, outer, one) for one in members]))
     if agree:  # what is not shared may be the inputs' doing: there may be no concept shift
         named = replace(named, low=0.0)
     elif explained:  # a renaming that is missed passes for a shift: there may be none

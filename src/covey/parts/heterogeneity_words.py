@@ -29,12 +29,12 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
     ),
     "size_skew": (
         "size skew",
-        "some clients hold far more samples",
+        "some clients hold more samples",
         "clients hold about as many samples",
     ),
     "device_spread": (
         "device spread",
-        "some devices are far slower",
+        "some devices are slower",
         "devices are about as fast",
     ),
 }

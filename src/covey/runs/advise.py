@@ -1,9 +1,8 @@
 """Which method for this fleet: concluded from known fleets that are heterogeneous in the same way.
 
 What is known, `advice.json`, is made of stored results by `python -m experiments advice`: every method's accuracy on
-the fleets of the benchmark, the scoreboard and the design half of the natural suite, and on generated ones. A method's
-expected gain over FedAvg is the mean of its gains there, similar fleets counting more; its interval is as wide as these
-gains differ.
+the fleets of the benchmark, the scoreboard and the design half of the natural suite. A method's expected gain over
+FedAvg is the mean of its gains there, similar fleets counting more; its interval is as wide as these gains differ.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from covey.arrays import Array
 from covey.core.round import Fleet
 from covey.parts.heterogeneity import Heterogeneity, Measure, measure_heterogeneity
-from covey.parts.heterogeneity_words import LEVELS, WORDS, meaning
+from covey.parts.heterogeneity_words import LEVELS, WORDS, level_of, meaning
 from covey.parts.steps.privacy import Privacy
 
 EVIDENCE = Path(__file__).parent / "advice.json"
@@ -33,16 +32,18 @@ NEAR: Mapping[str, float] = {
     "label_skew": 0.10,
     "feature_shift": 0.15,
     "concept_shift": 0.06,
-    "label_noise": 0.15,
+    "label_noise": 0.08,
     "samples": 0.5,  # powers of ten, as the next
     "separation": 0.3,
     "table": 0.5,
 }
 MEASURED = ("label_skew", "feature_shift", "concept_shift", "label_noise")
 ENOUGH = 0.5  # similar fleets, counted by their weights, from which gains are told
-DOUBT = 0.3  # of a fleet with any gain at all (deviation SPREAD), which is added to what is known
-SPREAD = 15.0
-WIDTH = 1.5  # deviations to either side of a gain
+DOUBT = (
+    0.3  # of a fleet is added to what is known, on which gains over FedAvg have a deviation of SPREAD points,
+)
+SPREAD, APART = 10.0, 3.0  # and two other methods are APART
+WIDTH = 2.0  # deviations to either side of a gain
 WORTH = 0.5  # points: a smaller gain over FedAvg is not worth another method
 
 
@@ -94,8 +95,8 @@ class Advice:
             if self.other is None
             else f"Not sure: try {self.method} and {self.other} (--check, or covey.compare, settles it)."
         ]
-        if self.heterogeneity.label_noise.value >= LEVELS["label_noise"][0]:
-            said.append("With random labels models of one's own learn them: a method for all may be safer.")
+        if only_noisy(self.heterogeneity):
+            said.append("A model of a client's own learns its random labels; one for all learns them less.")
         if not self.gains:
             return [*said, "No known fleet is similar: nothing is said about gains."]
         told = [f"{name} {gain}" for name, gain in self.gains.items() if name not in (REFERENCE, ALONE)]
@@ -151,6 +152,8 @@ def conclude(found: Heterogeneity, known: Sequence[KnownFleet], *, table: bool =
     first, second = ranked(known, counted)
     sure = near and (second is None or surely_behind(known, counted, second, first))
     other = None if sure else second
+    if only_noisy(found) and first != REFERENCE:
+        first, other = REFERENCE, first
     told = [name for name in (first, other, ALONE) if name not in (None, REFERENCE)]
     order = np.argsort(-weights)
     return Advice(
@@ -160,6 +163,12 @@ def conclude(found: Heterogeneity, known: Sequence[KnownFleet], *, table: bool =
         gains={name: gain(known, weights, name) for name in told} if near else {},
         similar=[(known[i].fleet, float(weights[i])) for i in order],
     )
+
+
+def only_noisy(found: Heterogeneity) -> bool:
+    """Whether the labels of some clients look random, and clients differ in nothing else that would need own models."""
+    others = all(level_of(name, getattr(found, name).value) == "low" for name in MEASURED[:3])
+    return others and found.label_noise.known and found.label_noise.low >= LEVELS["label_noise"][0]
 
 
 def similarity(one: Mapping[str, float], other: Mapping[str, float]) -> float:
@@ -178,16 +187,16 @@ def differences(known: Sequence[KnownFleet], weights: Array, method: str, base: 
     return np.array([gap for gap, _ in both]), np.array([weight for _, weight in both])
 
 
-def mean_and_deviation(gaps: Array, weights: Array, doubt: float = 0.0) -> tuple[float, float]:
-    """Weighted; the deviation is that of a fleet like these, when `doubt` of a fleet with any gain is added to them."""
+def mean_and_deviation(gaps: Array, weights: Array, spread: float) -> tuple[float, float]:
+    """Weighted; the deviation is that of a fleet like these, when DOUBT of one with this spread is added to them."""
     total = float(weights.sum())
     mean = float(weights @ gaps / total) if total > 0 else 0.0
-    return mean, math.sqrt((weights @ (gaps - mean) ** 2 + doubt * SPREAD**2) / max(total + doubt, 1e-9))
+    return mean, math.sqrt((weights @ (gaps - mean) ** 2 + DOUBT * spread**2) / (total + DOUBT))
 
 
 def gain(known: Sequence[KnownFleet], weights: Array, method: str) -> Gain:
     """Expected over FedAvg, with its interval."""
-    mean, deviation = mean_and_deviation(*differences(known, weights, method, REFERENCE), doubt=DOUBT)
+    mean, deviation = mean_and_deviation(*differences(known, weights, method, REFERENCE), SPREAD)
     return Gain(mean, mean - WIDTH * deviation, mean + WIDTH * deviation)
 
 
@@ -200,7 +209,8 @@ def ranked(known: Sequence[KnownFleet], weights: Array) -> tuple[str, str | None
     names = list(dict.fromkeys(name for fleet in known for name in fleet.accuracy if name not in NOT_ADVISED))
     everywhere = [name for name in names if all(name in fleet.accuracy for fleet in known)]
     means = {
-        name: mean_and_deviation(*differences(known, weights, name, REFERENCE))[0] for name in everywhere
+        name: mean_and_deviation(*differences(known, weights, name, REFERENCE), SPREAD)[0]
+        for name in everywhere
     }
     anchor = max(means, key=lambda name: means[name])
     if means[anchor] < WORTH:
@@ -222,7 +232,7 @@ def against(
     total = counted.sum()
     if total < ENOUGH or len(gaps) < 2:
         return None
-    mean, deviation = mean_and_deviation(gaps, counted)
+    mean, deviation = mean_and_deviation(gaps, counted, APART)
     return mean, deviation / math.sqrt(total**2 / (counted**2).sum())
 
 
