@@ -205,13 +205,13 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------------ the end
 
-    def finish(self, state: State, *, finished: bool) -> Summary:
+    def finish(self, state: State, *, finished: bool, pruned: bool = False) -> Summary:
         """Writes the last checkpoint, metrics.parquet and summary.json; returns the summary."""
         with storing(self.folder):
             self.save()
             method = self.config.method
             tasks = served(method, state, self.fleet, list(state.seen))
-            summary = self.summary(state, tasks, finished=finished)
+            summary = replace(self.summary(state, tasks, finished=finished), pruned=pruned)
             parquet = io.BytesIO()
             pq.write_table(self.journal.table(), parquet, compression="zstd")
             written = {

@@ -82,6 +82,7 @@ class Summary:
     rounds: int = 0
     rounds_done: int = 0
     finished: bool = False
+    pruned: bool = False  # ended early by a tuner, which saw enough
     last: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Best] = field(default_factory=dict)
     targets: tuple[Target, ...] = ()

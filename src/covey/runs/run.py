@@ -362,7 +362,8 @@ def _run(
             if checkpoint and done:
                 fleet.load(checkpoint.fleet)
                 recorder.go_back(checkpoint)
-                summary = recorder.finish(checkpoint.state, finished=False).plain()
+                pruned = isinstance(stopped, Pruned)
+                summary = recorder.finish(checkpoint.state, finished=False, pruned=pruned).plain()
         command = "run" if fleet.simulated else "serve"
         interrupted = Interrupted(folder, done, command, summary)
         interrupted.pruned = isinstance(stopped, Pruned)

@@ -140,6 +140,14 @@ def test_who_holds_the_folder_is_running_and_time_left_follows_the_pace(tmp_path
         os.close(place)
 
 
+def test_a_run_that_a_tuner_ended_is_pruned_and_not_stopped(tmp_path: Path) -> None:
+    live = unfinished(tmp_path)
+    (live / "summary.json").write_text(of_finished(finished=False, pruned=True))
+    folder = RunsFolder(tmp_path, clock=lambda: 10**12)
+    folder.refresh()
+    assert (folder.runs["live"].state, folder.runs["live"].problem) == ("pruned", "")
+
+
 def deep(brackets: int) -> str:
     return "[" * brackets + "]" * brackets
 

@@ -32,7 +32,7 @@ class Run:
     id: str
     folder: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
-    state: str = "stopped"  # running, finished, stopped or damaged
+    state: str = "stopped"  # running, finished, pruned, stopped or damaged
     problem: str = ""  # what is damaged
     about: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -107,14 +107,15 @@ class RunsFolder:
         return True
 
     def _state(self, run: Run, locked: frozenset[int] | None, stamp: tuple[float, ...]) -> str:
-        if stamp[1] and finished(run.folder):
-            return "finished"
+        end = ended(run.folder) if stamp[1] else ""
+        if end == "finished":
+            return end
         if locked is not None:
             try:
-                return "running" if os.stat(run.folder).st_ino in locked else "stopped"
+                return "running" if os.stat(run.folder).st_ino in locked else end or "stopped"
             except OSError:
                 return "stopped"
-        return "running" if self.clock() - max(stamp) < QUIET else "stopped"
+        return "running" if self.clock() - max(stamp) < QUIET else end or "stopped"
 
     def _common(self, run: Run) -> dict[str, Any]:
         settings = run.settings
@@ -208,9 +209,10 @@ def stamps(folder: Path) -> tuple[float, ...]:
     return tuple(found)
 
 
-def finished(folder: Path) -> bool:
-    summary = read_summary(folder / "summary.json")
-    return summary is not None and summary.finished
+def ended(folder: Path) -> str:
+    """finished, pruned, or "" where a run is under way or was interrupted."""
+    summary = read_summary(folder / "summary.json") or Summary()
+    return "finished" if summary.finished else "pruned" if summary.pruned else ""
 
 
 def check_names(run: Run) -> None:

@@ -38,28 +38,39 @@ function metric(name, value) {
 
 // ---------------------------------------------------------------- columns
 
+// The folder of a comparison, sweep or tuning that a run is part of; "" for a run of its own.
+function studyOf(row) { return row.id.includes("/") ? row.id.split("/")[0] : ""; }
+function when(at) {
+  const time = new Date(1000 * at), two = (n) => String(n).padStart(2, "0");
+  const day = time.toDateString() === new Date().toDateString() ? "" : `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())} `;
+  return at ? `${day}${two(time.getHours())}:${two(time.getMinutes())}` : "";
+}
+
 function columns() {
+  const studies = [...state.rows.values()].some(studyOf);
   const shown = state.metric ? [state.metric] : [];
   const plain = [
     { key: "name", head: "run", text: (row) => row.name || row.id },
+    ...(studies ? [{ key: "study", head: "study", text: (row) => studyOf(row) }] : []),
+    { key: "at", head: "begun", text: (row) => when(row.at) },
     { key: "state", head: "state", text: (row) => (row.problem ? `${row.state}: ${row.problem}` : row.state) },
     { key: "method", head: "method", text: (row) => row.method },
     { key: "dataset", head: "data", text: (row) => row.dataset + (row.validation ? " (validation)" : "") },
     { key: "seed", head: "seed", number: true, text: (row) => String(row.seed) },
     { key: "round", head: "round", number: true, text: (row) => `${count(row.round)} of ${count(row.rounds)}` },
   ];
-  const measured = shown.map((name) => ({ key: name, head: state.about[name] ? state.about[name].title : name, number: true, text: (row) => metric(name, value(row, name)) }));
+  const measured = shown.map((name) => ({ key: name, wide: true, head: state.about[name] ? state.about[name].title : name, number: true, text: (row) => metric(name, value(row, name)) }));
   const costs = [
     { key: "seconds", head: "simulated time", number: true, text: (row) => seconds(row.seconds) },
     { key: "bytes", head: "traffic", number: true, text: (row) => bytes(row.bytes) },
-    { key: "messages", head: "messages", number: true, text: (row) => count(row.messages) },
   ];
-  const settings = state.settings.slice(0, 12).map((name) => ({ key: name, head: name, number: true, text: (row) => { const v = value(row, name); return v === null || v === undefined ? "" : String(v); } }));
+  const settings = state.settings.slice(0, 12).map((name) => ({ key: name, head: name, number: true, text: (row) => { const v = value(row, name); return v === null || v === undefined ? "" : String(typeof v === "number" ? Number(v.toPrecision(4)) : v); } }));
   return [...plain, ...measured, ...costs, ...settings];
 }
 
 // Any setting or metric of a row by its name; a name's end is enough.
 function value(row, name) {
+  if (name === "study") return studyOf(row);
   if (name in row) return row[name];
   const s = state.settings.indexOf(name);
   if (s >= 0) return row.s[s];
@@ -115,7 +126,7 @@ function draw(rows = PART) {
   heads = columns();
   listed = sorted([...state.rows.values()].filter(filter(state.words)));
   at("table").tHead.replaceChildren(make("tr", {}, make("th", { scope: "col" }, make("span", { class: "dim" }, "pick")),
-    heads.map((column) => make("th", { scope: "col", class: column.number ? "num" : null, "aria-sort": state.sort === column.key ? (state.down ? "descending" : "ascending") : null },
+    heads.map((column) => make("th", { scope: "col", class: `of-${column.key}${column.number ? " num" : ""}${column.wide ? " measured" : ""}`, "aria-sort": state.sort === column.key ? (state.down ? "descending" : "ascending") : null },
       make("button", { type: "button", "data-key": column.key }, column.head + (state.sort === column.key ? (state.down ? " ↓" : " ↑") : ""))))));
   at("table").setAttribute("aria-rowcount", listed.length + 1);
   at("table").tBodies[0].replaceChildren(...listed.slice(0, rows).map(line));
@@ -155,7 +166,7 @@ function line(row) {
   const cells = heads.map((column) => {
     const text = column.text(row);
     if (column.key === "name") return make("th", { scope: "row" }, make("a", { href: `report?run=${encodeURIComponent(row.id)}`, title: row.id }, text));
-    return make("td", { class: [column.number ? "num" : "", column.key === "state" ? row.state : ""].join(" ").trim() || null }, text);
+    return make("td", { class: [`of-${column.key}`, column.number ? "num" : "", column.key === "state" ? row.state : ""].join(" ").trim() }, text);
   });
   const made = make("tr", { class: picked ? "picked" : null, "data-id": row.id }, make("td", {}, box), cells);
   lines.set(row.id, [row, made]);
@@ -173,7 +184,7 @@ function drawLine(row) {
 function facts() {
   const every = [...state.rows.values()];
   const of = (what) => every.filter((row) => row.state === what).length;
-  at("facts").replaceChildren(...["running", "finished", "stopped", "damaged"].filter((what) => what !== "damaged" || of(what)).map((what) => make("span", {}, `${count(of(what))} ${what}`)));
+  at("facts").replaceChildren(...["running", "finished", "pruned", "stopped", "damaged"].filter((what) => ["running", "finished", "stopped"].includes(what) || of(what)).map((what) => make("span", {}, `${count(of(what))} ${what}`)));
 }
 
 function pick(id, on) {
