@@ -141,8 +141,8 @@ def test_a_gain_is_wider_where_known_fleets_differ() -> None:
 
 def test_two_methods_that_known_fleets_do_not_tell_apart_are_both_named() -> None:
     known = [
-        fleet("one", ALIKE, fedavg=70.0, cfic=85.0, ifca=84.0, local=60.0),
-        fleet("two", ALIKE, fedavg=70.0, cfic=84.0, ifca=85.0, local=60.0),
+        fleet("one", ALIKE, fedavg=70.0, cfic=86.0, ifca=84.0, local=60.0),
+        fleet("two", ALIKE, fedavg=70.0, cfic=84.0, ifca=86.0, local=60.0),
     ]
     advice = conclude(ALIKE, known)
     assert {advice.method, advice.other} == {"cfic", "ifca"}

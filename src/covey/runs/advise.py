@@ -42,9 +42,10 @@ ENOUGH = 0.5  # similar fleets, counted by their weights, from which gains are t
 DOUBT = (
     0.3  # of a fleet is added to what is known, on which gains over FedAvg have a deviation of SPREAD points,
 )
-SPREAD, APART = 10.0, 3.0  # and two other methods are APART
+SPREAD, APART = 10.0, 2.0  # and two other methods are APART
 WIDTH = 2.0  # deviations to either side of a gain
 WORTH = 0.5  # points: a smaller gain over FedAvg is not worth another method
+LEVEL = 1.0  # points that another method may be better where the advice is called sure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,9 +238,9 @@ def against(
 
 
 def surely_behind(known: Sequence[KnownFleet], weights: Array, method: str, base: str) -> bool:
-    """Whether a method is at most WORTH points better than another, in 19 of 20 cases."""
+    """Whether a method is at most LEVEL points better than another, in 19 of 20 cases."""
     found = against(known, weights, method, base)
-    return found is not None and found[0] + 1.645 * found[1] < WORTH
+    return found is not None and found[0] + 1.645 * found[1] < LEVEL
 
 
 @functools.cache
