@@ -83,6 +83,16 @@ def _write(file: BinaryIO, data: bytes, path: Path) -> None:
     file.write(data[half:])
 
 
+@contextlib.contextmanager
+def for_their_owner() -> Iterator[None]:
+    """What this process, and those that it starts, write meanwhile can be read by its user only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o666) -> None:
     """Writes a file so that after a crash there is either the old one or the new one, whole.
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from covey.core.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core.round import Reply, Task, empty_state, open_round, run_rounds
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.outcomes import outcome_of
+from covey.deploy.outcomes import ReplySchemas, outcome_of
 from covey.deploy.protocol import SPOKEN
-from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import Site, names_mark
 from covey.deploy.site_registry import _hello
 from covey.deploy.transport import Response

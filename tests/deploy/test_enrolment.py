@@ -14,7 +14,8 @@ from covey.errors import UserError
 pytest.importorskip("cryptography")
 from covey.deploy.certs import make_certs, private_key, public_text
 from covey.deploy.enrolment import admit, renew, request, revoke, sign, standing
-from covey.deploy.site_list import SOON, SiteList, listed_sites, site_list
+from covey.deploy.site_list import SOON, SiteList, listed_sites
+from tests.deploy.listed import site_list
 
 
 @pytest.fixture

@@ -93,7 +93,8 @@ def test_a_data_function_may_ask_for_the_sites_name(tmp_path: Path) -> None:
 
 pytest.importorskip("flwr")
 from covey.deploy.certs import make_certs  # noqa: E402
-from covey.deploy.site_list import SiteList, site_list  # noqa: E402
+from covey.deploy.site_list import SiteList  # noqa: E402
+from tests.deploy.listed import site_list  # noqa: E402
 
 
 def test_a_sites_number_stays_when_others_are_added(tmp_path: Path) -> None:
@@ -160,17 +161,6 @@ def test_the_names_of_the_servers_certificate_add_up(tmp_path: Path) -> None:
 def test_the_version_is_one_line() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.output) == (0, f"{covey.__version__}\n")
-
-
-def test_a_superlink_that_is_not_there_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_certs(tmp_path / "certs", hosts=[], sites=["a"])
-    (tmp_path / "run.toml").write_text("")
-    result = CliRunner().invoke(app, ["serve", "run.toml", "--superlink", "127.0.0.1:1"])
-    assert isinstance(result.exception, UserError)
-    assert "--superlink is '127.0.0.1:1', where no SuperLink answers" in str(result.exception)
 
 
 def test_a_proxy_in_the_environment_is_not_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

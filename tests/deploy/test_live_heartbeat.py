@@ -15,7 +15,7 @@ from flwr.supercore import heartbeat
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 
-from covey.deploy.flower_transport import NO_ACCOUNT, flower_run, patient
+from covey.deploy.flower_transport import flower_run, patient
 from covey.deploy.superlink import Link, superlink
 from covey.errors import RunError
 
@@ -75,14 +75,14 @@ def test_no_beat_is_due_once_the_run_is_reported_as_done(
     assert alive == [0]
 
 
-def test_a_superlink_that_wants_an_account_is_one_sentence_and_no_interrupt() -> None:
+def test_a_superlink_that_refuses_this_process_is_one_sentence_and_no_interrupt() -> None:
     url = httpx.Request("POST", "http://superlink")
 
     def refused() -> None:
         raise httpx.HTTPStatusError("401", request=url, response=httpx.Response(401, request=url))
 
-    with pytest.raises(RunError, match="it wants an account, and covey has none"):
-        patient(make_simple_http_retry_invoker(), NO_ACCOUNT, Link(address="", ca=None)).invoke(refused)
+    with pytest.raises(RunError, match="the SuperLink has stopped the run"):
+        patient(make_simple_http_retry_invoker(), Link(address="", ca=None)).invoke(refused)
 
 
 def test_a_run_that_the_superlink_has_given_up_is_one_sentence_and_no_interrupt(

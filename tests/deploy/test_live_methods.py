@@ -10,7 +10,6 @@ from torch.nn.utils import vector_to_parameters
 pytest.importorskip("flwr")
 from covey.data import Samples, load
 from covey.deploy.home import model_at
-from covey.deploy.superlink import superlink
 from covey.runs.config import resolve
 from covey.runs.models import load_models
 from covey.settings.toml import read_tables
@@ -138,15 +137,6 @@ def test_the_servers_own_data_is_the_global_test_set_and_changes_no_model(sites:
     x, y = Samples(digits, np.arange(10)).tensors()
     right = (model(x).argmax(1) == y).sum().item()
     assert sites.summary("own")["last"]["global-test/accuracy"] == pytest.approx(right / 10)
-
-
-def test_a_superlink_that_runs_already_is_joined(sites: Deployment) -> None:
-    certs = sites.folder / "certs"
-    with superlink(sites.folder / "elsewhere", certs=certs) as link:
-        server = sites.serve("joined", "--superlink", link.address, "--set", "rounds=1")
-        assert server.end() == 0, server.said()
-    assert not (sites.folder / "joined" / "superlink").exists()
-    assert torch.equal(sites.simulate("local-joined", "rounds=1").models, sites.state("joined").models)
 
 
 @pytest.mark.slow

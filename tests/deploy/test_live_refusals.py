@@ -42,11 +42,12 @@ from covey.deploy.door import door
 from covey.deploy.enrolment import renew, revoke
 from covey.deploy.flower_transport import SuperLinkTransport, flower_run
 from covey.deploy.records import to_record
-from covey.deploy.site_list import SiteList, listed_sites, site_list, write_list
+from covey.deploy.site_list import SiteList, listed_sites, write_list
 from covey.deploy.superlink import Link, superlink
 from covey.deploy.wire import step_to_plain
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import LabelSummary
+from tests.deploy.listed import site_list
 from tests.deploy.live_deployment import Deployment
 from tests.deploy.one_request import SPEC, one_request
 

@@ -233,7 +233,7 @@ def test_a_loss_is_on_disk_before_the_noise_is_drawn(tmp_path: Path, monkeypatch
 
 
 def test_what_cannot_be_booked_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, content: object) -> None:
+    def full(path: Path, content: object, *, mode: int) -> None:
         raise OSError(28, "No space left on device", str(path))
 
     site = a_site(tmp_path)

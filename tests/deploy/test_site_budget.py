@@ -9,10 +9,9 @@ import torch
 from covey.core.codec import from_bytes
 from covey.core.privacy_loss import Loss
 from covey.core.round import run_rounds
-from covey.deploy.secret_file import for_their_owner
 from covey.deploy.wire import step_to_plain
 from covey.errors import RunError, UserError
-from covey.files import write_atomically
+from covey.files import for_their_owner, write_atomically
 from covey.methods.baselines import fedavg
 from covey.methods.haccs import haccs
 from covey.parts.measure import Measuring

@@ -160,8 +160,8 @@ def join(address: str, *, options: Joining) -> None:
     Args:
         address: the server: HOST:PORT.
     """
-    from covey.deploy.secret_file import for_their_owner
     from covey.deploy.superlink import need_flower
+    from covey.files import for_their_owner
 
     options.check_together()
     options.check_address(address)

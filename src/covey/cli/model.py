@@ -16,7 +16,7 @@ def model(state: Path, *, out: Path | None = None) -> None:
         out: the file to write. [default: only say where it is]
     """
     from covey.deploy.home import model_at
-    from covey.deploy.secret_file import for_their_owner
+    from covey.files import for_their_owner
     from covey.folder.served_model import write_model
 
     path, found = model_at(state)

@@ -43,8 +43,6 @@ class Serving:
         data: FILE.py:FUNCTION that gives the server's own test data. [default: data.name]
         host: where sites connect to.
         port: the only port to expose.
-        superlink: HOST:PORT of a running SuperLink that serves this run alone, with --isolation process and
-            --enable-supernode-auth. [default: one is started]
         status_port: a port of loopback with the status page and /metrics.
         status_host: another address for the status page, which then needs --status-key.
         status_key: a file with a password that the status page asks a browser for.
@@ -63,7 +61,6 @@ class Serving:
     host: str = "0.0.0.0"
     port: Port = PORT
     certs: Path = Path("certs")
-    superlink: str | None = None
     status_port: Port | None = None
     status_host: str = "127.0.0.1"
     status_key: Path | None = None
@@ -116,11 +113,9 @@ class Serving:
         return own
 
     def link(self, folder: Path) -> AbstractContextManager[Link]:
-        """The SuperLink: one that runs, or one of this run's own."""
+        """The SuperLink of this run."""
         from covey.deploy import superlink as links
 
-        if self.superlink:
-            return links.existing(self.superlink, certs=self.secrets)
         read_only = self.certs.exists() and not os.access(self.certs, os.W_OK)  # as a container's secrets are
         database = folder / "superlink" if self.insecure or read_only else self.certs
         return links.superlink(database, certs=self.secrets)
@@ -133,9 +128,8 @@ def serve(file: Path | None = None, *, options: Serving) -> None:
         file: a TOML file as for covey run.
     """
     from covey.cli.run import interruptible, show
-    from covey.deploy.secret_file import for_their_owner
     from covey.deploy.superlink import need_flower
-    from covey.files import new_run_folder
+    from covey.files import for_their_owner, new_run_folder
     from covey.runs.run import resume, run_config, run_or_resume
 
     options.check(file)

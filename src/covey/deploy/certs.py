@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from covey.deploy.secret_file import write_secret
 from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
 from covey.errors import UserError
 from covey.files import write_atomically
@@ -206,11 +205,12 @@ def _write_pair(folder: Path, name: str, key: Any, certificate: Any) -> list[Pat
     paths = [folder / f"{name}.key", folder / f"{name}.crt"]
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     write_atomically(paths[1], certificate.public_bytes(form.Encoding.PEM))
-    write_secret(paths[0], secret)  # last: where there is a key, there is its certificate
+    write_atomically(paths[0], secret, mode=0o600)  # last: where there is a key, there is its certificate
     return paths
 
 
 def write_private(path: Path, key: Any) -> None:
     from cryptography.hazmat.primitives import serialization as form
 
-    write_secret(path, key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()))
+    secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    write_atomically(path, secret, mode=0o600)

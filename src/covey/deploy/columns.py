@@ -15,8 +15,8 @@ from covey.core.privacy_loss import Loss
 from covey.data.realign import asked, bounded_sums, structure, sums, without_range
 from covey.data.schema import Schema
 from covey.deploy.privacy_account import DELTA, PrivacyAccount, unusable
-from covey.deploy.secret_file import write_secret
 from covey.errors import Refused, UserError
+from covey.files import write_atomically
 from covey.parts.steps.gaussian_noise import secure_gaussian
 from covey.privacy.accountant import Sampling, noise_for
 
@@ -86,7 +86,7 @@ class NoisyColumns:
             self.told = dict(list(self.told.items())[-KEPT:])
             if self.file is not None:
                 try:
-                    write_secret(self.file, json.dumps(self.told).encode())
+                    write_atomically(self.file, json.dumps(self.told).encode(), mode=0o600)
                 except OSError as error:
                     raise unusable(error) from error
         return {"sums": np.array(self.told[number])}

@@ -21,13 +21,11 @@ from covey.core.reply_schema import Known
 from covey.core.round import Mixing, Reply, Step, Task
 from covey.data.schema import Schema
 from covey.data.types import Federation, Scale
-from covey.deploy.arrivals import first_arrivals
 from covey.deploy.audit import names_and_sizes
 from covey.deploy.frozen_sender import FrozenSender
 from covey.deploy.frozen_store import LACKS
-from covey.deploy.outcomes import book_unheard, outcome_of, row_bytes
+from covey.deploy.outcomes import ReplySchemas, book_unheard, outcome_of, row_bytes
 from covey.deploy.protocol import SPOKEN
-from covey.deploy.reply_schema import ReplySchemas
 from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
 from covey.deploy.standardise import as_stored, ask_scale, with_scale
@@ -35,7 +33,7 @@ from covey.deploy.status import Status
 from covey.deploy.study import Study
 from covey.deploy.transport import POLL, Transport
 from covey.deploy.turnout import Turnout, is_training
-from covey.deploy.underway import READING, Underway
+from covey.deploy.underway import READING, Underway, first_arrivals
 from covey.deploy.wire import ModelSpec, message_type, request_of
 from covey.errors import RunError, UserError
 from covey.fleet.bookkeeping import Bookkeeping, Trip

@@ -54,7 +54,6 @@ PATIENCE = 300.0  # seconds that a request to the SuperLink is tried while its p
 # Seconds that its reply may take on a busy machine: answers are given out once, and would be lost with the reply.
 REPLY_SECONDS = 300.0
 STOPPED = "the SuperLink has stopped the run; resume with covey serve --resume"
-NO_ACCOUNT = "the SuperLink answers 401: it wants an account, and covey has none"
 
 # The run has to have an app; sites that joined with covey never fetch it.
 APP = {
@@ -211,7 +210,7 @@ def flower_run(
     A key that is taken off is off for good: the SuperLink never registers it again.
     """
     versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
-    retry = patient(make_simple_http_retry_invoker(), NO_ACCOUNT, link)
+    retry = patient(make_simple_http_retry_invoker(), link)
 
     def control_client() -> contextlib.closing[ControlHttpClient]:
         return contextlib.closing(
@@ -274,7 +273,7 @@ def grid_of(link: Link, token: str) -> HttpGrid:
     grid = HttpGrid(
         settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
     )
-    patient(retry_of(grid), STOPPED, link)
+    patient(retry_of(grid), link)
     http_of(runtime_of(grid)).timeout = httpx.Timeout(REPLY_SECONDS, connect=60)
     return grid
 
@@ -297,7 +296,7 @@ def beat(runtime: RuntimeHttpClient) -> bool:
     return True
 
 
-def patient(retry: RetryInvoker, refused: str, link: Link) -> RetryInvoker:
+def patient(retry: RetryInvoker, link: Link) -> RetryInvoker:
     """Tries for a while, also where the SuperLink failed because its database was busy.
 
     What the SuperLink does not admit any more is an exception of the request, not an interrupt of the process.
@@ -309,7 +308,7 @@ def patient(retry: RetryInvoker, refused: str, link: Link) -> RetryInvoker:
     def should_give_up(error: Exception) -> bool:
         status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
         if status == httpx.codes.UNAUTHORIZED:
-            raise RunError(refused)
+            raise RunError(STOPPED)
         if link.has_ended():
             raise RunError("the SuperLink has ended; resume with covey serve --resume")
         return bool(status != httpx.codes.INTERNAL_SERVER_ERROR and gives_up(error))
@@ -334,8 +333,6 @@ def let_in_only(
         try:
             control.RegisterNode(control_pb2.RegisterNodeRequest(public_key=key.encode(), name=names[key]))
         except httpx.HTTPStatusError as error:
-            if "already in use" in error.response.text:  # whoever runs this SuperLink has registered it
-                continue
             raise RunError(f"site {names[key]} could not be registered: {error.response.text}") from error
 
 

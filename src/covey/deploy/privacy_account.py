@@ -10,11 +10,9 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from covey.core.codec import plain_of_file
 from covey.core.privacy_loss import Loss, Told, add_loss, losses_of, plain_losses
-from covey.deploy.secret_file import write_secret
 from covey.errors import Refused, UserError
 from covey.files import write_atomically
 from covey.privacy.composition import composed
@@ -81,7 +79,7 @@ class PrivacyAccount:
                 "(epsilon per sample)"
             )
         if self.folder is not None:
-            _write(self.folder / "epsilon", repr(total), write_atomically)
+            _write(self.folder / "epsilon", repr(total))
         self.epsilon = total
         self._keep_anchor()
         return total
@@ -98,7 +96,7 @@ class PrivacyAccount:
                 "(epsilon per sample)"
             )
         if self.folder is not None:
-            _write(self.folder / "updates.json", json.dumps(plain_losses(told)).encode(), write_atomically)
+            _write(self.folder / "updates.json", json.dumps(plain_losses(told)))
         self.told = told
         self.drawn += 1
         self._keep_anchor()
@@ -143,7 +141,7 @@ class PrivacyAccount:
             self.secret = self.secret or secrets.token_bytes(32)
             kept = {"secret": self.secret.hex(), "questions": {**self.questions, number: epsilon}}
             if self.folder is not None:
-                _write(self.folder / "answers.json", json.dumps(kept).encode(), write_secret)
+                _write(self.folder / "answers.json", json.dumps(kept))
             self.questions[number] = epsilon
         return hashlib.shake_256(self.secret + bytes.fromhex(number)).digest(count)
 
@@ -216,10 +214,10 @@ class PrivacyAccount:
             )
 
 
-def _write(file: Path, content: bytes | str, write: Callable[[Path, Any], None]) -> None:
+def _write(file: Path, content: str) -> None:
     """What cannot be booked is not told."""
     try:
-        write(file, content)
+        write_atomically(file, content, mode=0o600)
     except OSError as error:
         raise unusable(error) from error
 

@@ -29,8 +29,7 @@ from covey.deploy.frozen_store import FrozenStore
 from covey.deploy.home import Home, Work
 from covey.deploy.privacy_account import PrivacyAccount, unusable
 from covey.deploy.protocol import SPOKEN, Span, agreed
-from covey.deploy.site_bounds import Bounds
-from covey.deploy.site_budget import check_budget, check_choice, check_counted
+from covey.deploy.site_bounds import Bounds, check_budget, check_choice, check_counted
 from covey.deploy.site_memory import Memory
 from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError

@@ -101,15 +101,6 @@ def write_list(folder: Path, sites: Sequence[ListedSite], number: int) -> None:
     write_atomically(folder / "sites.json", json.dumps({"next": number, "sites": plain}, indent=1))
 
 
-def site_list(folder: Path) -> list[dict[str, Any]]:
-    """The sites that may join now: name, client number, public key (PEM)."""
-    return [
-        {"name": site.name, "client": site.client, "public_key": site.public_key}
-        for site in listed_sites(folder)[0]
-        if site.welcome
-    ]
-
-
 class SiteList(Mapping[str, int]):
     """The client number of every key that may join now; the list may change while a server runs."""
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covey.deploy.secret_file import for_their_owner
 from covey.errors import RunError, UserError
+from covey.files import for_their_owner
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -95,19 +95,6 @@ def superlink(folder: Path, *, certs: Path | None) -> Iterator[Link]:
             process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             process.kill()
-
-
-@contextlib.contextmanager
-def existing(address: str, *, certs: Path | None) -> Iterator[Link]:
-    """A SuperLink that somebody else started, checked with the CA of the folder."""
-    need_flower()
-    keep_at_home()
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except (OSError, ValueError) as error:
-        raise UserError(f"--superlink is {address!r}, where no SuperLink answers: {error}") from error
-    yield Link(address=address, ca=certs / "ca.crt" if certs else None)
 
 
 def keep_at_home() -> None:

@@ -19,7 +19,7 @@ from covey.data.types import Dataset, Samples
 from covey.deploy.records import from_record, to_record
 from covey.deploy.run import site_fleet
 from covey.deploy.site import HELLO, Site, SiteData, SiteTable
-from covey.deploy.site_budget import check_budget
+from covey.deploy.site_bounds import check_budget
 from covey.deploy.site_memory import locked_folder
 from covey.deploy.wire import step_kinds
 from covey.files import new_run_folder
