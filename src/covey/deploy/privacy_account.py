@@ -193,7 +193,7 @@ class PrivacyAccount:
         """Written before anything is told."""
         if self.anchor is not None:
             kept = {"epsilon": self.epsilon, "updates": sum(self.told.values())}
-            _write(self._anchored, json.dumps(kept).encode(), write_secret)
+            _write(self._anchored, json.dumps(kept))
 
     def _compare_anchor(self) -> None:
         """Refuses to start where more was told of these data than the account knows."""
