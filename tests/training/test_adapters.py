@@ -161,3 +161,30 @@ def test_what_peft_does_not_know_is_one_sentence() -> None:
     ):
         with pytest.raises(UserError, match=said):
             build(**VIT, input_shape=(1, 8, 8), outputs=10, adapter={"name": "peft", **adapter})
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "target"),
+    [
+        ({"name": "decoder", "width": 16, "depth": 1, "heads": 2}, (6,), "body"),
+        ({"name": "lstm", "width": 16}, (6,), "body"),
+        (VIT, (1, 8, 8), "blocks"),
+    ],
+)
+def test_a_prompt_is_all_that_trains_and_what_follows_it_answers(
+    network: dict, shape: tuple[int, ...], target: str
+) -> None:
+    plain = build(**network, input_shape=shape, outputs=10)
+    model = build(
+        **network, input_shape=shape, outputs=10, adapter={"name": "prompt", "count": 3, "target": target}
+    )
+    assert Layout.of(model).trainable == 3 * 16
+    x = torch.ones(2, *shape) if len(shape) == 3 else torch.ones(2, *shape, dtype=torch.long)
+    assert model(x).shape == plain(x).shape
+    model(x).sum().backward()
+    assert model.get_submodule(target).prompt.grad.any()
+
+
+def test_a_prompt_needs_layers_of_vectors() -> None:
+    with pytest.raises(UserError, match="target is 'body'; allowed: layers that take vectors"):
+        build("mlp", input_shape=(1, 8, 8), outputs=10, adapter={"name": "prompt"})

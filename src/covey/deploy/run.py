@@ -76,16 +76,9 @@ def site_fleet(
     agreed = Agreed(schema=before) if before else shared_schema(sites.schema, agreement)
     schema, method = agreed.schema if agreed else None, config.method
     dataset = with_columns(dataset, schema, measures=config["measure"]["global_test"])
-    test = Samples(dataset, np.arange(len(dataset.x)) if own else np.asarray(dataset.test, dtype=np.int64))
-    count = data.get("test_samples")
-    if data.get("encoder") is not None:
-        test = evenly_spaced(test, count) if count else test
-        made = encoded(Federation(dataset, (), test), data["encoder"], say)
-        dataset, test = made.dataset, made.test
+    dataset, test = test_data(dataset, data, whole=own is not None, say=say)
     check_steps(method, dataset, config.method_name)
     spec = with_trainer(model_spec(config, dataset), config["engine"]["lanes"], say)
-    if spec.encoder is None and count:
-        test = evenly_spaced(test, count)
     where = f"{len(test):,} samples of {dataset.name} are" if len(test) else "the server has"
     say(f"{config.method_name}, {spec.name}; {where} {'the' if len(test) else 'no'} global test set")
     return SiteFleet(
@@ -122,6 +115,19 @@ def with_columns(dataset: Dataset | None, schema: Schema | None, *, measures: bo
             "measure.global_test = false"
         )
     return without_rows(schema)
+
+
+def test_data(
+    dataset: Dataset, data: Mapping[str, Any], *, whole: bool, say: Callable[[str], None]
+) -> tuple[Dataset, Samples]:
+    """What the server measures on: all of its own data, or a data set's test part; features, if there is an encoder."""
+    test = Samples(dataset, np.arange(len(dataset.x)) if whole else np.asarray(dataset.test, dtype=np.int64))
+    if count := data.get("test_samples"):
+        test = evenly_spaced(test, count)
+    if data.get("encoder") is None:
+        return dataset, test
+    made = encoded(Federation(dataset, (), test), data["encoder"], say)
+    return made.dataset, made.test
 
 
 def model_spec(config: Config, dataset: Dataset) -> ModelSpec:

@@ -93,6 +93,41 @@ def adapted(model: nn.Module, setting: Any, seed: int, train: Sequence[str]) -> 
     return whole
 
 
+class Prompted(nn.Module):
+    """Learned vectors before those of a sample: the layers behind look at them, and nobody asks for their outputs."""
+
+    def __init__(self, base: nn.Module, count: int, width: int) -> None:
+        super().__init__()
+        self.base = base
+        self.prompt = nn.Parameter(torch.randn(count, width) * 0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        given: Tensor = self.base(torch.cat([self.prompt.expand(len(x), -1, -1), x], 1))
+        return given[:, len(self.prompt) :]
+
+
+@register("adapter", "prompt")
+@validated_in("model.adapter")
+def prompt(model: nn.Module, *, count: Count = 8, target: str = "body") -> None:
+    """Prompt tuning (Lester et al., 2021): a few learned vectors before every text; all else is frozen.
+
+    Args:
+        count: how many vectors.
+        target: the layers that take a sample's vectors (N, places, width): body of decoder and lstm, blocks of vit.
+    """
+    layers = dict(model.named_modules()).get(target)
+    first = next(iter(layers.parameters()), None) if layers is not None else None
+    if not target or layers is None or first is None or first.dim() > 2:
+        raise UserError(
+            f"model.adapter.target is {target!r}; allowed: layers that take vectors (N, places, width), such as body "
+            "of decoder or blocks of vit"
+        )
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    holder, _, own = target.rpartition(".")
+    setattr(model.get_submodule(holder), own, Prompted(layers, count, first.shape[-1]))
+
+
 @register("adapter", "peft")
 @validated_in("model.adapter")
 def peft(
