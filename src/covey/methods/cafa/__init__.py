@@ -92,7 +92,7 @@ def cafa(
     `train.holdout`, 0.2 where it is 0. `evaluation = "published"` is the paper: eq. 8 to 11, no weight by samples.
     With `balanced` (the default) w^A is the accuracy by class, mean over the classes, to the `power`, times the number
     of samples; clusters do not weigh, so nobody is asked for label shares: much better where some clients are IID,
-    level with FedAvg where all hold few classes (docs/methods/cafa.md). `weighting` and `by_cluster` set these two by
+    level with FedAvg where all hold few classes (docs/evidence/cafa.md). `weighting` and `by_cluster` set these two by
     themselves. `clusters` fixes k. With `epsilon` the label shares are private: `noise` is how, `budget` what a client
     spends at most.
 
