@@ -105,7 +105,7 @@ bench-peers: $(VENV)/ready
 # The tables in README and docs, from the stored results.
 tables: $(VENV)/ready
 	$(BIN)/python -m experiments.tables README.md docs/*.md docs/*/*.md
-	$(BIN)/python -m experiments.scoreboard docs/pictures/scoreboard.png
+	$(BIN)/python -m experiments.scoreboard docs/pictures
 
 # The documentation as a site, in site/; a broken link or an undocumented public name is an error.
 docs: $(VENV)/ready

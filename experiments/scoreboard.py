@@ -1,6 +1,6 @@
 """Methods against fleets, from a stored result: who is first, who cannot be told from the first, and the picture of it.
 
-`python -m experiments.scoreboard PICTURE.png [TEXT.md]` draws covey/scoreboard at small scale.
+`python -m experiments.scoreboard FOLDER` draws natural/suite (natural.png) and covey/scoreboard (scoreboard.png).
 """
 
 from __future__ import annotations
@@ -153,14 +153,24 @@ def wrapped(text: str, width: int = 12) -> str:
     return "\n".join(lines)
 
 
+def federated(score: Score) -> Score:
+    """The methods that compete: `centralized` has everybody's data."""
+    return {
+        fleet: {name: values for name, values in methods.items() if name != "centralized"}
+        for fleet, methods in score.items()
+    }
+
+
 def main() -> None:
+    folder = Path(sys.argv[1])
+    natural = federated(scores(read_stored("natural/suite", "small"), "accuracy"))
+    title = "Natural clients: accuracy in % over all test rows; framed: best or level"
+    draw_scoreboard(natural, folder / "natural.png", title)
+    print(in_words(standings(natural), "covey", "accuracy on natural clients"))
     result = read_stored("covey/scoreboard", "small")
     accuracy, tuned, seconds = (scores(result, column) for column in (ACCURACY, TUNED, SECONDS))
-    draw_scoreboard(
-        accuracy,
-        Path(sys.argv[1]),
-        "Accuracy in %, mean over clients on their own data; framed: best or level",
-    )
+    title = "Accuracy in %, mean over clients on their own data; framed: best or level"
+    draw_scoreboard(accuracy, folder / "scoreboard.png", title)
     print(in_words(standings(accuracy), "covey", "accuracy"))
     print(in_words(standings(tuned), "covey", "accuracy after the same fine-tuning for all"))
     print(in_words(standings(seconds, higher_is_better=False), "covey", "seconds to 90 % of the best"))
